@@ -10,7 +10,7 @@
 use crate::manifest::{self, RunManifest};
 pub use crate::manifest::{Manifest, Names, WasiExtent};
 
-use crate::places::{PlaceError, TrustedDir};
+use crate::places::TrustedDir;
 use crate::plugin_error::{AGAIN, PluginError};
 use crate::program;
 use base16ct::lower::encode_string as hex;
@@ -74,7 +74,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
             manifest.plugin
         )));
     }
-    let size = file.metadata().map_err(|e| PlaceError::unreadable(&code, e))?.len();
+    let size = file.metadata().map_err(|e| PluginError::unreadable(&code, e))?.len();
     if size != manifest.size {
         return Err(PluginError(format!(
             "the code of plugin \"{plugin}\" is not whole: {} has {size} bytes, and had {} when it was installed; {AGAIN}",
@@ -147,7 +147,7 @@ impl Unverified {
     }
 
     fn unreadable(&self, reason: impl std::fmt::Display) -> PluginError {
-        PlaceError::unreadable(&self.path(), reason).into()
+        PluginError::unreadable(&self.path(), reason)
     }
 
     fn path(&self) -> PathBuf {

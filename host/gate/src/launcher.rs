@@ -3,7 +3,7 @@
 use crate::catalog::{self, Unverified};
 use crate::errors::obstacle;
 use crate::manifest::RunManifest;
-use crate::places::{self, PlaceError};
+use crate::places;
 use crate::plugin_error::PluginError;
 use crate::prepared::{Plugin, Prepared};
 use crate::process::{Engine, Sandbox};
@@ -20,7 +20,7 @@ const REPLACED: u32 = 20;
 
 /// Finds plugins and starts them. One for each run.
 pub struct Launcher {
-    catalog: Result<PathBuf, PlaceError>,
+    catalog: Result<PathBuf, PluginError>,
     engine: Engine,
     /// Plugins that were started early, while the request was still being read, or the reason for their failure.
     warm: Vec<(String, Result<Started, PluginError>)>,

@@ -88,7 +88,6 @@ mod view;
 pub use audit::LOG;
 pub use effect::Effect;
 pub use inherited::put_right;
-pub use places::PlaceError;
 pub use plugin_error::PluginError;
 pub use postern_state::Header;
 pub use postern_types::DENIED;

@@ -1,6 +1,6 @@
 //! The manifest: the facts about a plugin from its compilation, kept beside its code.
 
-use crate::places::{PlaceError, TrustedDir};
+use crate::places::TrustedDir;
 use crate::plugin_error::{AGAIN, PluginError};
 use postern_policy::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -129,7 +129,7 @@ pub(crate) fn read_from<Imports: DeserializeOwned>(
     // With room for all of it, the file is read by two calls.
     let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
     let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
-    file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
+    file.take(LONGEST).read_to_end(&mut text).map_err(|e| PluginError::unreadable(&path, e))?;
     serde_json::from_slice(&text)
         .map_err(|reason| PluginError(format!("{} makes no sense: {reason}; {AGAIN}", path.display())))
 }

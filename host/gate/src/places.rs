@@ -4,32 +4,15 @@
 //! same holds for all directories on the way to it. `postern_state::trust` has the rules, because they hold for leases
 //! too.
 
+use crate::plugin_error::PluginError;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Dir, OpenMode, TrustError, if_present, is_passing, kind, trust_stat};
+use postern_state::{Dir, OpenMode, if_present, is_passing, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The reason why a file or directory is not used, with the way out: words for people. No code tells one from another.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PlaceError(String);
-
-impl PlaceError {
-    /// The file can't be read.
-    pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
-        Self(format!("{}: {reason}", path.display()))
-    }
-}
-
-impl From<TrustError> for PlaceError {
-    fn from(error: TrustError) -> Self {
-        Self(error.to_string())
-    }
-}
 
 /// The name of the directory beside the executable that contains code and policy.
 pub const CATALOG: &str = "postern.d";
@@ -56,14 +39,14 @@ pub const VERSIONS: &str = "versions";
 ///
 /// # Errors
 /// There is none; the error names the places.
-pub fn catalog() -> Result<PathBuf, PlaceError> {
+pub fn catalog() -> Result<PathBuf, PluginError> {
     catalog_of(&own_file()?)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
-fn own_file() -> Result<PathBuf, PlaceError> {
+fn own_file() -> Result<PathBuf, PluginError> {
     std::fs::read_link("/proc/self/exe")
-        .map_err(|e| PlaceError(format!("cannot find out where postern itself is: {e}")))
+        .map_err(|e| PluginError(format!("cannot find out where postern itself is: {e}")))
 }
 
 /// Returns the directory of the installation that this executable belongs to, with all its versions.
@@ -76,7 +59,7 @@ fn installation_of(exe: &Path) -> Option<PathBuf> {
     if versions.file_name()? == VERSIONS { versions.parent().map(Path::to_owned) } else { None }
 }
 
-fn catalog_of(exe: &Path) -> Result<PathBuf, PlaceError> {
+fn catalog_of(exe: &Path) -> Result<PathBuf, PluginError> {
     let beside = exe.parent().unwrap_or(Path::new("/")).join(CATALOG);
     let next = installation_of(exe).map(|directory| directory.join(CATALOG));
     let candidates = std::iter::once(beside).chain(next).chain(INSTALLED.into_iter().map(PathBuf::from));
@@ -88,7 +71,7 @@ fn catalog_of(exe: &Path) -> Result<PathBuf, PlaceError> {
         looked.push(candidate.display().to_string());
     }
     let looked = looked.join(" or ");
-    Err(PlaceError(format!("there is no catalog of plugins at {looked}; `make install` puts one there")))
+    Err(PluginError(format!("there is no catalog of plugins at {looked}; `make install` puts one there")))
 }
 
 /// Returns the data that distinguish a directory from a later one in its place: device, inode, and the time of its last
@@ -114,7 +97,7 @@ impl Places {
     ///
     /// # Errors
     /// None can be written, or another user could write to one; with the way out.
-    pub fn find() -> Result<Self, PlaceError> {
+    pub fn find() -> Result<Self, PluginError> {
         let state = PathBuf::from(STATE);
         // On a disk that has become read-only, nothing can be made. But the existing records can be read, and their
         // effects removed.
@@ -139,7 +122,7 @@ pub fn is_blocked(directory: &Path) -> bool {
 ///
 /// # Errors
 /// There is none that only this user can write to.
-pub fn logs() -> Result<PathBuf, PlaceError> {
+pub fn logs() -> Result<PathBuf, PluginError> {
     let own = PathBuf::from(LOGS);
     if usable(&own) {
         trust_file(&own, directory(&own)?)?;
@@ -163,7 +146,7 @@ pub fn why_logs_moved(logs: &Path) -> Option<String> {
 }
 
 /// Returns [`LOGS`], or the state directory. A message says that it had to move, when the log begins there.
-fn log_directory(state: &Path) -> Result<PathBuf, PlaceError> {
+fn log_directory(state: &Path) -> Result<PathBuf, PluginError> {
     let logs = PathBuf::from(LOGS);
     let logs = if usable(&logs) { logs } else { state.to_owned() };
     // The directories above are not checked: on many systems `/var/log` belongs to a group of loggers. The check is
@@ -178,11 +161,11 @@ fn log_directory(state: &Path) -> Result<PathBuf, PlaceError> {
 }
 
 /// Returns the state directory of a user who may not write to [`STATE`].
-fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
+fn below_runtime_dir() -> Result<PathBuf, PluginError> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let own = dir.map(|dir| PathBuf::from(dir).join("postern"));
     own.filter(|own| usable(own)).ok_or_else(|| {
-        PlaceError(format!(
+        PluginError(format!(
             "user {} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
              directory of this user's",
             geteuid()
@@ -191,9 +174,9 @@ fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
 }
 
 /// Opens a directory itself, never the target of a symbolic link with that name.
-pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
+pub fn directory(path: &Path) -> Result<Dir, PluginError> {
     Dir::open_itself(path).map_err(|reason| {
-        PlaceError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
+        PluginError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
     })
 }
 
@@ -233,29 +216,29 @@ pub struct TrustedDir {
 
 impl TrustedDir {
     /// Opens the directory; `None` if it does not exist.
-    pub fn open(path: &Path) -> Result<Option<Self>, PlaceError> {
-        let opened = if_present(Dir::open(path)).map_err(|e| PlaceError::unreadable(path, e))?;
+    pub fn open(path: &Path) -> Result<Option<Self>, PluginError> {
+        let opened = if_present(Dir::open(path)).map_err(|e| PluginError::unreadable(path, e))?;
         Ok(opened.map(|dir| Self { dir, path: path.to_owned() }))
     }
 
     /// Opens a regular file of the directory. It must be in the directory itself, and no other user may be able to
     /// change it. `None` if there is no such file.
-    pub fn file(&self, name: &str) -> Result<Option<File>, PlaceError> {
+    pub fn file(&self, name: &str) -> Result<Option<File>, PluginError> {
         let path = self.path.join(name);
         let opened = self.dir.file(name, OpenMode::Read);
         if opened.as_ref().is_err_and(is_link) {
-            return Err(PlaceError(format!(
+            return Err(PluginError(format!(
                 "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
                  (`make install`, or `postern add FILE.wasm --policy FILE`)",
                 path.display()
             )));
         }
-        let opened = if_present(opened).map_err(|e| PlaceError::unreadable(&path, e))?;
+        let opened = if_present(opened).map_err(|e| PluginError::unreadable(&path, e))?;
         let Some(file) = opened else { return Ok(None) };
-        let stat = fstat(&file).map_err(|e| PlaceError::unreadable(&path, e))?;
+        let stat = fstat(&file).map_err(|e| PluginError::unreadable(&path, e))?;
         if kind(&stat) != SFlag::S_IFREG {
             let path = path.display();
-            return Err(PlaceError(format!("{path} is no regular file; remove it, and install the plugin again")));
+            return Err(PluginError(format!("{path} is no regular file; remove it, and install the plugin again")));
         }
         trust_stat(&path, &stat, false)?;
         Ok(Some(file))
@@ -268,9 +251,9 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
 }
 
 /// Opens a file as [`TrustedDir::file`], of the directory that its path names.
-pub fn open_trusted(path: &Path) -> Result<Option<File>, PlaceError> {
+pub fn open_trusted(path: &Path) -> Result<Option<File>, PluginError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(PlaceError::unreadable(path, "its name is not text"));
+        return Err(PluginError::unreadable(path, "its name is not text"));
     };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     TrustedDir::open(parent)?.map(|directory| directory.file(name)).transpose().map(Option::flatten)

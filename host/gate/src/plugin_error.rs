@@ -1,9 +1,11 @@
-//! The reasons why a plugin is not run.
+//! The reason why a plugin is not run, or a file or directory of the host is not used.
 
-use crate::places::PlaceError;
 use postern_policy::PolicyError;
+use postern_state::TrustError;
+use std::fmt::Display;
+use std::path::Path;
 
-/// The reason why a plugin is not run, with the way out: words for people. No code tells one from another.
+/// See the module: words for people, with the way out. No code tells one from another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PluginError(pub(crate) String);
@@ -16,10 +18,15 @@ impl PluginError {
     pub(crate) fn taken(plugin: &str) -> Self {
         Self(format!("plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"))
     }
+
+    /// The file can't be read.
+    pub(crate) fn unreadable(path: &Path, reason: impl Display) -> Self {
+        Self(format!("{}: {reason}", path.display()))
+    }
 }
 
-impl From<PlaceError> for PluginError {
-    fn from(error: PlaceError) -> Self {
+impl From<TrustError> for PluginError {
+    fn from(error: TrustError) -> Self {
         Self(error.to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! The files of policies: one beside the plugin's code, and one of the operator. [`postern_policy`] decides on their
 //! meaning.
 
-use crate::places::{self, PlaceError};
+use crate::places;
 use crate::plugin_error::PluginError;
 use postern_policy::{Form, NODE_FILE, NodeSettings, OPERATOR_DIRECTORY, Policy, Text};
 use postern_state::{Dir, OpenMode, if_present};
@@ -27,7 +27,7 @@ pub fn versions_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result
 fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
     let path = catalog.join(format!("{plugin}.toml"));
     match places::open_trusted(&path)? {
-        Some(open) => Ok(read(&path, open)?),
+        Some(open) => read(&path, open),
         None => Err(PluginError(format!(
             "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; `postern add FILE.wasm \
              --policy FILE` places both",
@@ -37,7 +37,7 @@ fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
 }
 
 fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
-    Ok(operators(&Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml")))?)
+    operators(&Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml")))
 }
 
 /// Reads the operator's settings for the whole node: all are absent if there is no file.
@@ -50,13 +50,13 @@ pub fn node_settings() -> Result<NodeSettings, PluginError> {
 
 /// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked
 /// too.
-fn operators(own: &Path) -> Result<Option<Text>, PlaceError> {
+fn operators(own: &Path) -> Result<Option<Text>, PluginError> {
     let opened = open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) });
-    let opened = if_present(opened).map_err(|e| PlaceError::unreadable(own, e))?;
+    let opened = if_present(opened).map_err(|e| PluginError::unreadable(own, e))?;
     let Some(open) = opened else { return Ok(None) };
     places::trust(own)?;
     if !open.metadata().is_ok_and(|meta| meta.is_file()) {
-        return Err(PlaceError::unreadable(own, "it is no regular file"));
+        return Err(PluginError::unreadable(own, "it is no regular file"));
     }
     places::trust_file(own, &open)?;
     read(own, open).map(Some)
@@ -87,10 +87,10 @@ pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
 }
 
 /// Reads a file that is trusted. Behind `take` the standard library asks for no length: most files have less than a page.
-fn read(path: &Path, open: File) -> Result<Text, PlaceError> {
+fn read(path: &Path, open: File) -> Result<Text, PluginError> {
     let mut text = Vec::with_capacity(4096);
-    open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(path, e))?;
-    let text = String::from_utf8(text).map_err(|e| PlaceError::unreadable(path, e))?;
+    open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PluginError::unreadable(path, e))?;
+    let text = String::from_utf8(text).map_err(|e| PluginError::unreadable(path, e))?;
     Ok(Text { path: path.display().to_string(), text })
 }
 

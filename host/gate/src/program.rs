@@ -5,7 +5,7 @@
 //! process is forked, before the host confines itself, with an empty environment and two descriptors. What it gives up it
 //! gives up itself, first of all, as a forked sandbox does.
 
-use crate::places::{self, PlaceError};
+use crate::places;
 use crate::plugin_error::PluginError;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::fexecve;
@@ -21,9 +21,9 @@ pub const PROGRAM: &str = "postern-wasi";
 /// Opens the program that goes with a catalog which [`places::trust`] has accepted. A version of an installation has both.
 #[expect(clippy::disallowed_methods, reason = "a catalog that was found to be trusted, wherever links lead")]
 pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
-    let real = catalog.canonicalize().map_err(|e| PlaceError::unreadable(catalog, e))?;
+    let real = catalog.canonicalize().map_err(|e| PluginError::unreadable(catalog, e))?;
     let directory = real.parent().unwrap_or(Path::new("/"));
-    places::trust(directory).map_err(PlaceError::from)?;
+    places::trust(directory)?;
     let path = directory.join(PROGRAM);
     places::open_trusted(&path)?.ok_or_else(|| {
         PluginError(format!(

@@ -29,7 +29,7 @@ use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces,
 };
-use postern_gate::PlaceError;
+use postern_gate::PluginError;
 use postern_gate::places::{self, Places};
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -143,7 +143,7 @@ impl Examination {
 struct Node {
     places: Places,
     /// The catalog, or the reason why there is none.
-    catalog: Result<PathBuf, PlaceError>,
+    catalog: Result<PathBuf, PluginError>,
     /// Names of the installed plugins.
     plugins: Vec<String>,
     lists: Vec<List>,

@@ -16,7 +16,7 @@ use postern_gate::capability::{device, notes, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, GuestState, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
 };
-use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
+use postern_gate::{Engine, PluginError, catalog, places};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place, dhcp_example};
 use postern_types::{
@@ -106,7 +106,7 @@ impl Stage {
     ///
     /// # Errors
     /// There is no catalog, or it is not trusted.
-    pub fn new(node: Node) -> Result<Self, PlaceError> {
+    pub fn new(node: Node) -> Result<Self, PluginError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
         let engine = Engine {

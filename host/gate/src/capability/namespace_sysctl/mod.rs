@@ -13,7 +13,7 @@ use crate::effect::NamespaceSetting;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use crate::named::each_value;
-use crate::places::{self, PlaceError};
+use crate::places;
 use crate::right::Right;
 use postern_cni::{Json, NetConf, Verb};
 use postern_kernel::sysctl::{self, Setting, SettingFile};
@@ -249,7 +249,7 @@ fn allow_list() -> Result<Option<String>, OpError> {
     let path = Path::new(ALLOW_LIST);
     let failed = |error: &dyn std::fmt::Display| OpError::new(ErrorCode::Io, ALLOW_LIST, error.to_string());
     let Some(file) = places::open_trusted(path).map_err(|error| failed(&error))? else { return Ok(None) };
-    places::trust(path).map_err(|error| failed(&PlaceError::from(error)))?;
+    places::trust(path).map_err(|error| failed(&error))?;
     let mut text = String::new();
     file.take(LIST_LIMIT + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > LIST_LIMIT {
