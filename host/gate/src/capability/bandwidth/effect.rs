@@ -41,7 +41,7 @@ pub struct Bandwidth {
 /// is smaller than asked for then. containerd asks for the largest possible burst. The native plugin cuts such numbers to
 /// their lowest 32 bits, and its CHECK expects that. It is so here, unless too little is left for one packet.
 pub fn bucket(limit: &RateLimit) -> TokenBucket {
-    let (largest, cut) = (largest(limit), cut(limit));
+    let (largest, cut) = (sized(limit, largest), sized(limit, lowest_bits));
     let holds = u128::from(cut.buffer) * 64 * u128::from(cut.rate) / 1_000_000_000;
     TokenBucket {
         rate: cut.rate,
@@ -50,39 +50,28 @@ pub fn bucket(limit: &RateLimit) -> TokenBucket {
     }
 }
 
-/// Returns the bucket whose numbers are as large as fits.
-fn largest(limit: &RateLimit) -> TokenBucket {
-    let (rate, burst, ticks) = parts(limit);
-    TokenBucket { rate, limit: least(waiting(rate) + burst), buffer: least(ticks) }
-}
-
-/// Returns the bucket whose numbers are cut to their lowest 32 bits.
-fn cut(limit: &RateLimit) -> TokenBucket {
-    let (rate, burst, ticks) = parts(limit);
-    let lowest = |number: u64| least(number & u64::from(u32::MAX));
-    TokenBucket { rate, limit: lowest(waiting(rate) + burst), buffer: lowest(ticks) }
-}
-
 /// True if a qdisc is the bucket of a limit: ours, that of an earlier version of ours, or the native plugin's.
 pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
-    [bucket(limit), largest(limit), cut(limit)].iter().any(|bucket| qdisc.is_bucket(bucket))
+    [bucket(limit), sized(limit, largest), sized(limit, lowest_bits)].iter().any(|bucket| qdisc.is_bucket(bucket))
 }
 
-/// Returns rate and burst in bytes, and the time to fill a bucket of the burst in ticks.
-fn parts(limit: &RateLimit) -> (u64, u64, u64) {
-    let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(u64::from(u32::MAX)));
-    let microseconds = burst * 1_000_000 / rate;
+/// Returns the bucket of a limit, with numbers that are made to `fit`.
+fn sized(limit: &RateLimit, fit: fn(u64) -> u32) -> TokenBucket {
+    let most = u64::from(u32::MAX);
+    let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(most));
+    let microseconds = (burst * 1_000_000 / rate).min(most);
+    // The bytes that may wait, beside the burst.
+    let waiting = (rate / 1000).saturating_mul(LATENCY).saturating_add(rate % 1000 * LATENCY / 1000).min(most);
     // 15.625 ticks are a microsecond.
-    (rate, burst, microseconds.min(u64::from(u32::MAX)) * 125 / 8)
+    TokenBucket { rate, limit: fit(waiting + burst), buffer: fit(microseconds * 125 / 8) }
 }
 
-/// The bytes that may wait, beside the burst.
-fn waiting(rate: u64) -> u64 {
-    (rate / 1000).saturating_mul(LATENCY).saturating_add(rate % 1000 * LATENCY / 1000).min(u64::from(u32::MAX))
-}
-
-fn least(number: u64) -> u32 {
+fn largest(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn lowest_bits(number: u64) -> u32 {
+    largest(number & u64::from(u32::MAX))
 }
 
 impl Bandwidth {
