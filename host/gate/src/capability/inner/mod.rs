@@ -53,7 +53,7 @@ pub struct NewLink {
 }
 
 impl NewLink {
-    /// A link on another one, with that one's address and the mode that it alone has.
+    /// A link on a parent, with the address of that.
     pub(crate) const fn on(parent: &Parent, spec: InnerLinkKind, mtu: Option<u32>) -> Self {
         Self { spec, mtu, mac: None, from_host: !parent.in_container, shares: None }
     }
