@@ -69,7 +69,6 @@ impl host::Bandwidth for Gate<'_> {
     }
 }
 
-/// Checks that the configuration of this call has these limits.
 fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) -> Result<(), OpError> {
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
     let read = Configured::read(&request.conf).map_err(|error| invalid(error.msg))?;

@@ -306,7 +306,6 @@ fn is_not_held(view: View<'_>, link: &Link) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint(held.remedy()))
 }
 
-/// Returns the link of the host that the key and value name.
 fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> {
     let none = |message: String| OpError::new(ErrorCode::NotFound, value, message);
     match by {

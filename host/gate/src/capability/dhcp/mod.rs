@@ -110,7 +110,6 @@ fn ask(run: &Context, about: impl FnOnce(Attachment) -> Ask) -> Result<Answer, O
     run.system.dhcp.ask_service(run.request, &run.fixed.deadline, &socket(&run.request.conf), about)
 }
 
-/// Returns the families that the network asks for.
 fn wanted(request: &Request) -> Result<Vec<Family>, OpError> {
     families(&request.stdin).map_err(|error| OpError::new(ErrorCode::InvalidArgument, "ipam.families", error.msg))
 }

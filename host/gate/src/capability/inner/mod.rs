@@ -152,8 +152,7 @@ pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool,
     Ok(false)
 }
 
-/// Returns the attachment's link, if it has this kind.
-pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
+pub(crate) fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
     let Some(netlink) = gate.run.system.netlink_inside()? else { return Ok(None) };
     let name = &gate.run.request.ifname;
     Ok(netlink.link_by_name(name).map_err(about(name))?.filter(|link| link.kind == kind.in_kernel()))

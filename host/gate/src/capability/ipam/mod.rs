@@ -19,9 +19,8 @@ const HOST_LOCAL: &str = "host-local";
 pub(crate) const FACTS: Facts = Facts {
     keeps: |request, granted| {
         let name = &request.conf.ipam_type;
-        granted
-            .is_some_and(|granted| granted.has_object("ipam.native", name))
-            .then(|| Right::Program(name.clone().into()))
+        let is_allowed = granted.is_some_and(|granted| granted.has_object("ipam.native", name));
+        is_allowed.then(|| Right::Program(name.clone().into()))
     },
     ..WITH_ADDRESSES
 };

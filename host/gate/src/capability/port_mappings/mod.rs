@@ -166,7 +166,6 @@ fn effects(
     Ok(effects)
 }
 
-/// Checks that the configuration of this call has these forwards.
 fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
     let asked: usize = forwards.iter().map(|forward| usize::from(forward.count)).sum();
     if asked > MOST_PORTS || map.mappings.len() > MOST_PORTS {

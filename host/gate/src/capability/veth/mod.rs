@@ -6,7 +6,7 @@ pub mod effect;
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, System};
-use crate::effect::{Effect, MacGuard, Veth};
+use crate::effect::{MacGuard, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::guest_state::Object;
@@ -104,10 +104,9 @@ impl host::Veth for Gate<'_> {
             end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
         }
         // A pair of an earlier ADD is not changed here, only shown.
-        let is_this_runs = |end: &Link| {
-            let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
-            self.run.journal.has_made(|undo| of_end(&undo.effect))
-        };
+        let journal = &*self.run.journal;
+        let is_this_runs =
+            |end: &Link| journal.has_made(|undo| Veth::of(&undo.effect).is_some_and(|pair| pair.host == end.name));
         let ours = end.as_ref().is_some_and(|end| self.run.request.verb != Verb::Add || is_this_runs(end));
         if end.is_none() {
             // A native plugin's pair can be looked at, and nothing else.

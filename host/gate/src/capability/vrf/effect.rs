@@ -59,18 +59,17 @@ impl Vrf {
 
     fn take_back(&self, run: &Context, netlink: &Netlink) -> Result<(), OpError> {
         let own = as_far_as_possible(|| netlink.link_by_index(self.index))?;
-        if let Some(vrf) = self.find(run, netlink, own.as_ref())? {
-            let member = own.as_ref().filter(|own| own.master == Some(vrf.index)).map(|own| own.index);
-            // An ADD that failed leaves a VRF that was there before, with members or without.
-            match run.request.verb == Verb::Add && !self.made {
-                true => member.map_or(Ok(()), |own| release(netlink, own))?,
-                false => leave_vrf(netlink, member, &vrf)?,
-            }
-            // Root in the container may have made things impossible: what is not possible stays away.
-            if member.is_some() {
-                let _ = settle(run.fixed, netlink, self, MAIN_TABLE);
-                run.fixed.deadline.in_time()?;
-            }
+        let Some(vrf) = self.find(run, netlink, own.as_ref())? else { return Ok(()) };
+        let member = own.as_ref().filter(|own| own.master == Some(vrf.index)).map(|own| own.index);
+        // An ADD that failed leaves a VRF that was there before, with members or without.
+        match run.request.verb == Verb::Add && !self.made {
+            true => member.map_or(Ok(()), |own| release(netlink, own))?,
+            false => leave_vrf(netlink, member, &vrf)?,
+        }
+        // Root in the container may have made things impossible: what is not possible stays away.
+        if member.is_some() {
+            let _ = settle(run.fixed, netlink, self, MAIN_TABLE);
+            run.fixed.deadline.in_time()?;
         }
         Ok(())
     }
