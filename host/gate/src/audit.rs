@@ -127,7 +127,7 @@ impl Audit {
 
     /// Makes another log of the same attachment, for code that only reads the run.
     pub fn beside(&self) -> Self {
-        Self::new(self.file.directory(), self.attachment.clone())
+        Self::new(&self.file.directory, self.attachment.clone())
     }
 
     /// Notes one operation, and writes it at once if it could change something. Of the other operations, only as many
@@ -267,7 +267,7 @@ impl Drop for Audit {
             crate::say!(
                 "postern: {} lines of the audit log {} are lost, for they cannot be written: {}",
                 self.lost,
-                self.file.path().display(),
+                self.file.directory.join(LOG).display(),
                 self.failure.as_deref().unwrap_or_default()
             );
         }

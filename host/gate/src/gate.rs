@@ -52,7 +52,6 @@ pub struct Gate<'a> {
     pub common: &'a mut Common,
     /// See [`Ran::hindered`].
     pub hindered: bool,
-    /// Its delegates.
     pub delegates: Delegates<'a>,
     /// The outcome of the delegate that has run for the operation that is being answered.
     pub ran: Option<Ran>,

@@ -34,7 +34,6 @@ use postern_state::{Header, LeaseOwner, LeaseStore, Leases, Record, RecordKey, S
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
@@ -196,7 +195,7 @@ fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &st
     let object = json!({"attachment": format!("{network}/{container_id}/{ifname}"), "has": holder.has, "proof": proof});
     let mut removal = Upkeep::of(record, run.fixed.deadline.at(), &run.fixed.places, &run.system.nft);
     // An address that rules of others still serve is not given back.
-    removal.set_retention(&Rc::clone(&run.system.served), None);
+    removal.set_retention(&run.system.served, None);
     let outcome = removal.remove(None).map_err(|error| error.to_string()).and_then(|is_whole| match is_whole {
         true => Ok(()),
         false => Err("rules of the node still lead to its addresses".to_owned()),

@@ -70,12 +70,10 @@ impl Sandbox {
         self.pid
     }
 
-    /// Sends a message.
     pub(crate) fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ChannelError> {
         channel::send_to_sandbox(&self.channel, message, Some(deadline))
     }
 
-    /// Waits for the next message.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ChannelError> {
         channel::receive(&self.channel, Some(deadline))
     }

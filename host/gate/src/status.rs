@@ -137,13 +137,17 @@ fn masquerading(view: View<'_>, policy: &Policy, granted: &Granted) -> Result<()
     }
     asked(view, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
     let by_default = || packet_filter::default(view, |backend| granted.allows_backend(backend));
-    match backend.map_or_else(by_default, Ok).map_err(refused)? {
-        Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(
-            "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
-                .to_owned(),
-        )),
+    is_usable(view, backend.map_or_else(by_default, Ok).map_err(refused)?, "masquerading")
+}
+
+/// Checks that a packet filter can be used for this.
+fn is_usable(view: View<'_>, backend: Backend, what: &str) -> Result<(), Fault> {
+    match backend {
+        Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(format!(
+            "the network wants {what} by iptables, which is not installed: install it, or use the nftables backend"
+        ))),
         Backend::Iptables => Ok(()),
-        Backend::Nftables => has_nftables(view, "masquerading"),
+        Backend::Nftables => has_nftables(view, what),
     }
 }
 
@@ -154,14 +158,7 @@ fn forwards(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
     }
     // The plugin reports what makes no sense, in its own words.
     let named = PortMap::read(&view.request.conf).and_then(|map| map.backend()).ok().flatten();
-    match named.and_then(Backend::parse) {
-        Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
-            "the network wants forwards by iptables, which is not installed: install it, or use the nftables backend"
-                .to_owned(),
-        )),
-        Some(Backend::Nftables) => has_nftables(view, "forwards"),
-        Some(Backend::Iptables) | None => Ok(()),
-    }
+    named.and_then(Backend::parse).map_or(Ok(()), |backend| is_usable(view, backend, "forwards"))
 }
 
 fn has_nftables(view: View<'_>, what: &str) -> Result<(), Fault> {

@@ -25,11 +25,11 @@ impl Backups {
         let opened = Directory::open(path);
         if opened.is_err() {
             // A run confines itself to what it trusts. So the reason is told, and not that it may not open it.
-            trust_way(path).map_err(|reason| refused(path, &reason))?;
+            trust_way(path, false).map_err(|reason| refused(path, &reason))?;
         }
         let Some(directory) = opened? else { return Ok(None) };
         trust(path).map_err(|reason| refused(path, &reason))?;
-        if is_system(&trust_way(path).map_err(|reason| refused(path, &reason))?) {
+        if is_system(&trust_way(path, false).map_err(|reason| refused(path, &reason))?) {
             return Err(StateError::untrusted(path, "it is a directory of the system; name one of its own"));
         }
         Ok(Some(Self(directory)))

@@ -12,7 +12,7 @@
 use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
 use crate::files::Directory;
-use crate::trust::{TrustError, is_system, trust_stat, trust_way_above};
+use crate::trust::{TrustError, is_system, trust_stat, trust_way};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, futimens, lstat};
@@ -95,7 +95,7 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
 pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directory>)> {
     // Opened after the path was verified, so it can't be another directory.
     let known = known_path(data_dir);
-    let looked = known.clone().map_or_else(|| trust_way_above(data_dir), Ok);
+    let looked = known.clone().map_or_else(|| trust_way(data_dir, true), Ok);
     let directory = match (Directory::open(data_dir).map_err(no_directory), &looked) {
         // The defect of the path is the cause: whoever it belongs to decides what is there.
         (Err(_), Err(TrustError::Defect { .. })) => None,
@@ -103,7 +103,7 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     };
     let real = match (known, &directory) {
         // It was removed since.
-        (Some(_), None) => trust_way_above(data_dir),
+        (Some(_), None) => trust_way(data_dir, true),
         _ => looked,
     };
     let real = real.map_err(|reason| match reason {

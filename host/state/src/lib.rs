@@ -42,7 +42,7 @@ pub use record::{
 };
 pub use routing_lock::RoutingLock;
 pub use slots::SlotHolder;
-pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat, trust_way_above};
+pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat, trust_way};
 
 /// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes
 /// with every boot and is read once per process.

@@ -120,10 +120,6 @@ fn is_installed(path: &Path) -> bool {
     }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [b"postern.d"])
 }
 
-fn is_shared(path: &Path) -> bool {
-    is_one_of(path, &SHARED)
-}
-
 /// True if a path is one of these, which are in their shortest form. To compare two paths goes through the parts of both
 /// each time. This goes through the parts of the path once.
 fn is_one_of(path: &Path, names: &[&str]) -> bool {
@@ -140,17 +136,12 @@ pub fn trust(path: &Path) -> Result<(), TrustError> {
 }
 
 /// Refuses the same for a directory that need not exist yet. If it is missing, the nearest existing directory is tested
-/// as one above the path. Returns the real path, as far as it exists.
-pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
-    trust_nearest(path, false)
-}
-
-/// As [`trust_way`], for a directory of which only one below it is used: it may be sticky.
-pub fn trust_way_above(path: &Path) -> Result<PathBuf, TrustError> {
-    trust_nearest(path, true)
-}
-
-fn trust_nearest(path: &Path, is_above: bool) -> Result<PathBuf, TrustError> {
+/// as one above the path. Returns the real path, as far as it exists. `is_above`: only a directory below it is used, and it
+/// may be sticky.
+///
+/// # Errors
+/// As [`trust`].
+pub fn trust_way(path: &Path, is_above: bool) -> Result<PathBuf, TrustError> {
     let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(path);
     let real = ways(there, is_above || there != path)?;
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
@@ -159,7 +150,7 @@ fn trust_nearest(path: &Path, is_above: bool) -> Result<PathBuf, TrustError> {
 
 /// True if no other user could change or redirect a directory that need not exist yet, and if it is none of the system.
 pub fn is_trusted_way(path: &Path) -> bool {
-    trust_way(path).is_ok_and(|real| !is_system(&real))
+    trust_way(path, false).is_ok_and(|real| !is_system(&real))
 }
 
 /// `on_the_way`: the path itself is above the place that will be made.
@@ -239,7 +230,7 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
     if stat.st_mode & (Mode::S_IWGRP | Mode::S_IWOTH).bits() == 0 || link || sticky && on_the_way {
         return Ok(());
     }
-    let way_out = match (is_shared(path), on_the_way) {
+    let way_out = match (is_one_of(path, &SHARED), on_the_way) {
         (false, _) => format!("`chmod go-w {}` mends it, once you have looked at what is there", path.display()),
         (true, true) => format!("`chmod +t {}` mends it, once you have looked at what is there", path.display()),
         (true, false) => "it is everybody's: name a directory that belongs to root alone".to_owned(),
@@ -284,7 +275,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
 /// True if an object of an unmapped user can only belong to root of the node.
 fn belongs_to_root(path: &Path, stat: &FileStat) -> bool {
     let in_its_place = |path: &Path| {
-        let in_system = || path.parent().is_some_and(|parent| is_system(parent) && !is_shared(parent));
+        let in_system = || path.parent().is_some_and(|parent| is_system(parent) && !is_one_of(parent, &SHARED));
         is_system(path) || kind(stat) != SFlag::S_IFDIR && in_system()
     };
     // Through a link, or `..`, it lies elsewhere than its name shows.
@@ -349,10 +340,13 @@ mod tests {
         trust(&file).unwrap();
         assert!(trust(&dir.join("inner")).unwrap_err().to_string().contains("(mode 1777)"));
         // A directory made in it belongs to its maker.
-        assert_eq!(trust_way(&dir.join("inner/new/net")).unwrap(), dir.join("inner/new/net"));
+        assert_eq!(trust_way(&dir.join("inner/new/net"), false).unwrap(), dir.join("inner/new/net"));
         mode(&dir.join("inner"), 0o777);
         assert!(
-            trust_way(&dir.join("inner/new/net")).unwrap_err().to_string().contains("inner can be written by others")
+            trust_way(&dir.join("inner/new/net"), false)
+                .unwrap_err()
+                .to_string()
+                .contains("inner can be written by others")
         );
         std::fs::remove_dir_all(&dir).unwrap();
     }
@@ -363,7 +357,7 @@ mod tests {
         std::fs::create_dir(dir.join("open")).unwrap();
         symlink(dir.join("inner"), dir.join("open/way")).unwrap();
         trust(&dir.join("open/way/policy.toml")).unwrap();
-        assert_eq!(trust_way(&dir.join("open/way/new")).unwrap(), dir.join("inner/new"));
+        assert_eq!(trust_way(&dir.join("open/way/new"), false).unwrap(), dir.join("inner/new"));
         mode(&dir.join("open"), 0o777);
         assert!(
             trust(&dir.join("open/way/policy.toml")).unwrap_err().to_string().contains("open can be written by others")
@@ -373,11 +367,11 @@ mod tests {
         symlink("loop", dir.join("open/loop")).unwrap();
         for (name, end) in [("to-lost", "../open/lost"), ("to-loop", "../open/loop/below")] {
             symlink(end, dir.join("inner").join(name)).unwrap();
-            let error = trust_way(&dir.join("inner").join(name)).unwrap_err().to_string();
+            let error = trust_way(&dir.join("inner").join(name), false).unwrap_err().to_string();
             assert!(error.contains("open can be written by others"), "{name}: {error}");
         }
         symlink("nowhere", dir.join("inner/lost")).unwrap();
-        assert!(matches!(trust_way(&dir.join("inner/lost")), Err(TrustError::Unknown { .. })));
+        assert!(matches!(trust_way(&dir.join("inner/lost"), false), Err(TrustError::Unknown { .. })));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
@@ -472,7 +466,7 @@ mod tests {
         for path in ["", "usr", "./usr", "/usr/..", "/usr/../usr", "/USR", "/usr/bin/x"] {
             assert!(!is_system(Path::new(path)), "{path}");
         }
-        assert!(is_shared(Path::new("/tmp/")) && !is_shared(Path::new("/usr")));
+        assert!(is_one_of(Path::new("/tmp/"), &SHARED) && !is_one_of(Path::new("/usr"), &SHARED));
     }
 
     #[test]

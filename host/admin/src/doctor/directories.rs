@@ -9,7 +9,7 @@ use postern_gate::capability::leases::DEFAULT_DIRECTORY;
 use postern_gate::effect::Lease;
 use postern_gate::places;
 use postern_gate::shell::quoted;
-use postern_state::trust_way_above;
+use postern_state::trust_way;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -146,7 +146,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
     for path in std::iter::once(directory.to_owned()).chain(networks) {
         let Ok(meta) = std::fs::metadata(&path) else { continue };
         let is_above = path == directory;
-        let trusted = || if is_above { trust_way_above(&path).map(drop) } else { places::trust(&path) };
+        let trusted = || if is_above { trust_way(&path, true).map(drop) } else { places::trust(&path) };
         let name = quoted(&path.display().to_string());
         let why = "host-local refuses to give addresses out of it";
         let foreign = meta.uid() != 0 && meta.uid() != geteuid().as_raw();

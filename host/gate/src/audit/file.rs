@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The log as one process uses it.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    directory: PathBuf,
+    /// The directory that it is in.
+    pub(super) directory: PathBuf,
     limit: u64,
     open: Option<Open>,
     /// The longest wait for the lock. After one failed wait there is no other in this run.
@@ -39,16 +40,6 @@ impl LogFile {
     /// The log in `directory`. It is opened when there is something to write.
     pub(super) fn new(directory: &Path, limit: u64) -> Self {
         Self { directory: directory.to_owned(), limit, open: None, patience: PATIENCE }
-    }
-
-    /// Returns the directory that it is in.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Returns its path, for messages.
-    pub(super) fn path(&self) -> PathBuf {
-        self.directory.join(LOG)
     }
 
     /// Appends whole lines: all of them or, with an error, none.
