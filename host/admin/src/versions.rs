@@ -7,7 +7,7 @@ use postern_cni::{Error, Json, NumericVersion, Version, VersionInfo};
 use postern_gate::rehearsal::{BadEnd, Sandbox, reap, serve};
 use postern_gate::{places, rehearsal};
 use postern_policy::{Limits, Policy};
-use postern_types::{OpError, Operation, Reply, Start};
+use postern_types::{OpError, Operation, Reply, Start, ToSandbox};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -64,7 +64,8 @@ pub fn ask(plugin: &str, code: &[u8], program: Option<&Path>, limits: &Limits) -
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
         Err(BadEnd::from(format!("asked for {} when it was to name its versions", operation.name())))
     };
-    let ended = serve(plugin, &mut sandbox, start, Instant::now() + WITHIN.min(limits.time()), refuse);
+    let ended =
+        serve(ToSandbox::Start, plugin, &mut sandbox, start, Instant::now() + WITHIN.min(limits.time()), refuse);
     drop(sandbox);
     reap();
     match ended {

@@ -14,7 +14,7 @@ use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
 use postern_types::channel::{receive_text, send_text};
-use postern_types::{GuestLimits, OpError, Operation, Reply, Start};
+use postern_types::{GuestLimits, OpError, Operation, Reply, Start, ToSandbox};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     };
     // Only GC has plugins without a process.
     let Some(sandbox) = plugin.sandbox.as_mut() else { return Err("has no process of its own".to_owned()) };
-    let ended = serve(PLUGIN, sandbox, start, Instant::now() + WITHIN, refuse);
+    let ended = serve(ToSandbox::Start, PLUGIN, sandbox, start, Instant::now() + WITHIN, refuse);
     drop(plugin);
     reap();
     match ended {

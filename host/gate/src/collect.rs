@@ -6,7 +6,6 @@ use crate::context::{Context, RunParts, View};
 use crate::effect::{Addresses, Dhcp, Effect};
 use crate::errors::state_error;
 use crate::in_container::as_far_as_possible;
-use crate::journal::Leftover;
 use crate::retention::Retention;
 use crate::{collectable, kept, others};
 use nix::errno::Errno;
@@ -143,28 +142,27 @@ pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
 /// Removes the effects of an earlier run of this ADD. The node is then as if that run had never happened. What could
 /// not be removed stays in the record, and nothing new may be made.
 pub fn recover(run: &mut Context) -> Result<(), OpError> {
-    let Some(leftover) = run.journal.leftover(run.view()) else { return Ok(()) };
+    let leftover = run.journal.leftover(run.view());
+    if leftover.is_empty() {
+        return Ok(());
+    }
     let is_foreign = run.journal.has_foreign_record(run.system);
     others::compare_with_kernel(run)?;
+    let mut removed = 0;
     if run.journal.is_replaced() {
         // The objects that now have the attachment's names, with lease and rules, belong to the maker of the new link.
         crate::say!(
             "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
         );
         run.journal.forget();
-        run.journal.renew_record(run.view())?;
-        run.journal.find_section(run.view());
-        return Ok(());
-    }
-    let before_cleanup = run.fixed.deadline.at();
-    let removed = match &leftover {
-        Leftover::Attachment => by_record(run, None)?,
-        Leftover::Sections(sections) => {
-            sections.iter().rev().try_fold(0, |removed, section| Ok(removed + by_record(run, Some(section))?))?
+    } else {
+        let before_cleanup = run.fixed.deadline.at();
+        for section in leftover.iter().rev() {
+            removed += by_record(run, section.as_deref())?;
         }
-    };
-    // The plugin starts only now, and must not use the time that is reserved for cleaning up.
-    run.fixed.deadline.set(before_cleanup);
+        // The plugin starts only now, and must not use the time that is reserved for cleaning up.
+        run.fixed.deadline.set(before_cleanup);
+    }
     run.journal.renew_record(run.view())?;
     run.journal.find_section(run.view());
     if removed > 0 {

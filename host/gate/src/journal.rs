@@ -27,15 +27,6 @@ pub struct Undo {
     pub leases: Vec<IpAddr>,
 }
 
-/// The effects that an earlier run of the same ADD left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leftover {
-    /// All effects of the record: its container is gone, or the ADD that made its link did not end.
-    Attachment,
-    /// The effects in these sections of this plugin.
-    Sections(Vec<String>),
-}
-
 /// See the module. Intent is written here before the node is changed.
 pub struct Journal {
     /// The record, if it is open.
@@ -87,22 +78,19 @@ impl Journal {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header(), system))
     }
 
-    /// Returns the effects that an earlier run of this ADD left. It ran in another boot, or for another namespace, or
-    /// was killed before it gave the runtime its result; or a DEL did not end. The earlier process has ended, because
-    /// the record could be locked.
-    pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Option<Leftover> {
+    /// Returns the sections of this plugin that an earlier run of this ADD left. It was killed before it gave the runtime
+    /// its result, or a DEL did not end. `None` is all of the record: it was made in another boot or for another
+    /// namespace, or the link is this plugin's. The earlier process has ended, because the record could be locked.
+    pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Vec<Option<String>> {
         // A section that this run began before a helper was started is not a leftover.
-        let record = self.record.as_ref().filter(|_| !self.is_section_open)?;
-        if self.is_foreign(record.header(), system) {
-            return Some(Leftover::Attachment);
-        }
+        let Some(record) = self.record.as_ref().filter(|_| !self.is_section_open) else { return Vec::new() };
         let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
         let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
         // Nothing of an attachment outlives its link.
-        match left.iter().any(|section| self.is_owner(Some(section), fixed.makes_links)) {
-            true => Some(Leftover::Attachment),
-            false if left.is_empty() => None,
-            false => Some(Leftover::Sections(left.into_iter().map(|section| section.name.clone()).collect())),
+        let has_link = |section: &&Section| self.is_owner(Some(section), fixed.makes_links);
+        match self.is_foreign(record.header(), system) || left.iter().any(has_link) {
+            true => vec![None],
+            false => left.into_iter().map(|section| Some(section.name.clone())).collect(),
         }
     }
 
@@ -385,7 +373,7 @@ impl Journal {
     /// error: it may be alive, and could not be entered. Then `what` may be in there still, and is not given up.
     pub fn container_with<'s>(&self, system: &'s System, what: &str) -> Result<Option<&'s Worker>, OpError> {
         let container = system.container().filter(|_| !self.has_foreign_record(system));
-        match (container, system.hidden()) {
+        match (container, system.hidden.as_deref()) {
             (None, Some(why)) => {
                 let message = format!("its namespace may be alive, and with it its {what}: {why}");
                 Err(OpError::new(ErrorCode::TryAgain, &system.netns, message)

@@ -69,7 +69,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
             let (start, deadline) = (start(request, verb, gate.guest.granted()), gate.run.fixed.deadline.at());
             // Only the processes of delegates are used again.
             let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
-            let ended = serve_from(first, name, sandbox, start, deadline, |operation| {
+            let ended = serve(first, name, sandbox, start, deadline, |operation| {
                 let reply = answer(gate, operation);
                 gate.guest.spent().map_or(Ok(reply), |words| Err(words.into()))
             });
@@ -178,22 +178,12 @@ impl BadEnd {
 }
 
 /// Serves the guest until it ends, and returns its output and its status. `call` answers the guest's requests. An error
-/// of `call` itself stops the guest: it is the rest of a sentence that begins with the plugin's name.
+/// of `call` itself stops the guest: it is the rest of a sentence that begins with the plugin's name. `first` makes the first
+/// message.
 ///
 /// # Errors
 /// The reason why the guest ended without a result.
 pub fn serve(
-    plugin: &str,
-    sandbox: &mut Sandbox,
-    start: Start,
-    deadline: Instant,
-    call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
-) -> Result<(String, u8), BadEnd> {
-    serve_from(ToSandbox::Start, plugin, sandbox, start, deadline, call)
-}
-
-/// Does the same. `first` makes the first message.
-fn serve_from(
     first: fn(Start) -> ToSandbox,
     plugin: &str,
     sandbox: &mut Sandbox,

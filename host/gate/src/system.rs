@@ -75,7 +75,8 @@ pub struct System {
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     worker: Option<Rc<Worker>>,
     namespace: Option<Namespace>,
-    /// The reason why it can't be told if the container is alive, although it was not entered.
+    /// The reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime has
+    /// named it.
     pub hidden: Option<String>,
 }
 
@@ -119,12 +120,6 @@ impl System {
             ContainerAccess::Hidden(why) => self.hidden = Some(why),
             ContainerAccess::In(worker) => self.worker = Some(worker),
         }
-    }
-
-    /// Returns the reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime
-    /// has named it.
-    pub fn hidden(&self) -> Option<&str> {
-        self.hidden.as_deref()
     }
 
     /// Makes the way into the container's namespace, as it is needed. A thread that lives there is confined by `confine`.

@@ -20,7 +20,7 @@ use postern_gate::{Engine, PluginError, catalog, places};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place, dhcp_example};
 use postern_types::{
-    Capability, DhcpLease, ErrorCode, IngressPolicy, LeaseGrant, LinkInfo, OpError, Operation, Reply, ops,
+    Capability, DhcpLease, ErrorCode, IngressPolicy, LeaseGrant, LinkInfo, OpError, Operation, Reply, ToSandbox, ops,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -226,7 +226,7 @@ impl Stage {
             self.kernel.note = None;
         }
         let deadline = run.deadline;
-        let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
+        let (stdout, status) = rehearsal::serve(ToSandbox::Start, plugin, &mut sandbox, start, deadline, |operation| {
             let answer = self.answer(run, &mut guest, operation);
             if let Ok(Err(error)) = &answer {
                 run.common.note(error);

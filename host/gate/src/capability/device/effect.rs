@@ -311,7 +311,7 @@ impl Device {
             if let Some(link) = self.find_on_host(host, &noted)? {
                 return self.restore_name(run, link);
             }
-            if let Some(why) = run.system.hidden() {
+            if let Some(why) = run.system.hidden.as_deref() {
                 let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
                 return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));

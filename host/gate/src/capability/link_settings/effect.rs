@@ -75,7 +75,7 @@ impl EffectKind for LinkChange {
         let container = run.netlink_of_record()?;
         // Without the link, its protection must not change either. Both go with the attachment, if all sections are removed.
         let is_whole = run.journal.sections().iter().all(|section| section.stage == Stage::Ending);
-        if let (None, Some(why), false) = (container, run.system.hidden(), is_whole) {
+        if let (None, Some(why), false) = (container, run.system.hidden.as_deref(), is_whole) {
             let message = format!("its namespace may be alive, and its link changed in there: {why}");
             return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                 .hint("run DEL, or `postern gc` once the container is gone"));

@@ -165,7 +165,7 @@ fn restore_native(run: &Context) -> Result<(), OpError> {
             return Ok(());
         }
     };
-    if let Some(why) = run.system.hidden() {
+    if let Some(why) = run.system.hidden.as_deref() {
         crate::say!("postern: {} is not put back as it was: {why}", request.ifname);
         return Ok(());
     }
