@@ -111,12 +111,16 @@ impl RunParts {
 }
 
 #[cfg(test)]
-impl RunParts {
-    /// Makes the parts of a test's run, with its records in `state`.
-    pub fn of_test(request: Request, state: &std::path::Path) -> Self {
-        let nowhere = state.join("none");
-        let places = Places { state: state.to_owned(), library: nowhere.clone(), logs: nowhere };
-        let deadline = Deadline::new(Instant::now() + Duration::from_secs(9), Duration::ZERO);
-        Self::new(request, Fixed::new(deadline, places, String::new(), false))
+mod tests {
+    use super::*;
+
+    impl RunParts {
+        /// Makes the parts of a test's run, with its records in `state`.
+        pub fn of_test(request: Request, state: &std::path::Path) -> Self {
+            let nowhere = state.join("none");
+            let places = Places { state: state.to_owned(), library: nowhere.clone(), logs: nowhere };
+            let deadline = Deadline::new(Instant::now() + Duration::from_secs(9), Duration::ZERO);
+            Self::new(request, Fixed::new(deadline, places, String::new(), false))
+        }
     }
 }

@@ -124,22 +124,26 @@ impl Request {
 }
 
 #[cfg(test)]
-impl Request {
-    /// Makes the request of a test, for `eth0` of container `c`.
-    pub fn of_test(plugin: &str, verb: Verb, conf: &str) -> Self {
-        let conf = NetConf::parse_or_unread(Json::parse(conf.as_bytes(), 4096).unwrap(), Lists::default());
-        Self {
-            plugin: plugin.to_owned(),
-            verb,
-            container_id: "c".to_owned(),
-            netns: "/run/netns/c".to_owned(),
-            ifname: "eth0".to_owned(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: Arc::default(),
-            conf: conf.into(),
-            is_made_by_host: false,
-            version: Version::LATEST,
+mod tests {
+    use super::*;
+
+    impl Request {
+        /// Makes the request of a test, for `eth0` of container `c`.
+        pub fn of_test(plugin: &str, verb: Verb, conf: &str) -> Self {
+            let conf = NetConf::parse_or_unread(Json::parse(conf.as_bytes(), 4096).unwrap(), Lists::default());
+            Self {
+                plugin: plugin.to_owned(),
+                verb,
+                container_id: "c".to_owned(),
+                netns: "/run/netns/c".to_owned(),
+                ifname: "eth0".to_owned(),
+                path: String::new(),
+                env: Vec::new(),
+                stdin: Arc::default(),
+                conf: conf.into(),
+                is_made_by_host: false,
+                version: Version::LATEST,
+            }
         }
     }
 }
