@@ -70,7 +70,6 @@ mod program;
 pub mod protocol;
 pub mod rehearsal;
 mod request;
-mod retention;
 mod right;
 mod search;
 mod settings;
