@@ -40,7 +40,8 @@ impl Method {
 /// The calls that a helper may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bus {
-    path: PathBuf,
+    /// The program.
+    pub(crate) path: PathBuf,
     zones: Vec<String>,
 }
 
@@ -48,11 +49,6 @@ impl Bus {
     /// Returns the calls with these zones; `None` if the program for them is not installed.
     pub fn locate(zones: Vec<String>) -> Option<Self> {
         Some(Self { path: locate(BUSCTL)?, zones })
-    }
-
-    /// The program.
-    pub(crate) fn path(&self) -> &PathBuf {
-        &self.path
     }
 
     /// True if this is one of the calls.

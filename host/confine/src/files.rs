@@ -104,10 +104,7 @@ impl Files {
     }
 
     /// Restricts the calling thread, and all that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn restrict(&self) -> Result<(), ConfineError> {
+    pub(crate) fn restrict(&self) -> Result<(), ConfineError> {
         let rules = self.rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
         rules.restrict_self().map(drop).map_err(|error| ConfineError::new("landlock", error))
     }

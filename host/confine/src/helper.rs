@@ -18,7 +18,6 @@ use nix::unistd::ForkResult;
 use postern_types::channel::{ChannelError, pair, receive, send};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -31,9 +30,12 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Characters of a piece of text: a message has room for them with any escapes.
 const PIECE: usize = 64 << 10;
 
-/// The limits for one program. An attacker who controls the client can ask for nothing else.
-#[derive(Clone, Copy)]
-pub struct ProgramLimits {
+/// A program of a helper's list, and the limits for starting it. An attacker who controls the client can ask for nothing
+/// else.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// Absolute path.
+    pub path: PathBuf,
     /// True if it may be started with these arguments.
     pub arguments: fn(&[String]) -> bool,
     /// True if it may get this as standard input.
@@ -42,26 +44,11 @@ pub struct ProgramLimits {
     pub variable: Option<fn(&str) -> bool>,
 }
 
-/// A program of a helper's list.
-#[derive(Clone)]
-pub struct Allowed {
-    /// Absolute path.
-    pub path: PathBuf,
-    /// The limits for starting it.
-    pub rules: ProgramLimits,
-}
-
-impl fmt::Debug for Allowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.fmt(f)
-    }
-}
-
 impl Allowed {
     fn allows(&self, arguments: &[String], environment: &Environment, input: &str) -> bool {
-        (self.rules.arguments)(arguments)
-            && (self.rules.input)(input)
-            && match (environment, self.rules.variable) {
+        (self.arguments)(arguments)
+            && (self.input)(input)
+            && match (environment, self.variable) {
                 (Environment::Empty, None) => true,
                 (Environment::Inherited(variables), Some(rule)) => variables.iter().all(|(name, _)| rule(name)),
                 (Environment::Empty, Some(_)) | (Environment::Inherited(_), None) => false,
@@ -131,7 +118,7 @@ impl Run for Helper {
 
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<ProgramOutput> {
         let listed = self.programs.iter().position(|allowed| allowed.path == program.path);
-        let is_call = self.bus.as_ref().is_some_and(|bus| *bus.path() == program.path);
+        let is_call = self.bus.as_ref().is_some_and(|bus| bus.path == program.path);
         let number = listed.or(is_call.then_some(self.programs.len())).ok_or_else(|| {
             let text = format!("{} is not among the programs of this run", program.path.display());
             io::Error::new(io::ErrorKind::PermissionDenied, text)
@@ -215,7 +202,7 @@ fn answer(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>) -> Resu
     let (path, is_allowed) = match (programs.get(request.number), bus) {
         (Some(program), _) => (&program.path, program.allows(&request.arguments, &request.environment, &input)),
         (None, Some(bus)) if request.number == programs.len() => {
-            (bus.path(), bus.allows(&request.arguments, &request.environment, &input))
+            (&bus.path, bus.allows(&request.arguments, &request.environment, &input))
         }
         (None, _) => return Err(ChannelError::Closed),
     };

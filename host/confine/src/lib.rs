@@ -27,7 +27,7 @@ pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
 pub use filter::{Argument, COMMON, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, ReadyFilter};
 pub use fork::{AroundFork, end_process, fork, keep_around_forks};
-pub use helper::{Allowed, Helper, ProgramLimits};
+pub use helper::{Allowed, Helper};
 pub use program::{Direct, Environment, NoPrograms, PROGRAMS, Program, ProgramOutput, Run, locate};
 pub use rustix::thread::CapabilitySet;
 
@@ -63,9 +63,6 @@ pub struct Confinement {
 
 impl Confinement {
     /// Confines the calling thread, and every thread and process that it starts from now on. It can't be undone.
-    ///
-    /// # Errors
-    /// The step that failed.
     pub fn apply(&self) -> Result<(), ConfineError> {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;

@@ -8,7 +8,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 use postern_confine::{
     Access, Allowed, Argument, CallRule, CapabilitySet, Confinement, DefaultAction, Direct, Environment, Files, Filter,
-    Helper, Program, ProgramLimits, Run, close_all_but, forget_environment, fork, keep_capabilities,
+    Helper, Program, Run, close_all_but, forget_environment, fork, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;
@@ -211,7 +211,9 @@ fn inherited_descriptors_are_closed() {
 fn a_helper_runs_what_is_listed_and_nothing_else() {
     let allowed = |path: &str, arguments: fn(&[String]) -> bool| Allowed {
         path: path.into(),
-        rules: ProgramLimits { arguments, input: |text| !text.contains("forbidden"), variable: None },
+        arguments,
+        input: |text| !text.contains("forbidden"),
+        variable: None,
     };
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
     let helper =

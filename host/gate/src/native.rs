@@ -9,7 +9,7 @@ use crate::errors::{obstacle, of_program};
 use crate::{places, plugin_file};
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb, code};
-use postern_confine::{Allowed, Environment, Program, ProgramLimits, ProgramOutput};
+use postern_confine::{Allowed, Environment, Program, ProgramOutput};
 use postern_types::{ErrorCode, OpError};
 use std::path::{Path, PathBuf};
 
@@ -56,12 +56,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
 
 /// Returns the form in which a helper may run a delegate: as [`run`] does.
 pub fn allowed(path: PathBuf) -> Allowed {
-    let rules = ProgramLimits {
-        arguments: <[String]>::is_empty,
-        input: |_| true,
-        variable: Some(|name| name.starts_with("CNI_")),
-    };
-    Allowed { path, rules }
+    Allowed { path, arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) }
 }
 
 /// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one

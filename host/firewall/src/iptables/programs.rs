@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use postern_confine::{Allowed, ProgramLimits, Run};
+use postern_confine::{Allowed, Run};
 use postern_types::IptablesVariant as Variant;
 
 use super::netlink;
@@ -41,18 +41,17 @@ pub struct ProgramRunner<'a> {
 /// rules of legacy iptables where new ones are made in nf_tables.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
-    let save = ProgramLimits { arguments: is_save, input: str::is_empty, variable: None };
-    let restore = ProgramLimits { arguments: is_restore, input: is_change, variable: None };
     let of_family = |v6: bool| {
         let of_legacy = (variant::installed(v6) != Some(Variant::Legacy)).then(|| Files::of_legacy(v6).ok()).flatten();
         Files::of_new(v6).ok().into_iter().chain(of_legacy)
     };
-    let files = [false, true].into_iter().flat_map(of_family);
-    files
-        .flat_map(|Files { save: at, restore: to }| {
-            [Allowed { path: at, rules: save }, Allowed { path: to, rules: restore }]
-        })
-        .collect()
+    let both = |Files { save, restore }: Files| {
+        [
+            Allowed { path: save, arguments: is_save, input: str::is_empty, variable: None },
+            Allowed { path: restore, arguments: is_restore, input: is_change, variable: None },
+        ]
+    };
+    [false, true].into_iter().flat_map(of_family).flat_map(both).collect()
 }
 
 /// The way out where the programs of legacy iptables are missing.
