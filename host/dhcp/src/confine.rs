@@ -5,8 +5,8 @@ mod tests;
 
 use libc::c_long;
 use postern_confine::{
-    Access, Argument, CallRule, CapabilitySet, ConfineError, Confinement, DESCRIPTOR_FLAGS, DefaultAction, Files,
-    Filter, NO_NEW_CODE,
+    Access, Argument, COMMON, CallRule, CapabilitySet, ConfineError, Confinement, DESCRIPTOR_FLAGS, DefaultAction,
+    Files, Filter, NO_NEW_CODE,
 };
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
 }
 
 static SERVICE: Filter = Filter::new(
-    &[COMMON, SERVICE_CALLS, OLD_CALLS],
+    &[COMMON, MESSAGES, SERVICE_CALLS, OLD_CALLS],
     &[NO_NEW_CODE, DESCRIPTOR_FLAGS, SERVICE_RULES],
     DefaultAction::Absent,
 );
@@ -48,7 +48,7 @@ pub fn opener() -> Result<(), ConfineError> {
     OPENER.ready().install()
 }
 
-static OPENER: Filter = Filter::new(&[COMMON, OPENER_CALLS], &[NO_FILE, OPENER_RULES], DefaultAction::Absent);
+static OPENER: Filter = Filter::new(&[COMMON, MESSAGES, OPENER_CALLS], &[NO_FILE, OPENER_RULES], DefaultAction::Absent);
 
 const OPENER_CALLS: &[c_long] = &[libc::SYS_statfs, libc::SYS_fstatfs];
 
@@ -65,7 +65,7 @@ pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<()
     Confinement { capabilities: CapabilitySet::empty(), files, filter: REMOVER.ready().clone() }.apply()
 }
 
-static REMOVER: Filter = Filter::new(&[COMMON, REMOVER_CALLS], &[NO_FILE], DefaultAction::Absent);
+static REMOVER: Filter = Filter::new(&[COMMON, MESSAGES, REMOVER_CALLS], &[NO_FILE], DefaultAction::Absent);
 
 const REMOVER_CALLS: &[c_long] = &[
     libc::SYS_unlinkat,
@@ -85,7 +85,7 @@ pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
 }
 
 static STEPS: Filter =
-    Filter::new(&[COMMON, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], DefaultAction::Absent);
+    Filter::new(&[COMMON, MESSAGES, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], DefaultAction::Absent);
 
 const STEPS_RULES: &[CallRule] = &[
     // One process for each step, in the namespaces of this one, and with no memory of it.
@@ -138,34 +138,22 @@ const SHARING: u32 = (libc::CLONE_VM
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
 
-/// What each process calls. None of it makes or opens anything.
-const COMMON: &[c_long] = &[
-    libc::SYS_write,           // words for people
-    libc::SYS_writev,          // the same
-    libc::SYS_close,           // any descriptor
-    libc::SYS_newfstatat,      // device and inode of what is opened; owner and mode
-    libc::SYS_fstat,           // the same, of older C libraries
-    libc::SYS_munmap,          // memory
-    libc::SYS_mremap,          // memory
-    libc::SYS_madvise,         // memory
-    libc::SYS_brk,             // memory
-    libc::SYS_rt_sigreturn,    // the end of a signal handler
-    libc::SYS_rt_sigprocmask,  // around a panic
-    libc::SYS_rt_sigaction,    // around a panic
-    libc::SYS_sigaltstack,     // the stack for overflows
-    libc::SYS_futex,           // locks of the standard library
-    libc::SYS_getrandom,       // random numbers for steps, and for maps
-    libc::SYS_clock_gettime,   // the clock, if the vDSO has none
-    libc::SYS_restart_syscall, // a wait that was interrupted
-    libc::SYS_ppoll,           // waiting
-    libc::SYS_sendmsg,         // messages with a descriptor
-    libc::SYS_recvmsg,         // messages with a descriptor, frames
-    libc::SYS_sendto,          // messages, frames
-    libc::SYS_recvfrom,        // messages
-    libc::SYS_getpid,          // names of temporary files
-    libc::SYS_gettid,          // names in messages of a panic
-    libc::SYS_exit,            // the end
-    libc::SYS_exit_group,      // the end
+/// What each process of the service calls besides. None of it makes or opens anything.
+const MESSAGES: &[c_long] = &[
+    libc::SYS_write,          // words for people
+    libc::SYS_writev,         // the same
+    libc::SYS_newfstatat,     // device and inode of what is opened; owner and mode
+    libc::SYS_fstat,          // the same, of older C libraries
+    libc::SYS_rt_sigprocmask, // around a panic
+    libc::SYS_getrandom,      // random numbers for steps, and for maps
+    libc::SYS_clock_gettime,  // the clock, if the vDSO has none
+    libc::SYS_ppoll,          // waiting
+    libc::SYS_sendmsg,        // messages with a descriptor
+    libc::SYS_recvmsg,        // messages with a descriptor, frames
+    libc::SYS_sendto,         // messages, frames
+    libc::SYS_recvfrom,       // messages
+    libc::SYS_getpid,         // names of temporary files
+    libc::SYS_gettid,         // names in messages of a panic
 ];
 
 /// What the service calls besides.
