@@ -1,7 +1,7 @@
 //! What clients ask for.
 
 use crate::clock;
-use crate::connections::{ClientRequest, Id};
+use crate::connections::Id;
 use crate::lease::{KeptLease, Phase};
 use crate::namespace::{Identity, identity};
 use crate::opener::NotOpened;
@@ -42,19 +42,12 @@ const DAD_WITHIN_MS: u64 = 4000;
 /// The time between two looks at it.
 pub const LOOK_MS: u64 = 20;
 
-/// What an attachment had before a lease.
-#[derive(Debug, Default)]
-struct Before {
-    /// The address, which is asked for first.
-    address: Option<IpAddr>,
-    /// The client's state.
-    state: Option<State>,
-}
+/// What an attachment had before a lease: the address, which is asked for first, and the client's state.
+type Before = (Option<IpAddr>, Option<State>);
 
 impl Service {
     /// Answers a question; `None` if the answer comes later.
-    pub fn ask(&mut self, id: Id, question: ClientRequest) -> Option<Answer> {
-        let ClientRequest { ask, namespace } = question;
+    pub fn ask(&mut self, id: Id, ask: Ask, namespace: Option<OwnedFd>) -> Option<Answer> {
         match ask {
             Ask::Alive => Some(Answer::Done),
             Ask::Leases => {
@@ -137,9 +130,7 @@ impl Service {
         }
         match entry.phase {
             Phase::Bound if is_same && (entry.index, Some(entry.mac)) == (link.index, link.mac) => Ok(None),
-            Phase::Bound | Phase::Remembered => {
-                Ok(Some(Before { address: entry.address(), state: entry.state.clone() }))
-            }
+            Phase::Bound | Phase::Remembered => Ok(Some((entry.address(), entry.state.clone()))),
             _ => Ok(Some(Before::default())),
         }
     }
@@ -154,7 +145,7 @@ impl Service {
         identity: Identity,
         namespace: &OwnedFd,
         link: &Link,
-        before: Before,
+        (previous, state): Before,
     ) -> Result<(), Answer> {
         let mac = link.mac.ok_or_else(|| {
             let words =
@@ -167,31 +158,31 @@ impl Service {
             Family::Ipv6 => SETTLES_WITHIN_MS + DAD_WITHIN_MS,
         };
         let phase = Phase::Settling { until: now.saturating_add(within), next: now };
-        let mut entry = KeptLease::new(attachment.clone(), family, identity, link.index, mac, phase);
+        let (attachment, index) = (attachment.clone(), link.index);
+        let entry = KeptLease { attachment, family, namespace: identity, index, mac, ..KeptLease::default() };
+        let mut entry = entry.begun(phase);
         // Links of one parent share its hardware address, so an answer must be for all of them.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
-        entry.previous = before.address;
-        let previous = match (family, before.address) {
+        entry.previous = previous;
+        let previous = match (family, previous) {
             (Family::Ipv4, Some(IpAddr::V4(address))) => Some(address),
             // The client of DHCPv6 finds it in its state.
             (Family::Ipv6, Some(_)) => {
-                entry.state = before.state;
+                entry.state = state;
                 None
             }
             _ => None,
         };
         let key = entry.key();
-        if let Some(before) = self.leases.remove(&key) {
+        let anew = |before: &KeptLease| {
+            let names = subject(&before.attachment);
+            let words = format!("the DHCP lease of {names} is acquired anew, for another namespace or link");
+            refused(AGAIN, words, "try again")
+        };
+        if let Some(before) = self.end_lease(&key, anew) {
             // The client's time never goes back.
             entry.offset = before.offset;
-            self.forget(&before);
-            if let Some(other) = before.acquirer {
-                let names = subject(&before.attachment);
-                let words = format!("the DHCP lease of {names} is acquired anew, for another namespace or link");
-                self.disappoint(other, &refused(AGAIN, words, "try again"));
-            }
-            self.tell_releasers(&before);
         }
         entry.open = Some(self.open_for(&entry, namespace).map_err(|words| refused(INTERNAL, words, ""))?);
         entry.events.push_back((Event::Start { previous }, None));
@@ -309,7 +300,7 @@ impl Service {
         let acquirer = entry.acquirer.take();
         let names = subject(&entry.attachment);
         // Without a state no server knows of the client.
-        if entry.state.is_none() && entry.running.is_none() {
+        if entry.state.is_none() && !entry.is_running {
             self.finish(key);
         } else if !matches!(entry.phase, Phase::Releasing) {
             // An address that is still being probed is given back too.
@@ -328,30 +319,34 @@ impl Service {
 
     /// Ends a lease: nothing is left of it, and all who wait are told.
     pub fn finish(&mut self, key: &str) {
-        let Some(entry) = self.leases.remove(key) else { return };
-        self.forget(&entry);
-        if let Some(id) = entry.acquirer {
+        self.end_lease(key, |entry| {
             // It was there, and the lease of the other family was still waited for.
             let words = format!("the DHCP lease of {} ended while it was being acquired", subject(&entry.attachment));
-            self.disappoint(id, &refused(AGAIN, words, ""));
+            refused(AGAIN, words, "")
+        });
+    }
+
+    /// Ends a lease, and returns it. Who waits for it gets that answer. Who waits for its end is told, unless they wait
+    /// for that of another one too.
+    pub fn end_lease(&mut self, key: &str, answer: impl FnOnce(&KeptLease) -> Answer) -> Option<KeptLease> {
+        let ended = self.leases.remove(key)?;
+        self.forget(&ended);
+        if let Some(id) = ended.acquirer {
+            self.disappoint(id, &answer(&ended));
         }
-        self.tell_releasers(&entry);
-    }
-
-    /// Tells who waits for leases that one can't be had. The others are of no use to them, and are given back.
-    pub fn disappoint(&mut self, id: Id, answer: &Answer) {
-        self.tell(id, answer);
-        self.abandon_for(id);
-    }
-
-    /// Tells who waits for the end of a lease that has ended, unless they wait for another one too.
-    pub fn tell_releasers(&mut self, ended: &KeptLease) {
         for id in &ended.releasers {
             let waits = self.leases.values().any(|entry| entry.releasers.contains(id));
             if !waits {
                 self.tell(*id, &Answer::Done);
             }
         }
+        Some(ended)
+    }
+
+    /// Tells who waits for leases that one can't be had. The others are of no use to them, and are given back.
+    pub fn disappoint(&mut self, id: Id, answer: &Answer) {
+        self.tell(id, answer);
+        self.abandon_for(id);
     }
 
     /// Opens the namespace that an ask is about. What came with the ask must be the same one.
@@ -368,11 +363,8 @@ impl Service {
             return Err(refused(ENVIRONMENT, words, "the service needs the same files (--hostprefix)"));
         }
         if found == self.home.identity {
-            return Err(refused(
-                ENVIRONMENT,
-                format!("\"{path}\" is the namespace of the node, not of a container"),
-                "",
-            ));
+            let words = format!("\"{path}\" is the namespace of the node, not of a container");
+            return Err(refused(ENVIRONMENT, words, ""));
         }
         Ok((namespace, found))
     }
@@ -394,28 +386,22 @@ impl Service {
 
     /// Finds the attachment's link, and sets it up.
     fn link(&self, attachment: &Attachment, namespace: &OwnedFd) -> Result<Link, Answer> {
+        let Attachment { netns, ifname, .. } = attachment;
         let look = || -> Result<Option<Link>, KernelError> {
             let netlink = Netlink::open()?;
-            let link = netlink.link_by_name(&attachment.ifname)?;
+            let link = netlink.link_by_name(ifname)?;
             if let Some(link) = link.as_ref().filter(|link| !link.up) {
                 netlink.set_up(link.index)?;
             }
             Ok(link)
         };
         let found = self.home.visit(namespace, || Ok::<_, KernelError>(look()));
-        let found =
-            found.map_err(|words| refused(ENVIRONMENT, format!("cannot enter {}: {words}", attachment.netns), ""))?;
+        let found = found.map_err(|words| refused(ENVIRONMENT, format!("cannot enter {netns}: {words}"), ""))?;
         let found = found.map_err(|error| refused(INTERNAL, error.to_string(), ""))?;
         found.ok_or_else(|| {
-            let words = format!(
-                "namespace {} has no link \"{}\", over which DHCP could be asked",
-                attachment.netns, attachment.ifname
-            );
-            refused(
-                CONFIGURATION,
-                words,
-                "the plugin \"dhcp\" needs one that makes its link first: bridge, macvlan, vlan, ipvlan",
-            )
+            let words = format!("namespace {netns} has no link \"{ifname}\", over which DHCP could be asked");
+            let way_out = "the plugin \"dhcp\" needs one that makes its link first: bridge, macvlan, vlan, ipvlan";
+            refused(CONFIGURATION, words, way_out)
         })
     }
 
@@ -455,10 +441,9 @@ fn carries_broadcasts(attachment: &Attachment, link: &Link) -> Result<(), Answer
         Some(IpvlanMode::L3s) => "l3s",
         Some(IpvlanMode::L2) | None => return Ok(()),
     };
-    let words = format!(
-        "link \"{}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs them",
-        attachment.ifname
-    );
+    let ifname = &attachment.ifname;
+    let words =
+        format!("link \"{ifname}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs them");
     Err(refused(CONFIGURATION, words, "mode \"l2\" has them; or take another IPAM plugin, such as host-local"))
 }
 
@@ -474,10 +459,7 @@ pub fn subject(attachment: &Attachment) -> String {
 }
 
 fn other_namespace(entry: &KeptLease) -> Answer {
-    let words = format!(
-        "the DHCP lease of {} belongs to the namespace at {}, which is still there",
-        subject(&entry.attachment),
-        entry.attachment.netns
-    );
+    let (names, netns) = (subject(&entry.attachment), &entry.attachment.netns);
+    let words = format!("the DHCP lease of {names} belongs to the namespace at {netns}, which is still there");
     refused(ENVIRONMENT, words, "DEL gives it back")
 }

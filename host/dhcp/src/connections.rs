@@ -28,20 +28,13 @@ pub struct ClientConnection {
     pub socket: OwnedFd,
     has_greeted: bool,
     incoming: Vec<u8>,
-    outgoing: Vec<u8>,
+    /// What is still to be written.
+    pub outgoing: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
     /// True if a question has to be answered. One at a time.
     is_asked: bool,
     heard_at: u64,
     is_closing: bool,
-}
-
-/// Something that a client asks for.
-#[derive(Debug)]
-pub struct ClientRequest {
-    pub ask: Ask,
-    /// The namespace, if it came with it.
-    pub namespace: Option<OwnedFd>,
 }
 
 /// Receives bytes, and the descriptors that come with them.
@@ -79,11 +72,6 @@ impl ClientConnection {
         })
     }
 
-    /// True if something has to be written.
-    pub fn wants_to_write(&self) -> bool {
-        !self.outgoing.is_empty()
-    }
-
     /// The time at which a silent connection is closed; none while a question is being worked on.
     pub fn closes_at(&self) -> Option<u64> {
         (!self.is_asked).then(|| self.heard_at.saturating_add(SILENT_MS))
@@ -113,9 +101,9 @@ impl ClientConnection {
         true
     }
 
-    /// Returns the next question that is complete. After an error the connection is of no use: the client says what makes no
-    /// sense.
-    pub fn question(&mut self) -> Result<Option<ClientRequest>, ()> {
+    /// Returns the next question that is complete, and the namespace if it came with it. After an error the connection
+    /// is of no use: the client says what makes no sense.
+    pub fn question(&mut self) -> Result<Option<(Ask, Option<OwnedFd>)>, ()> {
         if self.is_asked || self.is_closing {
             return Ok(None);
         }
@@ -128,7 +116,7 @@ impl ClientConnection {
         let namespace = self.descriptors.pop_front();
         let ask = serde_json::from_slice(&line).map_err(|_| ())?;
         self.is_asked = true;
-        Ok(Some(ClientRequest { ask, namespace }))
+        Ok(Some((ask, namespace)))
     }
 
     /// Reads the greeting. True if it is complete, and the client's protocol is ours.

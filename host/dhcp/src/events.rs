@@ -2,7 +2,7 @@
 
 use crate::asks::{LOOK_MS, subject};
 use crate::clock;
-use crate::lease::{GRACE_MS, KeptLease, Open, Phase, Running, address};
+use crate::lease::{Due, KeptLease, Open, Phase, address};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
@@ -25,7 +25,7 @@ impl Service {
             // Those with a client that waits come first: others have minutes.
             let ready = |entry: &KeptLease| {
                 let settles = matches!(entry.phase, Phase::Settling { .. });
-                entry.running.is_none() && !entry.events.is_empty() && !settles
+                !entry.is_running && !entry.events.is_empty() && !settles
             };
             let next = self.leases.iter().filter(|(_, entry)| ready(entry));
             let Some(key) = next.min_by_key(|(_, entry)| entry.acquirer.is_none()).map(|(key, _)| key.clone()) else {
@@ -33,7 +33,7 @@ impl Service {
             };
             let Some(entry) = self.leases.get_mut(&key) else { continue };
             let Some((event, sender)) = entry.events.pop_front() else { continue };
-            entry.running = Some(Running { sender });
+            (entry.is_running, entry.sender) = (true, sender);
             let asks_routers = matches!(event, Event::Start { .. } | Event::Timer);
             if entry.family == Family::Ipv6 && asks_routers && matches!(entry.phase, Phase::Acquiring) {
                 entry.ask_routers(now);
@@ -58,16 +58,16 @@ impl Service {
         let result = runner.finish()?;
         // The lease may have ended meanwhile, and another one may have its name.
         let Some(entry) = self.leases.get_mut(&key).filter(|entry| entry.serial == serial) else { return Ok(()) };
-        let Some(running) = entry.running.take() else { return Ok(()) };
+        entry.is_running = false;
         match result {
-            Ok(output) => self.apply(&key, output, running),
-            Err(words) => self.fail(&key, &words, running),
+            Ok(output) => self.apply(&key, output),
+            Err(words) => self.fail(&key, &words),
         }
         Ok(())
     }
 
     /// Does what a step wants.
-    fn apply(&mut self, key: &str, output: Output, running: Running) {
+    fn apply(&mut self, key: &str, output: Output) {
         let now = clock::since_boot();
         let Output { state, send, wake_ms, outcome } = output;
         let Some(entry) = self.leases.get_mut(key) else { return };
@@ -80,11 +80,11 @@ impl Service {
         entry.wake_at = wake_at.filter(|_| !matches!(entry.phase, Phase::Releasing));
         if !send.is_empty() {
             // Before there is a lease, one server is reached over the station that its packet came from.
-            entry.hop = running.sender.filter(|_| !is_bound).or(entry.hop);
+            entry.hop = entry.sender.filter(|_| !is_bound).or(entry.hop);
             self.send(key, &send);
         }
         match outcome {
-            Some(outcome) => self.decide(key, outcome, running),
+            Some(outcome) => self.decide(key, outcome),
             None if is_bound && is_new => self.keep(key),
             None => {}
         }
@@ -95,7 +95,7 @@ impl Service {
         }
     }
 
-    fn decide(&mut self, key: &str, outcome: Outcome, running: Running) {
+    fn decide(&mut self, key: &str, outcome: Outcome) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let is_acquiring = matches!(entry.phase, Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_));
         match outcome {
@@ -106,7 +106,7 @@ impl Service {
                 }
             }
             Outcome::Bound { lease, probe } if is_acquiring => {
-                entry.hop = running.sender.or(entry.hop);
+                entry.hop = entry.sender.or(entry.hop);
                 match address(&lease, entry.family) {
                     None => {
                         let words = format!("the client found a lease without an {} address", entry.family.name());
@@ -127,7 +127,7 @@ impl Service {
                 if entry.lease.as_ref().map(addresses) != Some(addresses(&lease)) {
                     return self.lose(key, "the server gave another address at the renewal");
                 }
-                entry.hop = running.sender.or(entry.hop);
+                entry.hop = entry.sender.or(entry.hop);
                 self.hold(key, lease);
             }
             // It is being released, and that step comes next.
@@ -139,7 +139,7 @@ impl Service {
     }
 
     /// Deals with a step without a result.
-    fn fail(&mut self, key: &str, words: &str, running: Running) {
+    fn fail(&mut self, key: &str, words: &str) {
         let now = clock::since_boot();
         let Some(entry) = self.leases.get_mut(key) else { return };
         if !entry.is_warned {
@@ -147,7 +147,7 @@ impl Service {
             postern_gate::say!("postern dhcp: {}: {words}", subject(&entry.attachment));
         }
         // Packets that the client can't bear cost a share of what it is given.
-        if running.sender.is_some() {
+        if entry.sender.is_some() {
             for _ in 0..8 {
                 entry.packets.take(now);
             }
@@ -162,12 +162,7 @@ impl Service {
 
     /// Ends a lease that can't be had. Its other family's is of no use to who waits, and is given back.
     pub fn fail_to_acquire(&mut self, key: &str, reason: &str) {
-        let Some(entry) = self.leases.remove(key) else { return };
-        self.forget(&entry);
-        if let Some(id) = entry.acquirer {
-            self.disappoint(id, &entry.refusal(reason));
-        }
-        self.tell_releasers(&entry);
+        self.end_lease(key, |entry| entry.refusal(reason));
     }
 
     /// As [`Service::fail_to_acquire`], where the client does not know of it: what a server has given is given back.
@@ -260,36 +255,26 @@ impl Service {
     /// Does all whose time has come.
     pub fn keep_time(&mut self) {
         let now = clock::since_boot();
-        let due = self.leases.iter().filter(|(_, entry)| entry.deadline().is_some_and(|at| at <= now));
-        let due: Vec<String> = due.map(|(key, _)| key.clone()).collect();
-        for key in due {
-            self.keep_time_of(&key, now);
-        }
-    }
-
-    fn keep_time_of(&mut self, key: &str, now: u64) {
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        let is_past = |time: Option<u64>| time.is_some_and(|at| at <= now);
-        let is_bound = match &entry.phase {
-            Phase::Settling { .. } => return self.settle(key, now),
-            Phase::Probing(probe) if probe.next <= now => return self.ask_link(key),
-            Phase::Remembered => return self.finish(key),
-            phase => matches!(phase, Phase::Bound),
-        };
-        if is_bound && is_past(entry.open.as_ref().map(|open| open.until)) {
-            entry.open = None;
-        }
-        if !entry.is_idle() {
-            return;
-        }
-        if is_bound && is_past(entry.expires_at.map(|end| end.saturating_add(GRACE_MS))) {
-            self.lose(key, "it has expired");
-        } else if is_past(entry.wake_at) {
-            entry.wake_at = None;
-            entry.events.push_back((Event::Timer, None));
-            if is_bound {
-                // Before anything is sent for it.
-                self.look_at_one(key);
+        let due = |entry: &KeptLease| entry.timers().find(|(at, _)| *at <= now).map(|(_, due)| due);
+        let late = self.leases.iter().filter(|(_, entry)| due(entry).is_some());
+        for key in late.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            // What was done for another one may have changed it.
+            let Some(entry) = self.leases.get_mut(&key) else { continue };
+            match due(entry) {
+                Some(Due::Settle) => self.settle(&key, now),
+                Some(Due::Ask) => self.ask_link(&key),
+                Some(Due::Close) => entry.open = None,
+                Some(Due::Forget) => self.finish(&key),
+                Some(Due::Expire) => self.lose(&key, "it has expired"),
+                Some(Due::Wake) => {
+                    entry.wake_at = None;
+                    entry.events.push_back((Event::Timer, None));
+                    if matches!(entry.phase, Phase::Bound) {
+                        // Before anything is sent for it.
+                        self.look_at_one(&key);
+                    }
+                }
+                None => {}
             }
         }
     }

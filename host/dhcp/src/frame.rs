@@ -23,29 +23,19 @@ const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 const CLIENT: u16 = 68;
 const SERVER: u16 = 67;
 
-/// Whom a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The link's own hardware address.
-    pub from_mac: MacBytes,
-    /// The next hop.
-    pub to_mac: MacBytes,
-    /// The sender: unspecified without an address.
-    pub from: Ipv4Addr,
-    /// The receiver.
-    pub to: Ipv4Addr,
-}
+/// An end of a packet: a hardware address, and the station's own address. That of a sender can be unspecified.
+pub type End = (MacBytes, Ipv4Addr);
 
 /// Returns the frame for a payload, from the client's port to the server's.
-pub fn udp(ends: &Ends, payload: &[u8]) -> Vec<u8> {
-    let (from, to) = (ends.from.octets(), ends.to.octets());
+pub fn udp((from_mac, from): End, (to_mac, to): End, payload: &[u8]) -> Vec<u8> {
+    let (from, to) = (from.octets(), to.octets());
     let segment = summed(&from, &to, UDP, segment(CLIENT, SERVER, payload), 6);
     // Version 4, 20 bytes; no fragments; a time to live of 64; UDP.
     let length = u16::try_from(20 + segment.len()).unwrap_or(u16::MAX).to_be_bytes();
     let mut header = [&[0x45, 0], &length[..], &[0, 0, 0x40, 0, 64, UDP, 0, 0], &from, &to].concat();
     let sum = checksum(&[&header]);
     put(&mut header, 10, sum);
-    [&ends.to_mac[..], &ends.from_mac, &TYPE_IPV4, &header, &segment].concat()
+    [&to_mac[..], &from_mac, &TYPE_IPV4, &header, &segment].concat()
 }
 
 /// Returns the UDP header for a payload, still without its checksum, and the payload.
@@ -156,20 +146,18 @@ mod tests {
     const OWN: MacBytes = [2, 0, 0, 0, 0, 1];
     const OTHER: MacBytes = [2, 0, 0, 0, 0, 2];
 
-    fn ends() -> Ends {
-        Ends { from_mac: OWN, to_mac: ALL, from: Ipv4Addr::UNSPECIFIED, to: Ipv4Addr::BROADCAST }
-    }
+    const STATIONS: End = (ALL, Ipv4Addr::BROADCAST);
 
     /// A frame as a server sends it: the same with the ports exchanged.
     fn answer(payload: &[u8]) -> Vec<u8> {
-        let mut frame = udp(&Ends { from: Ipv4Addr::new(10, 5, 0, 1), ..ends() }, payload);
+        let mut frame = udp((OWN, Ipv4Addr::new(10, 5, 0, 1)), STATIONS, payload);
         frame.swap(35, 37);
         frame
     }
 
     #[test]
     fn headers_are_those_of_the_client_and_right() {
-        let frame = udp(&ends(), &[1, 2, 3]);
+        let frame = udp((OWN, Ipv4Addr::UNSPECIFIED), STATIONS, &[1, 2, 3]);
         assert_eq!(frame[..14], [255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(frame[14..34], [0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0x3a, 0xcf, 0, 0, 0, 0, 255, 255, 255, 255]);
         assert_eq!(frame[34..40], [0, 68, 0, 67, 0, 11]);

@@ -109,8 +109,12 @@ pub struct KeptLease {
     /// The events that wait for a step. A packet comes with the hardware address of its sender.
     #[serde(skip)]
     pub events: VecDeque<(Event, Option<MacBytes>)>,
+    /// A step is running.
     #[serde(skip)]
-    pub running: Option<Running>,
+    pub is_running: bool,
+    /// Where the packet came from that the last step was for, if it was for one.
+    #[serde(skip)]
+    pub sender: Option<MacBytes>,
     #[serde(skip)]
     pub open: Option<Open>,
     /// Who waits for the lease.
@@ -136,26 +140,7 @@ pub struct KeptLease {
     pub is_warned: bool,
 }
 
-/// A step that is running.
-#[derive(Clone, Copy, Debug)]
-pub struct Running {
-    /// Its event was a packet from there.
-    pub sender: Option<MacBytes>,
-}
-
 impl KeptLease {
-    /// Makes one for an attachment that has none.
-    pub fn new(
-        attachment: Attachment,
-        family: Family,
-        namespace: Identity,
-        index: u32,
-        mac: MacBytes,
-        phase: Phase,
-    ) -> Self {
-        Self { attachment, family, namespace, index, mac, ..Self::default() }.begun(phase)
-    }
-
     /// Returns it with what it has in memory alone.
     pub fn begun(self, phase: Phase) -> Self {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -254,7 +239,7 @@ impl KeptLease {
 
     /// True if no step runs or waits for it.
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.events.is_empty()
+        !self.is_running && self.events.is_empty()
     }
 
     /// Returns its line in the list of all leases.
@@ -278,27 +263,42 @@ impl KeptLease {
         }
     }
 
-    /// The time at which it has to be looked at; `None` if only an event does that.
-    pub fn deadline(&self) -> Option<u64> {
-        let phase = match &self.phase {
-            Phase::Settling { next, .. } => Some(*next),
-            Phase::Probing(probe) => Some(probe.next),
-            _ => None,
+    /// Returns the times at which something is due. Of those that have passed, the first one's is done.
+    pub fn timers(&self) -> impl Iterator<Item = (u64, Due)> + use<> {
+        let of_phase = match &self.phase {
+            Phase::Settling { next, .. } => Some((*next, Due::Settle)),
+            Phase::Probing(probe) => Some((probe.next, Due::Ask)),
+            Phase::Bound => self.open.as_ref().map(|open| (open.until, Due::Close)),
+            Phase::Remembered => self.expires_at.map(|end| (end, Due::Forget)),
+            Phase::Acquiring | Phase::Releasing | Phase::Lost(_) => None,
         };
-        let wake = self.wake_at.filter(|_| self.is_idle());
         // A client that fails does not keep a lease that has ended.
-        let end = match self.phase {
-            Phase::Bound => self.expires_at.filter(|_| self.is_idle()).map(|end| end.saturating_add(GRACE_MS)),
-            Phase::Remembered => self.expires_at,
-            _ => None,
-        };
-        let close = self.open.as_ref().filter(|_| matches!(self.phase, Phase::Bound)).map(|open| open.until);
-        [phase, wake, end, close].into_iter().flatten().min()
+        let end = self.expires_at.filter(|_| self.is_idle() && matches!(self.phase, Phase::Bound));
+        let end = end.map(|end| (end.saturating_add(GRACE_MS), Due::Expire));
+        let wake = self.wake_at.filter(|_| self.is_idle()).map(|wake| (wake, Due::Wake));
+        [of_phase, end, wake].into_iter().flatten()
     }
 }
 
+/// What is done for a lease when its time has come.
+#[derive(Debug)]
+pub enum Due {
+    /// The link is looked at.
+    Settle,
+    /// The link is asked who has the address, or the lease is taken.
+    Ask,
+    /// Nothing more is awaited from a server.
+    Close,
+    /// The container has not come back.
+    Forget,
+    /// The lease has ended.
+    Expire,
+    /// The client's next step.
+    Wake,
+}
+
 /// The time that the client has, after the end of a lease, to say so itself.
-pub const GRACE_MS: u64 = 3000;
+const GRACE_MS: u64 = 3000;
 
 /// Returns the address of a lease, if it is of that family.
 pub fn address(lease: &Lease, family: Family) -> Option<IpAddr> {
@@ -313,8 +313,7 @@ mod tests {
 
     #[test]
     fn false_offers_do_not_push_the_true_one_out() {
-        let (namespace, mac) = (Identity { device: 4, inode: 5 }, [2, 0, 0, 0, 0, 1]);
-        let mut entry = KeptLease::new(Attachment::default(), Family::Ipv6, namespace, 2, mac, Phase::Acquiring);
+        let mut entry = KeptLease { family: Family::Ipv6, ..KeptLease::default() }.begun(Phase::Acquiring);
         let offered = "fd00::1".parse().unwrap();
         entry.note_offer(offered);
         // For 20 seconds a station sends as many packets as the lease may be given, each with as many addresses as are read.

@@ -92,8 +92,8 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let places = Places::find().map_err(|error| error.to_string())?;
     let store = store::Store::open(&places.library)?;
     let home = namespace::OwnNamespace::open()?;
-    let listener = listen::open(&options)?;
-    let remover = leaving::start(&listener.own)
+    let (listener, own) = listen::open(&options)?;
+    let remover = leaving::start(&own)
         .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;
     // Each is forked before this process has anything of a lease, and while it has one thread.
     let mut runners = Vec::new();
@@ -112,12 +112,13 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let _ = prctl::set_name(c"dhcp service");
     forget_environment();
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    confine::service(store.path(), &places.logs)
+    confine::service(&store.path, &places.logs)
         .map_err(|error| format!("the service cannot confine itself: {error}"))?;
     let mut service = service::Service::new(options, home, opener, store, places.logs, runners)?;
-    let ended = service.run(&listener.socket, &signals, &timer);
-    drop(listener.socket);
-    service.end();
+    let ended = service.run(&listener, &signals, &timer);
+    drop(listener);
+    drop(service.runners);
+    service.opener.0.end();
     if let Some(remover) = remover {
         remover.end();
     }

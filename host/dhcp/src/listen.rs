@@ -22,16 +22,9 @@ const FIRST: i32 = 3;
 /// The connections that may wait.
 const WAITING: i32 = 128;
 
-/// The socket, and the files that go with the service.
-#[derive(Debug)]
-pub struct Listener {
-    pub socket: OwnedFd,
-    /// What is removed at the end: not the socket that systemd keeps.
-    pub own: Vec<OwnFile>,
-}
-
-/// Takes systemd's socket, or makes one, and writes the file with the process ID.
-pub fn open(options: &Options) -> Result<Listener, String> {
+/// Takes systemd's socket, or makes one, and writes the file with the process ID. Returns the socket, and the files that
+/// are removed at the end: not the socket that systemd keeps.
+pub fn open(options: &Options) -> Result<(OwnedFd, Vec<OwnFile>), String> {
     let mut own = Vec::new();
     let socket = match given()? {
         Some(socket) => socket,
@@ -47,7 +40,7 @@ pub fn open(options: &Options) -> Result<Listener, String> {
         written.map_err(|error| format!("cannot write the process ID to {}: {error}", path.display()))?;
         own.extend(OwnFile::new(path.clone()));
     }
-    Ok(Listener { socket, own })
+    Ok((socket, own))
 }
 
 /// Returns the socket that systemd gives to this process.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The settings of the service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `-pidfile`.
     pub pidfile: Option<PathBuf>,
@@ -18,18 +18,6 @@ pub struct Options {
     pub broadcast: bool,
     /// `-timeout`, `-resendmax`, `-resendtimeout`.
     pub timeouts: Timeouts,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            pidfile: None,
-            host_prefix: String::new(),
-            socket: DEFAULT_SOCKET.into(),
-            broadcast: false,
-            timeouts: Timeouts::default(),
-        }
-    }
 }
 
 /// What `--help` prints.
@@ -67,7 +55,7 @@ pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
     }
-    let mut options = Options::default();
+    let mut options = Options { socket: DEFAULT_SOCKET.into(), ..Options::default() };
     let mut rest = arguments.iter().enumerate();
     while let Some((at, argument)) = rest.next() {
         if at == 0 && (argument == "serve" || argument == "daemon") {
@@ -157,8 +145,9 @@ mod tests {
     /// The flags of the native daemon, in each form that Go takes.
     #[test]
     fn the_flags_of_the_native_daemon() {
-        assert_eq!(read("serve").unwrap(), Options::default());
-        assert_eq!(read("daemon").unwrap(), Options::default());
+        let usual = Options { socket: "/run/cni/dhcp.sock".into(), ..Options::default() };
+        assert_eq!(read("serve").unwrap(), usual);
+        assert_eq!(read("daemon").unwrap(), usual);
         let options = read(
             "daemon -pidfile /run/dhcp.pid --hostprefix=/host -socketpath /run/x.sock -broadcast=true -timeout 5s \
              --resendmax 1m2s -resendtimeout=500ms",

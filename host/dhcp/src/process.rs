@@ -53,18 +53,17 @@ impl Task {
             ForkResult::Parent { child } => return Ok(TaskProcess { line, pid: child }),
             ForkResult::Child => drop(line),
         }
-        match self.give_up(&theirs).and_then(|()| confine()) {
+        let closed = close_all_but(&[self.inherits, &[theirs.as_raw_fd()]].concat());
+        let confined = closed.and_then(|()| {
+            // A stop is for the service, which ends these processes when it is done.
+            let _ = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]).thread_block();
+            let _ = prctl::set_name(self.name);
+            confine()
+        });
+        match confined {
             Ok(()) => work(&theirs),
             Err(error) => postern_gate::say!("postern dhcp: {} cannot be confined: {error}", self.words),
         }
         end_process(0)
-    }
-
-    fn give_up(&self, line: &impl AsRawFd) -> Result<(), ConfineError> {
-        close_all_but(&[self.inherits, &[line.as_raw_fd()]].concat())?;
-        // A stop is for the service, which ends these processes when it is done.
-        let _ = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]).thread_block();
-        let _ = prctl::set_name(self.name);
-        Ok(())
     }
 }

@@ -109,7 +109,7 @@ impl Service {
                     wait(Source::Listener, listener.as_fd(), input);
                 }
                 for connection in self.connections.values() {
-                    let flags = if connection.wants_to_write() { input | PollFlags::POLLOUT } else { input };
+                    let flags = if connection.outgoing.is_empty() { input } else { input | PollFlags::POLLOUT };
                     wait(Source::Connection(connection.id), connection.socket.as_fd(), flags);
                 }
                 // An idle one that can be read has ended.
@@ -149,7 +149,7 @@ impl Service {
 
     /// Sets the timer to the next time at which something has to be done.
     fn set(&self, timer: &TimerFd) -> nix::Result<()> {
-        let leases = self.leases.values().filter_map(KeptLease::deadline);
+        let leases = self.leases.values().flat_map(KeptLease::timers).map(|(at, _)| at);
         let connections = self.connections.values().filter_map(ClientConnection::closes_at);
         let Some(at) = leases.chain(connections).min() else { return timer.unset() };
         // A time that has passed is now, and zero would be never.
@@ -174,8 +174,8 @@ impl Service {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             match connection.question() {
-                Ok(Some(question)) => {
-                    if let Some(answer) = self.ask(id, question)
+                Ok(Some((ask, namespace))) => {
+                    if let Some(answer) = self.ask(id, ask, namespace)
                         && let Some(connection) = self.connections.get_mut(&id)
                     {
                         connection.answer(&answer);
@@ -249,11 +249,5 @@ impl Service {
         if let Err(error) = self.store.remove(entry) {
             postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
         }
-    }
-
-    /// Ends the processes of the service.
-    pub fn end(self) {
-        drop(self.runners);
-        self.opener.0.end();
     }
 }

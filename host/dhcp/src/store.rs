@@ -39,7 +39,7 @@ struct Kept<Entry> {
 #[derive(Debug)]
 pub struct Store {
     dir: Dir,
-    path: PathBuf,
+    pub path: PathBuf,
     boot: String,
 }
 
@@ -67,11 +67,6 @@ impl Store {
         postern_state::trust(&path).map_err(|error| error.to_string())?;
         let dir = Dir::open_itself(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self { dir, path, boot: boot_id().map_err(|error: StateError| error.to_string())? })
-    }
-
-    /// Returns the directory.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Writes a lease that a server has given, in one step.
@@ -182,15 +177,18 @@ mod tests {
 
     fn lease(container: &str) -> KeptLease {
         let attachment = Attachment { container_id: container.to_owned(), ..Attachment::default() };
-        let (namespace, mac) = (Identity { device: 4, inode: 5 }, [2, 0, 0, 0, 0, 1]);
-        let entry = KeptLease::new(attachment, Family::Ipv4, namespace, 2, mac, Phase::Bound);
         KeptLease {
+            attachment,
+            namespace: Identity { device: 4, inode: 5 },
+            index: 2,
+            mac: [2, 0, 0, 0, 0, 1],
             state: Some(State(serde_json::json!({"x": 1}))),
             lease: Some(Lease::default()),
             wake_at: Some(1000),
             expires_at: Some(2000),
-            ..entry
+            ..KeptLease::default()
         }
+        .begun(Phase::Bound)
     }
 
     #[test]
@@ -202,10 +200,10 @@ mod tests {
         }
         store.write(&lease("c1")).unwrap();
         // One that is damaged, one of another name, and one that another user could have written.
-        std::fs::write(store.path().join("damaged.json"), "{").unwrap();
+        std::fs::write(store.path.join("damaged.json"), "{").unwrap();
         let own = lease("c1").key();
-        std::fs::copy(store.path().join(&own), store.path().join("other.json")).unwrap();
-        let open = store.path().join(lease("c2").key());
+        std::fs::copy(store.path.join(&own), store.path.join("other.json")).unwrap();
+        let open = store.path.join(lease("c2").key());
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
         let loaded = store.load().unwrap();
         let names: Vec<&str> = loaded.iter().map(|entry| entry.attachment.container_id.as_str()).collect();
@@ -224,7 +222,7 @@ mod tests {
         let library = scratch("keys");
         let store = Store::open(&library).unwrap();
         store.write(&lease("c1")).unwrap();
-        let text = std::fs::read(store.path().join(lease("c1").key())).unwrap();
+        let text = std::fs::read(store.path.join(lease("c1").key())).unwrap();
         let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let mut keys: Vec<&String> = file.as_object().unwrap().keys().collect();
         keys.sort_unstable();
@@ -243,15 +241,15 @@ mod tests {
         let library = scratch("cut");
         let store = Store::open(&library).unwrap();
         store.write(&lease("c1")).unwrap();
-        let own = store.path().join(lease("c1").key());
+        let own = store.path.join(lease("c1").key());
         let empty = [("0.json", &[][..]), ("1.json", &[0; 4096]), ("2.json.new", b"{")];
         for (name, text) in empty {
-            std::fs::write(store.path().join(name), text).unwrap();
-            std::fs::set_permissions(store.path().join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+            std::fs::write(store.path.join(name), text).unwrap();
+            std::fs::set_permissions(store.path.join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
         }
         assert_eq!(store.load().unwrap().len(), 1);
         for (name, _) in empty {
-            assert!(!store.path().join(name).exists(), "{name}");
+            assert!(!store.path.join(name).exists(), "{name}");
         }
         assert!(own.exists());
         std::fs::remove_dir_all(library).unwrap();
@@ -263,7 +261,7 @@ mod tests {
         let store = Store::open(&library).unwrap();
         let entry = KeptLease { expires_at: Some(clock::since_boot() + 100_000), ..lease("c1") };
         store.write(&entry).unwrap();
-        let file = std::fs::read(store.path().join(entry.key())).unwrap();
+        let file = std::fs::read(store.path.join(entry.key())).unwrap();
         for (elapsed, left) in [(0, 100_000), (40_000, 60_000), (200_000, 0), (-500_000, 100_000)] {
             let mut kept: Kept<KeptLease> = serde_json::from_slice(&file).unwrap();
             let (then, wall) = kept.written;

@@ -2,7 +2,7 @@
 
 use crate::asks::subject;
 use crate::clock;
-use crate::frame::{self, ALL, Ends, MacBytes};
+use crate::frame::{self, ALL, End, MacBytes};
 use crate::frame6;
 use crate::lease::{KeptLease, Open, Phase, WAITING};
 use crate::opener::NotOpened;
@@ -139,8 +139,7 @@ impl KeptLease {
         match self.family {
             Family::Ipv4 => {
                 let from = payload::check(payload, &client)?;
-                let (to_mac, to) = receiver(packet.to, self.hop)?;
-                Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from, to }, payload))
+                Ok(frame::udp((self.mac, from), receiver(packet.to, self.hop)?, payload))
             }
             Family::Ipv6 => {
                 payload6::check(payload, &client)?;
@@ -187,7 +186,7 @@ impl KeptLease {
 }
 
 /// Returns where a packet goes. One server is reached over the hop that its last answer came from.
-fn receiver(to: To, hop: Option<MacBytes>) -> Result<(MacBytes, Ipv4Addr), &'static str> {
+fn receiver(to: To, hop: Option<MacBytes>) -> Result<End, &'static str> {
     match to {
         To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),
         To::Unicast(IpAddr::V4(server)) if is_server(server) => Ok((hop.unwrap_or(ALL), server)),

@@ -1,7 +1,7 @@
 //! Which frames the kernel lets in, over a pair of links.
 
 use super::*;
-use crate::frame::{ALL, Ends, arp_probe, udp};
+use crate::frame::{ALL, arp_probe, udp};
 use crate::frame6;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn answer() -> Vec<u8> {
     let mut payload = vec![0; 300];
     payload[0] = 2;
     payload[28..34].copy_from_slice(&OWN);
-    let mut frame = udp(&Ends { from_mac: OTHER, to_mac: ALL, from: ADDRESS, to: Ipv4Addr::BROADCAST }, &payload);
+    let mut frame = udp((OTHER, ADDRESS), (ALL, Ipv4Addr::BROADCAST), &payload);
     frame[36..38].copy_from_slice(&68u16.to_be_bytes());
     frame
 }
