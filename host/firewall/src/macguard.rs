@@ -15,17 +15,8 @@
 //! tells the owner. [`claim`] does not take a name that guards another existing port; the attachment then uses
 //! [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
 
-use std::sync::LazyLock;
-
-use netlink_packet_netfilter::NetfilterProtoFamily;
-use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
-
 use crate::key::hashed_parts;
-use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, NftRule};
-use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
-use crate::nft::shared::{SharedChain, SharedTable};
-use crate::{FirewallError, Nft};
+use crate::nft::prelude::*;
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Bridge, name: "nat" };
 const PREROUTING: &str = "PREROUTING";

@@ -11,21 +11,10 @@
 //! All attachments of the node share the table and its chains. They stay when the last attachment goes
 //! ([`crate::node`]).
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::LazyLock;
-
-use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
-use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
-
 use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
-use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Expression, NftRule, Side};
-use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
-use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
-use crate::{AttachmentKey, FirewallError, Nft};
+use crate::nft::prelude::*;
+use std::cell::OnceCell;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
 pub(crate) const CHECKS: &str = "masq_checks";

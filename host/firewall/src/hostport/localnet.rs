@@ -14,17 +14,8 @@
 //! The kernel itself drops such packets where `route_localnet` is off, so the rules change nothing on other links. They
 //! come before address translation: answers that are translated to or from 127.0.0.1 have another address there.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::LazyLock;
-
-use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
-use netlink_packet_netfilter::nftables::InetHookNumber;
-
-use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Side};
-use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
-use crate::{FirewallError, Nft};
+use crate::nft::prelude::*;
+use std::net::Ipv4Addr;
 
 const TABLE: Table = Table { family: NetfilterProtoFamily::IPv4, name: "postern_localnet" };
 const COMMENT: &str = "Postern: links with route_localnet deliver nothing to 127.0.0.0/8, and nothing from there";

@@ -11,12 +11,8 @@ use super::HostPorts;
 use super::nft::{
     HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, masquerade_rule, shared_of,
 };
-use crate::nft::rule::{self, Expression, NftRule};
-use crate::nft::set::SharedRule;
-use crate::{FirewallError, Nft};
-use ipnet::IpNet;
+use crate::nft::prelude::*;
 use postern_types::NatSources;
-use std::collections::HashSet;
 
 impl HostPorts {
     /// True if the forwards work, in the native plugin's form or in ours.

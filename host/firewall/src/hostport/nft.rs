@@ -16,22 +16,11 @@
 //! A comment names the container only. Attachments of one container share it, so the rules of an attachment are found
 //! by their handles, or by their content.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::LazyLock;
-
-use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
-use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
-
 use super::HostPorts;
 use crate::key::COMMENT_MAX;
-use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Expression, NftRule, Side};
-use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
-use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
-use crate::{FirewallError, Nft};
+use crate::nft::prelude::*;
 use postern_types::NatSources;
+use std::net::Ipv4Addr;
 
 pub(crate) const NAME: &str = "cni_hostport";
 const COMMENT: &str = "CNI portmap plugin";

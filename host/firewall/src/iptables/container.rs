@@ -1,14 +1,8 @@
 //! The chain that a container has in each network: what masquerading and forwards have in common.
 
+use super::prelude::*;
 use super::presence::only_programs;
-use super::programs::ProgramRunner;
-use super::rule::IptablesRule;
-use super::scope::Scope;
-use super::set::IptablesOwner;
-use super::{NAT, Tables, has_chain, has_legacy_nat, hostport, masquerade, netlink, table};
-use crate::key::ChainKind;
-use crate::variant::Recorded;
-use crate::{AttachmentKey, FirewallError, Nft};
+use super::{has_legacy_nat, hostport, masquerade};
 
 impl ChainKind {
     /// Returns the chain with the rules that lead to the containers' chains.

@@ -3,16 +3,13 @@
 //! It is written in the form of iptables 1.8.7: every later version lists, finds and deletes that form. It is read in the
 //! forms of 1.8.7, 1.8.9 and 1.8.11: they differ in what is an expression, and what a match of iptables.
 
-use ipnet::IpNet;
-use netlink_packet_core::DefaultNla;
-use netlink_packet_netfilter::nftables::{Expressions, MetaKey, RuleAttribute, Verdict};
-use postern_netlink::Attributes;
-
-use super::rule::{IptablesRule, Is, Match, Target};
-use super::text::once;
+use super::prelude::*;
 use super::xt::Extension;
 use crate::nft::rule::{Expression, NETWORK_HEADER, NF_ACCEPT, NF_DROP, Side, TRANSPORT_HEADER, address, target};
 use crate::octets;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{Expressions, MetaKey, RuleAttribute, Verdict};
+use postern_netlink::Attributes;
 use postern_types::Transport;
 
 /// `NFTA_RULE_COMPAT_PROTO`, `_FLAGS`, and `NFT_RULE_COMPAT_F_INV`.

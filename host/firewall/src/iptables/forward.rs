@@ -20,23 +20,10 @@
 //! The rules of an address name no owner: there is no room for one in the native form. The attachment's record is the
 //! owner. The chains stay, and so do the rules of a bridge until `postern gc --node`.
 
-use std::net::IpAddr;
-
-use ipnet::IpNet;
-use postern_types::{IngressPolicy, IptablesVariant};
-
-use super::netlink;
-use super::numbers;
+use super::prelude::*;
 use super::presence::only_programs;
-use super::programs::{ProgramRunner, Programs, remove_from_each};
-use super::rule::{ANSWERS, IptablesRule, Match, Target};
-use super::scope::Scope;
-use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
-use super::text::{SavedRule, SavedTable};
-use super::{FILTER, Tables, has_chain, has_legacy, table};
-use crate::variant::Recorded;
-use crate::variant::by_family;
-use crate::{FirewallError, Nft};
+use super::rule::ANSWERS;
+use postern_types::{IngressPolicy, IptablesVariant};
 
 const FORWARD: &str = "FORWARD";
 /// The chain of accepted addresses.

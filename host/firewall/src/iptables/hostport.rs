@@ -14,24 +14,11 @@
 //! The chain `CNI-DN-…` belongs to container and network, as that of masquerading: attachments of one container to one
 //! network share it.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
-
-use ipnet::IpNet;
-use postern_types::{IptablesVariant, NatSources, Transport};
-
-use super::numbers::{self, RuleHandles};
-use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::rule::{IptablesRule, Match, Target};
-use super::scope::Scope;
-use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
-use super::text::{SavedTable, once};
-use super::{NAT, Tables};
+use super::prelude::*;
 use crate::hostport::nft::LOCALHOST;
 use crate::hostport::{About, CHAIN_PREFIX, HostPorts, MarkBy, PacketCondition, PortForward};
 use crate::key::ChainKind::Forwards;
-use crate::variant::Recorded;
-use crate::{AttachmentKey, FirewallError};
+use postern_types::{IptablesVariant, NatSources, Transport};
 
 pub(super) const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";

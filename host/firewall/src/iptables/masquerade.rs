@@ -16,26 +16,13 @@
 //! `1abc` and network `net1` with container `abc` get the same name. The first of them keeps it. The other gets a chain
 //! whose name is hashed with separators.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
-
-use ipnet::IpNet;
-use postern_types::IptablesVariant;
-
-use super::numbers::{self, RuleHandles};
-use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::rule::{IptablesRule, Is, Target};
-use super::scope::Scope;
-use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
-use super::text::{SavedRule, SavedTable};
-use super::{NAT, SeenTable, Tables, validate};
+use super::prelude::*;
+use super::{SeenTable, validate};
 use crate::key::ChainKind::Masquerading;
 use crate::key::is_masquerading;
 use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
-use crate::variant::Recorded;
-use crate::variant::by_family;
-use crate::{AttachmentKey, FirewallError};
+use postern_types::IptablesVariant;
 
 pub(super) const POSTROUTING: &str = "POSTROUTING";
 

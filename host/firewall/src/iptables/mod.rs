@@ -43,16 +43,27 @@ pub use numbers::{RuleHandles, nat_tables};
 pub use presence::{any_may_exist, has_legacy_nat, others_may_exist};
 pub use programs::{ProgramRunner, available, in_reach, installed, programs, usable};
 
-use std::collections::HashSet;
-
 use crate::nft::batch::Table;
-use crate::{AttachmentKey, FirewallError, Nft};
 use netlink_packet_netfilter::NetfilterProtoFamily;
-use presence::has_legacy;
-use programs::Programs;
-use rule::IptablesRule;
-use scope::Scope;
-use text::{SavedRule, SavedTable};
+use prelude::*;
+
+/// What most files here use.
+mod prelude {
+    pub(super) use super::numbers::{self, RuleHandles};
+    pub(super) use super::presence::has_legacy;
+    pub(super) use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
+    pub(super) use super::rule::{IptablesRule, Is, Match, Target};
+    pub(super) use super::scope::Scope;
+    pub(super) use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
+    pub(super) use super::text::{SavedRule, SavedTable, once};
+    pub(super) use super::{FILTER, NAT, Tables, has_chain, netlink, table};
+    pub(super) use crate::key::ChainKind;
+    pub(super) use crate::variant::{self, Recorded, by_family};
+    pub(super) use crate::{AttachmentKey, FirewallError, Nft};
+    pub(super) use ipnet::IpNet;
+    pub(super) use std::collections::HashSet;
+    pub(super) use std::net::IpAddr;
+}
 
 /// The table for address translation.
 const NAT: &str = "nat";

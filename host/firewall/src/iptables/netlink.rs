@@ -3,20 +3,13 @@
 //! A change is one batch: the kernel makes all of it or nothing, for the rules that were read. What can't be read or
 //! written this way is an error, and left to the program.
 
-use std::collections::{HashMap, HashSet};
-
-use netlink_packet_netfilter::nftables::{InetHookNumber, RuleAttribute};
-use postern_netlink::Attributes;
-
-use super::rule::IptablesRule;
-use super::scope::Scope;
-use super::set::TableChange;
-use super::text::{SavedRule, SavedTable};
-use super::{NAT, table};
+use super::prelude::*;
 use crate::nft::batch::{BaseChain, Batch, MOST_SEEN, Table};
 use crate::nft::read::{RULE_CHAIN, all_rules};
 use crate::nft::rule::NftRule;
-use crate::{FirewallError, Nft};
+use netlink_packet_netfilter::nftables::{InetHookNumber, RuleAttribute};
+use postern_netlink::Attributes;
+use std::collections::HashMap;
 
 /// The chains that iptables has itself, with hook and priority, by table.
 const NAT_CHAINS: [(&str, InetHookNumber, i32); 4] = [

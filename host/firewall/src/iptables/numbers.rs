@@ -1,19 +1,8 @@
 //! Removal by the kernel's numbers. No rule of a shared chain is read: to show one, the kernel walks through the chain, so
 //! a look costs more with each attachment.
 
-use std::collections::HashSet;
-
-use ipnet::IpNet;
-
-use super::netlink;
-use super::programs::{ProgramRunner, Programs};
-use super::rule::IptablesRule;
-use super::set::IptablesRuleSet;
-use super::{NAT, table};
+use super::prelude::*;
 use crate::nft::batch::Batch;
-use crate::variant::Recorded;
-use crate::variant::by_family;
-use crate::{FirewallError, Nft};
 
 /// The kernel's numbers of the rules that lead to an owner's chain, and of the tables that they were made in.
 ///

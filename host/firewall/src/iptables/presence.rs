@@ -1,15 +1,9 @@
 //! A fast look for rules of an owner: a question to the kernel costs less than programs that find nothing.
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
-
 use super::hostport::SHARED;
-use super::netlink;
-use super::programs::{ProgramRunner, Programs};
-use super::{NAT, table};
-use crate::key::ChainKind;
+use super::prelude::*;
 use crate::variant::has_legacy_table;
-use crate::{AttachmentKey, FirewallError, Nft};
+use std::cell::OnceCell;
 
 /// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy iptables,
 /// and its programs are installed.

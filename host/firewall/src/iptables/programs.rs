@@ -1,23 +1,13 @@
 //! The rules of one table of iptables: read and changed without a program where that is possible ([`super::netlink`]), or
 //! else by the system's programs: one `iptables-save` to read, one `iptables-restore` to make all changes at once.
 
+use super::prelude::*;
+use crate::{is_absence, program};
+use postern_confine::{Allowed, Run};
+use postern_types::IptablesVariant as Variant;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
-
-use ipnet::IpNet;
-use postern_confine::{Allowed, Run};
-use postern_types::IptablesVariant as Variant;
-
-use super::netlink;
-use super::scope::Scope;
-use super::set::TableChange;
-use super::text::SavedTable;
-use super::{FILTER, NAT};
-use crate::program;
-use crate::variant::by_family;
-use crate::variant::{self, Recorded};
-use crate::{FirewallError, Nft, is_absence};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.
 const TABLES: [&str; 2] = [NAT, FILTER];

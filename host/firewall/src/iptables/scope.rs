@@ -1,7 +1,6 @@
 //! The part of a table that a question is about: the chains of its owners, and the rules that are compared.
 
-use super::rule::IptablesRule;
-use super::set::{IptablesOwner, IptablesRuleSet};
+use super::prelude::*;
 
 /// The part of a table that a question is about.
 #[derive(Clone, Debug, Default)]

@@ -4,14 +4,7 @@
 //! A set has rules in chains that all owners share, and may have a chain of its own. That is removed when no rule leads to
 //! it. The caller decides the content and the names of the rules.
 
-use std::collections::HashSet;
-
-use super::NAT;
-use super::programs::Programs;
-use super::rule::IptablesRule;
-use super::scope::Scope;
-use super::text::{SavedRule, SavedTable};
-use crate::FirewallError;
+use super::prelude::*;
 
 /// One change of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,10 @@
 //! The text that `iptables-save` prints and `iptables-restore` reads.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-
-use ipnet::IpNet;
-
-use super::rule::{IptablesRule, Is, Match, STATES, Target};
-use super::set::TableChange;
+use super::prelude::*;
+use super::rule::STATES;
 use postern_types::Transport;
+use std::fmt;
+use std::net::SocketAddr;
 
 /// A rule of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

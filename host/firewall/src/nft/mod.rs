@@ -7,6 +7,21 @@ pub(crate) mod rule;
 pub(crate) mod set;
 pub(crate) mod shared;
 
+/// What the files use that make rules.
+pub(crate) mod prelude {
+    pub(crate) use super::batch::{BaseChain, Table};
+    pub(crate) use super::rule::{self, Expression, NftRule, Side};
+    pub(crate) use super::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
+    pub(crate) use super::shared::{NftPlace, SharedChain, SharedTable};
+    pub(crate) use crate::{AttachmentKey, FirewallError, Nft};
+    pub(crate) use ipnet::IpNet;
+    pub(crate) use netlink_packet_netfilter::NetfilterProtoFamily;
+    pub(crate) use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
+    pub(crate) use std::collections::HashSet;
+    pub(crate) use std::net::IpAddr;
+    pub(crate) use std::sync::LazyLock;
+}
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
