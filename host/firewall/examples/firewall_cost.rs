@@ -36,7 +36,7 @@ fn netlink(others: usize) -> Outcome {
     let addrs = addresses()?;
     let mut nft = open()?;
     for number in 0..others {
-        masquerade::nft_ensure(&mut nft, &key(&format!("other{number}")), &addrs)?;
+        masquerade::nft_ensure(&mut nft, &key(&format!("other{number}")), &addrs, false)?;
         macguard::claim(&mut nft, &format!("other{number}-eth0"), &format!("veth{number}"), MAC, |_| false)?;
     }
 
@@ -45,11 +45,11 @@ fn netlink(others: usize) -> Outcome {
     let mut times = [const { Vec::new() }; 6];
     for round in 0..2 * ROUNDS {
         times[0].push(timed(|| {
-            masquerade::nft_ensure(&mut nft, &ours, &addrs)?;
+            masquerade::nft_ensure(&mut nft, &ours, &addrs, false)?;
             Ok(())
         })?);
         times[1].push(timed(|| {
-            masquerade::nft_ensure(&mut nft, &ours, &addrs)?;
+            masquerade::nft_ensure(&mut nft, &ours, &addrs, false)?;
             Ok(())
         })?);
         times[2].push(timed(|| check(masquerade::nft_check_known(&mut nft, &ours, &addrs, &[])?))?);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use crate::hostport::{self, HostPorts};
 use crate::masquerade::{CHECKS, TABLE};
+use crate::nft::batch::FAMILIES;
 use crate::nft::rule::{self, NftRule};
 
 pub use crate::iptables::Tables;
@@ -111,9 +111,7 @@ fn of<'a>(chains: &'a HashMap<String, Vec<NftRule>>, chain: &str) -> &'a [NftRul
 /// As [`unrecorded_masquerades`].
 pub fn forward_chains(nft: &mut Nft) -> Result<Vec<(String, bool)>, FirewallError> {
     let mut chains = Vec::new();
-    for (family, name) in
-        [(NetfilterProtoFamily::IPv4, "ip"), (NetfilterProtoFamily::IPv6, "ip6"), (NetfilterProtoFamily::Inet, "inet")]
-    {
+    for (family, name) in FAMILIES {
         let found = nft.forward_chains(family)?;
         chains.extend(found.into_iter().map(|(table, chain, drops)| (format!("{name} {table} {chain}"), drops)));
     }

@@ -104,14 +104,8 @@ fn answer(
     program: Option<Program>,
     runner: ProgramRunner<'_>,
 ) -> Result<Result<String, String>, FirewallError> {
-    let missing = || {
-        FirewallError::new(
-            "locate",
-            BUSCTL,
-            "firewalld is called by it: install systemd's busctl, or use the iptables backend",
-        )
-    };
-    let program = program.ok_or_else(missing)?;
+    let way_out = "firewalld is called by it: install systemd's busctl, or use the iptables backend";
+    let program = program.ok_or_else(|| FirewallError::new("locate", BUSCTL, way_out))?;
     let output = runner
         .runner
         .run(&program, runner.deadline)

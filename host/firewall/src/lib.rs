@@ -27,7 +27,7 @@
 //!     ifname: "eth0".into(),
 //! };
 //! let mut nft = Nft::open(Instant::now() + Duration::from_secs(5))?;
-//! masquerade::nft_ensure(&mut nft, &key, &["10.1.0.2/16".parse()?])?;
+//! masquerade::nft_ensure(&mut nft, &key, &["10.1.0.2/16".parse()?], false)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

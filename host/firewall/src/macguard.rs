@@ -105,11 +105,8 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRule
     let owner = owner(id)?;
     // IFNAMSIZ, with its final NUL.
     if host_ifname.is_empty() || host_ifname.len() > 15 || host_ifname.contains('\0') {
-        return Err(FirewallError::new(
-            "guard bridge port",
-            host_ifname,
-            "an interface name has 1 to 15 bytes, none of them zero",
-        ));
+        let why = "an interface name has 1 to 15 bytes, none of them zero";
+        return Err(FirewallError::new("guard bridge port", host_ifname, why));
     }
     let [to_port, to_mac] = chains(id).map(|chain| rule::to_chain(Verdict::Jump, &chain));
     let mut entry = rule::input_interface(host_ifname).to_vec();

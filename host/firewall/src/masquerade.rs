@@ -71,28 +71,26 @@ pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> NftRuleSet {
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
-/// other masquerading rules. `addrs` are host addresses with their network's prefix length.
+/// other masquerading rules. `addrs` are host addresses with their network's prefix length. `is_first` says that the
+/// attachment has no rules yet: those of others are not searched.
 ///
 /// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included. Returns the
-/// handles of the rules that are new.
+/// handles of the rules that are new. The record keeps them, to find the rules again.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
-pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
-    rules(key, addrs).ensure(nft, EntryScope::All, |_| false).map(Option::unwrap_or_default)
-}
-
-/// As [`nft_ensure`], for an attachment that has no rules yet: the rules of others are not searched. Returns the
-/// handles of the new rules. The record keeps them, to find the rules again.
-///
-/// # Errors
-/// As [`nft_ensure`].
-pub fn nft_add(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
-    rules(key, addrs).ensure(nft, EntryScope::None, |_| false).map(Option::unwrap_or_default)
+pub fn nft_ensure(
+    nft: &mut Nft,
+    key: &AttachmentKey,
+    addrs: &[IpNet],
+    is_first: bool,
+) -> Result<Vec<u64>, FirewallError> {
+    let look = if is_first { EntryScope::None } else { EntryScope::All };
+    rules(key, addrs).ensure(nft, look, |_| false).map(Option::unwrap_or_default)
 }
 
 /// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them. With
-/// handles from [`nft_add`] that are still the attachment's, no other rules are read.
+/// handles from [`nft_ensure`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -105,7 +103,7 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from [`nft_add`]
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from [`nft_ensure`]
 /// that are still the attachment's are those of all its rules, and no others are read. Each comment is read before its rule
 /// is deleted.
 ///

@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleMessage};
 use nix::errno::Errno;
 use postern_netlink::Attributes;
@@ -14,6 +13,7 @@ use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::key::is_masquerading;
+use crate::nft::batch::FAMILIES;
 use crate::nft::read::{RULE_CHAIN, RULE_EXPRESSIONS, RULE_TABLE};
 use crate::nft::rule::{Expression, NftRule, destination_of};
 use crate::{AttachmentKey, FirewallError, Nft, hostport, octets};
@@ -44,12 +44,7 @@ impl Served {
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.
     pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         let mut served = Self::default();
-        let families = [
-            (NetfilterProtoFamily::IPv4, "ip"),
-            (NetfilterProtoFamily::IPv6, "ip6"),
-            (NetfilterProtoFamily::Inet, "inet"),
-        ];
-        for (family, name) in families {
+        for (family, name) in FAMILIES {
             let request = NfTablesMessage::GetRule(RuleMessage { attributes: Vec::new() });
             let rules = nft.dump(family, request, |rule| Some(read(rule, name)));
             let rules = match rules {

@@ -16,8 +16,8 @@ fn unrecorded_masquerades_are_found_with_the_commands_that_remove_them() {
     assert!(Nft::usable(soon()).is_some());
     let mut nft = nft();
     assert!(unrecorded_masquerades(&mut nft, &[]).unwrap().is_empty(), "there is no table");
-    masquerade::nft_ensure(&mut nft, &key("known"), &addrs(&DUAL)).unwrap();
-    masquerade::nft_ensure(&mut nft, &key("unknown"), &addrs(&["10.1.0.4/16", "fd00:1::4/64"])).unwrap();
+    masquerade::nft_ensure(&mut nft, &key("known"), &addrs(&DUAL), false).unwrap();
+    masquerade::nft_ensure(&mut nft, &key("unknown"), &addrs(&["10.1.0.4/16", "fd00:1::4/64"]), false).unwrap();
     let unrecorded = unrecorded_masquerades(&mut nft, &[key("known")]).unwrap();
     assert_eq!(unrecorded.len(), 1, "{unrecorded:?}");
     assert!(unrecorded[0].mark.ends_with("net: mynet, if: eth0, id: unknown"), "{}", unrecorded[0].mark);
@@ -67,7 +67,7 @@ fn one_look_tells_what_each_check_tells() {
     assert_eq!(told(&mut nft), [(false, false); 2], "there is no table");
     let make = |nft: &mut postern_firewall::Nft| {
         for id in ["one", "two"] {
-            masquerade::nft_ensure(nft, &key(id), &addrs(&DUAL)).unwrap();
+            masquerade::nft_ensure(nft, &key(id), &addrs(&DUAL), false).unwrap();
             macguard::claim(nft, &format!("{id}-eth0"), "veth0", [2; 6], |_| false).unwrap();
         }
     };

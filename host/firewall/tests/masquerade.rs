@@ -5,7 +5,7 @@ mod common;
 use common::{addrs, key, nft, own_namespace, ruleset, tool};
 use ipnet::IpNet;
 use postern_firewall::masquerade::{
-    nft_add, nft_check_known, nft_ensure, nft_list, nft_remove_known, nft_remove_seen, nft_retain,
+    nft_check_known, nft_ensure, nft_list, nft_remove_known, nft_remove_seen, nft_retain,
 };
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 
@@ -58,7 +58,7 @@ fn writes_what_native_writes() {
     make_native();
     let native = (ruleset(), expressions());
     tool("nftables", "nft flush ruleset");
-    nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap();
+    nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL), false).unwrap();
     assert_eq!(ruleset(), NATIVE);
     // Handles count on after the flush: only they may differ.
     let plain = |text: &str| {
@@ -74,11 +74,11 @@ fn many_addresses_keep_their_order() {
     own_namespace();
     let mut wanted: Vec<String> = (0..600).rev().map(|at| format!("10.1.{}.{}/16", at / 250, at % 250 + 1)).collect();
     let first = addrs(&wanted.iter().step_by(2).map(String::as_str).collect::<Vec<_>>());
-    nft_ensure(&mut nft(), &key("cid1"), &first).unwrap();
+    nft_ensure(&mut nft(), &key("cid1"), &first, false).unwrap();
     wanted.push(wanted[0].clone());
     let addresses = addrs(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
     let start = std::time::Instant::now();
-    nft_ensure(&mut nft(), &key("cid1"), &addresses).unwrap();
+    nft_ensure(&mut nft(), &key("cid1"), &addresses, false).unwrap();
     let took = start.elapsed();
     let seen: Vec<String> = ruleset()
         .lines()
@@ -101,7 +101,7 @@ fn every_prefix_length_reads_as_itself() {
             wanted.push(format!("10.255.255.2/{prefix}"));
         }
         let addresses = addrs(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
-        nft_ensure(&mut nft, &key("cid1"), &addresses).unwrap();
+        nft_ensure(&mut nft, &key("cid1"), &addresses, false).unwrap();
         assert!(nft_check(&mut nft, &key("cid1"), &addresses).unwrap(), "{wanted:?}");
         for address in &addresses {
             let network = address.trunc().to_string();
@@ -121,11 +121,11 @@ fn ensuring_again_changes_nothing() {
     own_namespace();
     let mut nft = nft();
     for _ in 0..2 {
-        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
     }
     let before = handles();
     // Each address counts once, even if it is given several times.
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16", "fd00:1::2/64", "10.1.0.2/16"])).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16", "fd00:1::2/64", "10.1.0.2/16"]), false).unwrap();
     assert_eq!(handles(), before);
     assert_eq!(ruleset(), NATIVE);
 }
@@ -137,7 +137,7 @@ fn rules_of_a_native_plugin_are_taken_over() {
     let before = handles();
     let mut nft = nft();
     assert!(nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap());
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
     assert_eq!(handles(), before);
     assert_eq!(nft_remove(&mut nft, &key("cid1")).unwrap(), 2);
     assert!(!ruleset().contains("cid1"));
@@ -147,8 +147,8 @@ fn rules_of_a_native_plugin_are_taken_over() {
 fn a_changed_address_replaces_the_rule() {
     own_namespace();
     let mut nft = nft();
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.9/16", "fd00:1::2/64"])).unwrap();
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.9/16", "fd00:1::2/64"]), false).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
     let after = ruleset();
     assert!(!after.contains("10.1.0.9"), "{after}");
     assert_eq!(after.matches("cid1").count(), 2, "{after}");
@@ -160,10 +160,10 @@ fn attachments_do_not_touch_each_other() {
     own_namespace();
     let mut nft = nft();
     let second = AttachmentKey { ifname: "eth1".into(), ..key("cid1") };
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
     let before = ruleset();
-    nft_ensure(&mut nft, &second, &addrs(&["10.1.0.3/16"])).unwrap();
-    nft_ensure(&mut nft, &key("cid2"), &addrs(&["10.1.0.4/16"])).unwrap();
+    nft_ensure(&mut nft, &second, &addrs(&["10.1.0.3/16"]), false).unwrap();
+    nft_ensure(&mut nft, &key("cid2"), &addrs(&["10.1.0.4/16"]), false).unwrap();
     assert_eq!(nft_remove(&mut nft, &second).unwrap(), 1);
     assert_eq!(nft_remove(&mut nft, &key("cid2")).unwrap(), 1);
     assert_eq!(ruleset(), before);
@@ -184,9 +184,10 @@ fn collection_keeps_valid_and_foreign_rules() {
     own_namespace();
     let mut nft = nft();
     let other = AttachmentKey { network: "other".into(), ..key("cid9") };
-    nft_ensure(&mut nft, &other, &addrs(&["10.9.0.2/16"])).unwrap();
+    nft_ensure(&mut nft, &other, &addrs(&["10.9.0.2/16"]), false).unwrap();
     for (number, container) in ["cid1", "cid2", "cid3"].into_iter().enumerate() {
-        nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"])).unwrap();
+        nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"]), false)
+            .unwrap();
     }
     tool("nftables", "nft add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 counter");
     let removed = nft_retain(&mut nft, "mynet", &[valid("cid2", "eth0")], || Ok(vec![valid("cid1", "eth7")])).unwrap();
@@ -220,7 +221,7 @@ fn collection_of_thousands() {
 fn a_flush_in_between_spares_foreign_rules() {
     own_namespace();
     let mut nft = nft();
-    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"]), false).unwrap();
     // Handles start again with the table: the foreign rule gets the handle that ours had.
     tool(
         "nftables",
@@ -248,11 +249,11 @@ fn rules_that_another_program_removed_come_back() {
         format!("nft flush table {table}; nft delete chain {table} masq_checks"),
         format!("nft flush chain {table} postrouting; nft add rule {table} postrouting goto masq_checks"),
     ] {
-        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
         assert!(nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap());
         tool("nftables", &damage);
         assert!(!nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap(), "{damage}");
-        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap();
         let after = ruleset();
         for line in NATIVE.lines() {
             assert!(after.contains(line), "{damage}: {line} is missing in {after}");
@@ -268,7 +269,7 @@ fn a_chain_of_another_kind_is_an_error() {
         "nftables",
         "nft add table inet cni_plugins_masquerade; nft add chain inet cni_plugins_masquerade postrouting",
     );
-    let error = nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap_err();
+    let error = nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL), false).unwrap_err();
     assert!(error.to_string().contains("it is no nat chain"), "{error}");
 }
 
@@ -277,7 +278,7 @@ fn long_names_are_cut_as_native_does() {
     own_namespace();
     let mut nft = nft();
     let long = key(&"c".repeat(300));
-    nft_ensure(&mut nft, &long, &addrs(&DUAL)).unwrap();
+    nft_ensure(&mut nft, &long, &addrs(&DUAL), false).unwrap();
     assert!(nft_check(&mut nft, &long, &addrs(&DUAL)).unwrap());
     let comment = ruleset().lines().find_map(|line| line.split_once("comment \"d")).unwrap().1.len();
     assert_eq!(comment, 127 + 1);
@@ -295,8 +296,8 @@ fn twenty_at_once_lose_nothing() {
                 let address = addrs(&[&format!("10.1.0.{number}/16")]);
                 let mut nft: Nft = nft();
                 start.wait();
-                nft_ensure(&mut nft, &key(&format!("id{number}")), &address).unwrap();
-                nft_ensure(&mut nft, &key("shared"), &addrs(&["10.1.1.1/16"])).unwrap();
+                nft_ensure(&mut nft, &key(&format!("id{number}")), &address, false).unwrap();
+                nft_ensure(&mut nft, &key("shared"), &addrs(&["10.1.1.1/16"]), false).unwrap();
             });
         }
     });
@@ -320,7 +321,7 @@ fn twenty_at_once_lose_nothing() {
 fn the_deadline_holds() {
     own_namespace();
     let mut nft = Nft::open(std::time::Instant::now()).unwrap();
-    let error = nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap_err();
+    let error = nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), false).unwrap_err();
     assert!(error.is_timeout(), "{error}");
 }
 
@@ -335,7 +336,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     assert_eq!(nft_list(&mut nft).unwrap(), []);
     make_native();
     let long = key(&"x".repeat(200));
-    nft_ensure(&mut nft, &long, &addrs(&["10.1.0.9/13"])).unwrap();
+    nft_ensure(&mut nft, &long, &addrs(&["10.1.0.9/13"]), false).unwrap();
     let table = "inet cni_plugins_masquerade masq_checks";
     let comment = r#""d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1""#;
     let others = [
@@ -369,19 +370,19 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
 fn rules_are_found_by_their_handles() {
     own_namespace();
     let mut nft = nft();
-    let made = nft_add(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    let made = nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL), true).unwrap();
     assert_eq!(ruleset(), NATIVE);
     assert_eq!(made.len(), 2);
     assert!(nft_check_known(&mut nft, &key("cid1"), &addrs(&DUAL), &made).unwrap());
     assert!(!nft_check_known(&mut nft, &key("cid2"), &addrs(&DUAL), &made).unwrap());
-    let other = nft_add(&mut nft, &key("cid2"), &addrs(&["10.1.0.3/16"])).unwrap();
+    let other = nft_ensure(&mut nft, &key("cid2"), &addrs(&["10.1.0.3/16"]), true).unwrap();
     assert_eq!(nft_remove_known(&mut nft, &key("cid2"), &other).unwrap(), 1);
     assert_eq!(ruleset(), NATIVE);
     // If some rules are gone, none of the handles are believed.
     assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &[made[0], other[0]]).unwrap(), 2);
     // The handles start again, and are another's.
     tool("nftables", "nft delete table inet cni_plugins_masquerade");
-    let again = nft_add(&mut nft, &key("cid2"), &addrs(&DUAL)).unwrap();
+    let again = nft_ensure(&mut nft, &key("cid2"), &addrs(&DUAL), true).unwrap();
     let before = ruleset();
     assert!(!nft_check_known(&mut nft, &key("cid1"), &addrs(&DUAL), &again).unwrap());
     assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &again).unwrap(), 0);
@@ -395,7 +396,7 @@ fn collection_knows_the_valid_by_name_and_by_hash() {
     let mut nft = nft();
     let long = "x".repeat(100);
     for (number, id) in ["short", &long, "stale", "busy"].into_iter().enumerate() {
-        nft_add(&mut nft, &key(id), &addrs(&[&format!("10.1.0.{number}/16")])).unwrap();
+        nft_ensure(&mut nft, &key(id), &addrs(&[&format!("10.1.0.{number}/16")]), true).unwrap();
     }
     let all = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect::<Vec<_>>();
     let never = || panic!("the busy ones are asked for only if some are not valid");

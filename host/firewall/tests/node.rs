@@ -16,7 +16,7 @@ fn both() -> [&'static SharedTable; 2] {
 /// Makes both tables, each with an attachment that has come and gone.
 fn used_once() {
     let mut nft = nft();
-    masquerade::nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();
+    masquerade::nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"]), false).unwrap();
     macguard::claim(&mut nft, "cid1-eth0", "veth0", MAC, |_| false).unwrap();
     assert_eq!(both().map(|table| table.is_unused(&mut nft).unwrap()), [false, false]);
     masquerade::nft_remove_known(&mut nft, &key("cid1"), &[]).unwrap();

@@ -153,9 +153,12 @@ impl LeftoverObject {
                 ifname: Some(&seen.key.ifname),
             },
             Self::Iptables(seen) => Names::of_key(&seen.key),
-            Self::ForwardNftables(seen) => {
-                Names { network: None, container: &seen.container_id, cut: seen.is_cut(), ifname: None }
-            }
+            Self::ForwardNftables(seen) => Names {
+                network: None,
+                container: &seen.container_id,
+                cut: hostport::nft::is_cut(&seen.container_id),
+                ifname: None,
+            },
             Self::ForwardIptables(seen) => Names::of_key(seen.key.as_ref()?),
             Self::MacGuard { .. } | Self::Forwarding(_) | Self::Ifb { .. } => return None,
         })

@@ -116,7 +116,7 @@ fn inside(trials: &mut Trials) {
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
     trials.masquerade = Some(address.and_then(|address| {
         let mut nft = Nft::open(deadline).map_err(|e| e.to_string())?;
-        masquerade::nft_ensure(&mut nft, &key, &[address]).map(drop).map_err(|e| e.to_string())
+        masquerade::nft_ensure(&mut nft, &key, &[address], false).map(drop).map_err(|e| e.to_string())
     }));
     let guarded =
         Nft::open(deadline).and_then(|mut nft| macguard::claim(&mut nft, "probe-eth0", "probe2", [2; 6], |_| false));

@@ -208,12 +208,6 @@ pub struct SeenForward {
 }
 
 impl SeenForward {
-    /// True if the comment may be only the beginning of the container's ID.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        is_cut(&self.container_id)
-    }
-
     fn read(rule: &NftRule) -> Option<Self> {
         let container_id = String::from_utf8_lossy(rule.comment.as_deref()?).into_owned();
         let expressions = rule.expressions();

@@ -149,15 +149,12 @@ impl HostPorts {
         let MarkBy::Chain(chain) = &self.mark else { return None };
         let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
-            FirewallError::new(
-                "find",
-                format!("chain {chain} (externalSetMarkChain)"),
-                format!(
-                    "table {NAT} of {} has none: the program that makes it does not run, or has another backend, as kube-proxy \
-                     in mode nftables; leave `externalSetMarkChain` out, and portmap makes a chain of its own",
-                    programs.name()
-                ),
-            )
+            let way_out = format!(
+                "table {NAT} of {} has none: the program that makes it does not run, or has another backend, as kube-proxy \
+                 in mode nftables; leave `externalSetMarkChain` out, and portmap makes a chain of its own",
+                programs.name()
+            );
+            FirewallError::new("find", format!("chain {chain} (externalSetMarkChain)"), way_out)
         })
     }
 

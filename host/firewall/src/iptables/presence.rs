@@ -38,9 +38,9 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
         [ChainKind::Masquerading, ChainKind::Forwards].into_iter().flat_map(move |kind| key.iptables_chains(kind))
     };
     let own = OnceCell::new();
-    let generation = nft.generation()?;
+    let now = Some((network.to_owned(), nft.generation()?));
     // A run asks more than once.
-    if nft.is_without_others(network, generation) {
+    if nft.without_others == now {
         return Ok(has_legacy_nat());
     }
     for table in [false, true].map(|v6| table(v6, NAT)) {
@@ -55,7 +55,7 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
             return Ok(true);
         }
     }
-    nft.note_without_others(network, generation);
+    nft.without_others = now;
     Ok(has_legacy_nat())
 }
 

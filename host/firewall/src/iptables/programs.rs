@@ -264,7 +264,7 @@ impl<'a> Programs<'a> {
         if shared.is_none() {
             // A node with legacy iptables may have no nf_tables at all, and is not asked for them.
             let serves = variant::serves(self.v6).filter(|serves| *serves)?;
-            shared.insert(Nft::open(self.runner.deadline).ok()?).note_variant(self.v6, serves);
+            *shared.insert(Nft::open(self.runner.deadline).ok()?).variant(self.v6) = Some(serves);
         }
         let nft = shared.as_mut()?;
         nft.set_deadline(self.runner.deadline);

@@ -36,14 +36,13 @@ impl Table {
     }
 }
 
+/// The families of rules for packets of IP, with their names. Those for frames of bridges are one more.
+pub(crate) const FAMILIES: [(NetfilterProtoFamily, &str); 3] =
+    [(NetfilterProtoFamily::IPv4, "ip"), (NetfilterProtoFamily::IPv6, "ip6"), (NetfilterProtoFamily::Inet, "inet")];
+
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let family = match self.family {
-            NetfilterProtoFamily::IPv4 => "ip",
-            NetfilterProtoFamily::IPv6 => "ip6",
-            NetfilterProtoFamily::Bridge => "bridge",
-            _ => "inet",
-        };
+        let family = FAMILIES.iter().find(|(family, _)| *family == self.family).map_or("bridge", |(_, name)| name);
         write!(f, "{family} {}", self.name)
     }
 }
@@ -58,7 +57,7 @@ pub(crate) struct BaseChain {
 
 /// One change of a batch, with the text for an error about it.
 #[derive(Clone)]
-struct Change {
+pub(super) struct Change {
     operation: &'static str,
     object: String,
     request: NetlinkRequest,
@@ -71,8 +70,8 @@ const MOST_CHANGES: usize = 512;
 /// Changes that the kernel makes together, if the rule set still has `generation`.
 #[derive(Clone)]
 pub(crate) struct Batch {
-    generation: u32,
-    changes: Vec<Change>,
+    pub(super) generation: u32,
+    pub(super) changes: Vec<Change>,
     /// The most changes of one transaction.
     most: usize,
 }
@@ -91,11 +90,6 @@ impl Batch {
         Self { generation, changes: Vec::new(), most: usize::MAX }
     }
 
-    /// Returns the generation for which the changes were planned.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation
-    }
-
     /// Takes the changes of an earlier batch, for this one's generation.
     pub(crate) fn repeat(&mut self, earlier: &Self) {
         self.changes.clone_from(&earlier.changes);
@@ -109,10 +103,6 @@ impl Batch {
     /// True if the changes are too many for one transaction.
     pub(crate) fn is_long(&self) -> bool {
         self.changes.len() > self.most
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.changes.is_empty()
     }
 
     /// Adds a table. It fails with `EEXIST` if the table is there: a second declaration would cost milliseconds.
@@ -253,7 +243,7 @@ impl BatchPart<'_> {
     }
 }
 
-fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
+pub(super) fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
     vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(chain.to_owned())]
 }
 

@@ -58,7 +58,7 @@ pub struct Nft {
     retired: Vec<Connection>,
     memory: Memory,
     /// A network of which a collection has found nothing, and the generation of the rules then.
-    without_others: Option<(String, u32)>,
+    pub(crate) without_others: Option<(String, u32)>,
     /// Whether iptables' rules are nf_tables' alone in this namespace, for IPv4 and for IPv6.
     serves_iptables: [Option<bool>; 2],
 }
@@ -149,24 +149,10 @@ impl Nft {
         *known == Some(true)
     }
 
-    /// Notes what [`variant::serves`] has said.
-    pub(crate) fn note_variant(&mut self, v6: bool, serves: bool) {
-        *self.variant(v6) = Some(serves);
-    }
-
-    fn variant(&mut self, v6: bool) -> &mut Option<bool> {
+    /// What [`variant::serves`] has said, if it was asked.
+    pub(crate) fn variant(&mut self, v6: bool) -> &mut Option<bool> {
         let [v4_serves, v6_serves] = &mut self.serves_iptables;
         if v6 { v6_serves } else { v4_serves }
-    }
-
-    /// Notes that a network has no rules besides those that stay, while the rules are of this generation.
-    pub(crate) fn note_without_others(&mut self, network: &str, generation: u32) {
-        self.without_others = Some((network.to_owned(), generation));
-    }
-
-    /// True if [`Nft::note_without_others`] was called for this network and generation.
-    pub(crate) fn is_without_others(&self, network: &str, generation: u32) -> bool {
-        self.without_others.as_ref().is_some_and(|(noted, then)| noted == network && *then == generation)
     }
 
     /// Sets a new deadline.
@@ -210,7 +196,7 @@ impl Nft {
         loop {
             let mut batch = Batch::new(self.generation()?);
             // The kernel refuses the batch if its generation has passed, and so whatever was read before.
-            self.memory.open(batch.generation());
+            self.memory.open(batch.generation);
             let planned = plan(self, &mut batch);
             self.memory.is_open = false;
             let outcome = planned.and_then(|value| self.commit(&batch).map(|made| (value, made)));
@@ -270,7 +256,7 @@ impl Nft {
     /// Makes the changes of a batch. It is one transaction if the kernel takes it. A process without privileges on the
     /// node may send no more than `net.core.wmem_max` allows: then it is several, and an error leaves those before.
     fn commit(&mut self, batch: &Batch) -> Result<Vec<NftRule>, FirewallError> {
-        if batch.is_empty() {
+        if batch.changes.is_empty() {
             return Ok(Vec::new());
         }
         self.memory.answers.clear();

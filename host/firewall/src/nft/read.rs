@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
+    ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
 };
 use nix::errno::Errno;
 use postern_netlink::{Attributes, NetlinkRequest};
 
 use super::Nft;
-use super::batch::{Table, message, rule_place};
+use super::batch::{Table, chain_name, message, rule_place};
 use super::rule::{NF_DROP, NftRule};
 use crate::FirewallError;
 
@@ -70,7 +70,7 @@ impl Nft {
 
     /// Returns the chain, if it and its table exist.
     pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
-        let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
+        let attributes = chain_name(table, name);
         let answer = self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes }));
         let read = |chain: Attributes<'_>| ChainState {
             kind: text(chain, CHAIN_TYPE),

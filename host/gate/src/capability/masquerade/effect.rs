@@ -43,8 +43,8 @@ impl Masquerade {
                 iptables::ensure_in(self.variant, &key, addresses, runner)
             });
         }
-        let make = if is_first { masquerade::nft_add } else { masquerade::nft_ensure };
-        let handles = make(&mut *run.system.nft()?, &key, addresses).map_err(firewall_error)?;
+        let handles =
+            masquerade::nft_ensure(&mut *run.system.nft()?, &key, addresses, is_first).map_err(firewall_error)?;
         if handles.len() == addresses.len() {
             run.journal.known_by(&self.clone().into(), &handles);
         }
