@@ -6,6 +6,15 @@ use postern_types::{
     WholeRoute,
 };
 
+/// A link in a container without its kind is nothing that a record lists. A macvlan is nothing else, whatever its line says.
+#[test]
+fn a_record_of_an_inner_link_has_its_kind() {
+    assert!(serde_json::from_str::<Effect>(r#"{"effect":"inner-link","mac":"02:00:00:00:00:01"}"#).is_err());
+    let text = r#"{"effect":"macvlan","kind":"vlan","vlan":[3,5]}"#;
+    let Ok(Effect::Macvlan(Macvlan(read))) = serde_json::from_str(text) else { panic!("{text}") };
+    assert_eq!(read, InnerLink::default());
+}
+
 /// The form of each effect in records, and the forms that earlier versions wrote.
 #[test]
 fn records_keep_their_form() {

@@ -69,7 +69,6 @@ impl InnerKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
     /// Its kind. A macvlan has a kind of effect of its own.
-    #[serde(default, skip_serializing_if = "InnerKind::is_macvlan")]
     pub kind: InnerKind,
     /// The address that the host gave it; none where it has its parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,8 +204,28 @@ impl AttachmentLink for InnerLink {
 
 /// A macvlan link, in the form that records have had before the other kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "MacvlanForm", into = "MacvlanForm")]
 pub struct Macvlan(pub InnerLink);
+
+#[derive(Serialize, Deserialize)]
+struct MacvlanForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mac: Option<Mac>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<String>,
+}
+
+impl From<Macvlan> for MacvlanForm {
+    fn from(Macvlan(InnerLink { mac, born, .. }): Macvlan) -> Self {
+        Self { mac, born }
+    }
+}
+
+impl From<MacvlanForm> for Macvlan {
+    fn from(MacvlanForm { mac, born }: MacvlanForm) -> Self {
+        Self(InnerLink { kind: InnerKind::Macvlan, mac, born, shares: None, vlan: None })
+    }
+}
 
 impl EffectKind for Macvlan {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
