@@ -273,16 +273,18 @@ fn position(number: u64) -> u64 {
 /// Returns the bytes of a table with `entries`, about a third full.
 fn image(entries: &[IndexEntry], mark: &DirectoryTimes) -> Vec<u8> {
     let slots = (entries.len() * 3).next_power_of_two().max(64);
-    let mut table = vec![Slot::Empty; slots];
+    let mut table: Vec<Option<&IndexEntry>> = vec![None; slots];
     for entry in entries {
         let home = home(&entry.key, slots as u64) as usize;
-        let free = (home..slots).chain(0..home).find(|number| table.get(*number) == Some(&Slot::Empty));
+        let free = (home..slots).chain(0..home).find(|number| table.get(*number) == Some(&None));
         if let Some(place) = free.and_then(|number| table.get_mut(number)) {
-            *place = Slot::Live(*entry);
+            *place = Some(entry);
         }
     }
     let mut bytes = header(mark, slots as u64, entries.len() as u64);
-    bytes.extend(table.into_iter().flat_map(encode));
+    for slot in table {
+        bytes.extend(encode(slot.map_or(Slot::Empty, |entry| Slot::Live(*entry))));
+    }
     bytes
 }
 
