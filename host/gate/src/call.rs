@@ -76,7 +76,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     {
         container.netlink().map_err(kernel_error)?;
     }
-    gate.guest.decide(request, gate.run.journal.owns_link, operation)
+    gate.guest.decide(request, gate.run.journal.owns_link(), operation)
 }
 
 /// Prepares an admitted operation: the record gets a note that this plugin changes things.

@@ -108,7 +108,7 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
 /// link first.
 pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     remove_users(run)?;
-    if !run.journal.owns_link || run.journal.record_is_whole() {
+    if !run.journal.owns_link() || run.journal.record_is_whole() {
         return Ok(());
     }
     let name = &run.request.ifname;

@@ -36,7 +36,7 @@ pub struct Journal {
     /// The section of the record that belongs to this run.
     section: String,
     /// True if the called plugin makes the attachment's link.
-    pub owns_link: bool,
+    owns_link: bool,
     /// True if this run has begun the section of the called plugin.
     is_section_open: bool,
     /// What this run has noted in the index of claims.
@@ -44,7 +44,7 @@ pub struct Journal {
     /// The cookie of the container's namespace, if it was read before the namespace was entered, or is not entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
-    pub retention: Option<Retention>,
+    retention: Option<Retention>,
     whole: bool,
     /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
     pub has_lost_link: bool,
@@ -54,6 +54,16 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// True if the called plugin makes the attachment's link. Policy depends on it.
+    pub const fn owns_link(&self) -> bool {
+        self.owns_link
+    }
+
+    /// The conditions under which an address is given back; [`Self::set_retention`] sets them.
+    pub const fn retention(&self) -> Option<&Retention> {
+        self.retention.as_ref()
+    }
+
     /// Makes the journal of a run of this plugin, with no open record. `makes_links` is true if policy lets it make the
     /// attachment's link.
     pub fn new(plugin: &str, makes_links: bool) -> Self {

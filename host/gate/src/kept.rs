@@ -69,7 +69,7 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
 /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is what
 /// goes: its port mappings, or those of all sections, go before any address.
 pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
-    let retention = run.journal.retention.as_ref()?;
+    let retention = run.journal.retention()?;
     let directory = match noted.effect.addresses() {
         Addresses::HeldIn(directory) => Some(directory),
         Addresses::GivenBy(native)

@@ -167,7 +167,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
     }
     // The plugin that made the link is the last of its chain: nothing of the attachment outlives it. Of a chained plugin only
     // its own section is removed: the attachment's other plugins are called after it.
-    let section = (!run.journal.owns_link).then(|| run.journal.section().to_owned());
+    let section = (!run.journal.owns_link()).then(|| run.journal.section().to_owned());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
@@ -176,6 +176,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
                     crate::say!(
                         "postern: what the record of this attachment lists is gone: it is checked as one without"
                     );
+                    // Its effects are gone. The file stays as it is.
                     run.journal.record = None;
                 }
             }
