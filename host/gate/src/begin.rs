@@ -169,7 +169,7 @@ fn ready(
 }
 
 /// Enters the container for the host itself. No guest runs, so nothing is confined. If the kernel refuses a thread in
-/// there, the record is enough.
+/// there, the record is enough; without a record that is an error.
 fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error> {
     let Some(namespace) = namespace else { return Ok(()) };
     match parts.system.enter(namespace, Inside::Thread, || Ok(())) {

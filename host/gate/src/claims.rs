@@ -181,7 +181,8 @@ mod tests {
         ] {
             let read = serde_json::from_str::<Effect>(&effect);
             assert_eq!(read.is_ok(), !effect.contains("later version"), "{effect}");
-            let found: Vec<String> = read.iter().flat_map(|effect| effect.kind().own_addresses()).map(|own| own.to_string()).collect();
+            let found = read.iter().flat_map(|effect| effect.kind().own_addresses());
+            let found: Vec<String> = found.map(|own| own.to_string()).collect();
             assert_eq!(found.join(" "), own, "{effect}");
         }
     }

@@ -61,8 +61,8 @@ impl OpenMode {
 
 /// An open directory, for opening the files in it. That needs no right to read the directory.
 ///
-/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. To open a link is `ELOOP`, or
-/// `ENOTDIR` where a directory is meant.
+/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. To open a link in it is `ELOOP`,
+/// or `ENOTDIR` where a directory is meant.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 

@@ -251,6 +251,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     if owner == user || Some(owner) == unmapped && belongs_to_root(path, stat) {
         return Ok(());
     }
+    // All users that this user namespace does not map look the same, so one may pose as another.
     if Some(owner) == unmapped {
         let defect = "belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
              install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own";

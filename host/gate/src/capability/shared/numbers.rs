@@ -47,6 +47,8 @@ pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     new: Option<&[IpNet]>,
     place: fn(&mut T) -> &mut Option<IptablesVariant>,
 ) -> T {
+    // The place is what is looked for, and no part of the comparison.
+    place(&mut wanted).take();
     let recorded = journal.recorded::<T>().into_iter().find_map(|mut made| {
         let variant = place(&mut made).take();
         (made == wanted).then_some(variant)
