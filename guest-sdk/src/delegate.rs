@@ -2,16 +2,14 @@
 
 use crate::error::Error;
 use crate::sys;
-use postern_cni::{CniResult, Json, Subnet, Version, print};
-use postern_types::SubnetFile;
+use postern_cni::{CniResult, Json, SubnetFile, Version, print};
 
 /// Returns the contents of the subnet file that the configuration names.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`].
-pub fn subnet_file() -> Result<Subnet, Error> {
-    let SubnetFile { networks, subnets, mtu, ip_masq } = sys::delegate::subnet_file()?;
-    Ok(Subnet { networks, subnets, mtu, ip_masq })
+pub fn subnet_file() -> Result<SubnetFile, Error> {
+    sys::delegate::subnet_file()
 }
 
 /// Runs the delegate's ADD with this configuration, which the host compares with its own. If the caller's ADD fails later,

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plugin::CONFIGURATION_LIMIT;
-use postern_cni::{Args, CniDns, CniResult, CniRoute, Env, Fields, Interface, Json, NetConf, Verb, Version};
+use postern_cni::{Args, CniResult, CniRoute, Dns, Env, Fields, Interface, Json, NetConf, Verb, Version};
 
 /// One call of the plugin. The host has validated environment and configuration; a plugin reads the parts that it
 /// needs.
@@ -70,7 +70,7 @@ impl Request {
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type.
-pub fn dns_override(conf: &NetConf) -> Result<Option<CniDns>, Error> {
+pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
     let Some(dns) = conf.fields().object("dns")? else { return Ok(None) };
     let lists = dns.list("nameservers")?.or(dns.list("search")?).or(dns.list("options")?);
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))

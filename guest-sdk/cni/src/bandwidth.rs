@@ -1,13 +1,14 @@
 //! The keys of bandwidth, for the plugin and for the host, which accepts no other rates.
 
 use crate::{Error, Fields, NetConf};
+use serde::{Deserialize, Serialize};
 
-/// A limit of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectionLimit {
-    /// Bits per second, at least 8.
+/// A limit of the rate of one direction: a token bucket (`tc-tbf(8)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// Bits per second.
     pub rate: u64,
-    /// Bits that may go at once, at least 8.
+    /// Bits that may go at once.
     pub burst: u64,
 }
 
@@ -15,9 +16,9 @@ pub struct DirectionLimit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BandwidthConf {
     /// `ingressRate` and `ingressBurst`: towards the container.
-    pub ingress: Option<DirectionLimit>,
+    pub ingress: Option<RateLimit>,
     /// `egressRate` and `egressBurst`: from the container.
-    pub egress: Option<DirectionLimit>,
+    pub egress: Option<RateLimit>,
 }
 
 const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
@@ -57,7 +58,7 @@ fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
 }
 
 /// Checks one limit. Less than a byte would let nothing pass: the native plugin divides by zero then.
-fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<DirectionLimit>, Error> {
+fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Error> {
     match (rate, burst) {
         (0, 0) => Ok(None),
         (_, 0) => Err(Error::internal("if rate is set, burst must also be set")),
@@ -66,7 +67,7 @@ fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<DirectionLimit
         (rate, burst) if rate < 8 || burst < 8 => Err(Error::internal(format!(
             "{direction}Rate {rate} and {direction}Burst {burst} are bits: less than 8 of them let no byte pass"
         ))),
-        (rate, burst) => Ok(Some(DirectionLimit { rate, burst })),
+        (rate, burst) => Ok(Some(RateLimit { rate, burst })),
     }
 }
 
@@ -81,8 +82,8 @@ mod tests {
         BandwidthConf::read(&conf).map_err(|error| error.msg)
     }
 
-    fn limit(rate: u64, burst: u64) -> Option<DirectionLimit> {
-        Some(DirectionLimit { rate, burst })
+    fn limit(rate: u64, burst: u64) -> Option<RateLimit> {
+        Some(RateLimit { rate, burst })
     }
 
     #[test]

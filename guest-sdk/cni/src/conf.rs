@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::fields::Fields;
 use crate::json::Json;
 use crate::lists::Lists;
-use crate::result::{CniDns, CniResult};
+use crate::result::{CniResult, Dns};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -26,7 +26,7 @@ pub struct NetConf {
     /// `ipam.type`, the plugin to delegate to; empty if absent.
     pub ipam_type: String,
     /// `dns`.
-    pub dns: CniDns,
+    pub dns: Dns,
     /// `cni.dev/valid-attachments`, the key of the specification for GC. Absent and empty differ.
     pub valid_attachments: Option<Vec<ValidAttachment>>,
     /// `cni.dev/attachments`: runtimes send the same list again under this key. Absent and empty differ.
@@ -119,7 +119,7 @@ impl NetConf {
             Some(ipam) => ipam.string("type")?.unwrap_or_default(),
             None => String::new(),
         };
-        let dns = CniDns::of(&fields)?;
+        let dns = Dns::of(&fields)?;
         fields.map("prevResult")?;
         let read = NetConf {
             cni_version: fields.string("cniVersion")?.unwrap_or_default(),

@@ -4,6 +4,7 @@
 use crate::address::parse_cidr;
 use crate::{Error, Json, NetConf};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 /// The subnet file of a network that names none.
 pub const SUBNET_FILE: &str = "/run/flannel/subnet.env";
@@ -18,8 +19,8 @@ pub const DELEGATE: &str = "bridge";
 pub const IPAM: &str = "host-local";
 
 /// The contents of a subnet file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subnet {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetFile {
     /// The networks of all nodes, IPv4 first, each once.
     pub networks: Vec<IpNet>,
     /// The networks of this node's containers: at most one of IPv4, then at most one of IPv6.
@@ -30,7 +31,7 @@ pub struct Subnet {
     pub ip_masq: bool,
 }
 
-impl Subnet {
+impl SubnetFile {
     /// Reads the text of a subnet file, which has this path.
     ///
     /// # Errors
@@ -151,7 +152,7 @@ impl Flannel {
     ///
     /// # Errors
     /// Code 999: `ipam.routes` is no list.
-    pub fn configuration(&self, conf: &NetConf, subnet: &Subnet) -> Result<Json, Error> {
+    pub fn configuration(&self, conf: &NetConf, subnet: &SubnetFile) -> Result<Json, Error> {
         let mut keys = self.keys.clone();
         set(&mut keys, "name", Json::from(conf.name.as_str()));
         set(&mut keys, "type", Json::from(self.delegate.as_str()));
@@ -172,7 +173,7 @@ impl Flannel {
     }
 
     /// The `ipam` of the delegate.
-    fn addresses(&self, subnet: &Subnet) -> Result<Json, Error> {
+    fn addresses(&self, subnet: &SubnetFile) -> Result<Json, Error> {
         let mut ipam = self.ipam.clone();
         default(&mut ipam, "type", Json::from(IPAM));
         let text = |net: &IpNet| Json::from(net.to_string().as_str());
@@ -227,7 +228,7 @@ mod tests {
     fn configuration(keys: &str, file: &str) -> Result<String, String> {
         let (conf, text) = (conf(keys), |error: Error| error.to_string());
         let flannel = Flannel::read(&conf).map_err(text)?;
-        let subnet = Subnet::parse(file, "/f").map_err(text)?;
+        let subnet = SubnetFile::parse(file, "/f").map_err(text)?;
         flannel.configuration(&conf, &subnet).map(|json| print::compact(&json)).map_err(text)
     }
 

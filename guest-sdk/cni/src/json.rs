@@ -222,10 +222,6 @@ impl<'de> Visitor<'de> for Tree {
         Ok(Json::from(text))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Json, E> {
-        Ok(Json::String(text))
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {

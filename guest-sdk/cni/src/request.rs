@@ -18,39 +18,22 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
 
-/// A verb: the action that a runtime requests from a plugin.
-#[allow(missing_docs, reason = "the names are those of the specification")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Verb {
-    Add,
-    Del,
-    Check,
-    Gc,
-    Status,
-    Version,
+crate::named! {
+    as_str, parse:
+    /// A verb: the action that a runtime requests from a plugin. Its text is the value of `CNI_COMMAND`.
+    #[allow(missing_docs, reason = "the names are those of the specification")]
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Verb {
+        Add = "ADD",
+        Del = "DEL",
+        Check = "CHECK",
+        Gc = "GC",
+        Status = "STATUS",
+        Version = "VERSION",
+    }
 }
 
 impl Verb {
-    /// Returns the verb of this name; case matters.
-    pub fn parse(text: &str) -> Option<Verb> {
-        [Verb::Add, Verb::Del, Verb::Check, Verb::Gc, Verb::Status, Verb::Version]
-            .into_iter()
-            .find(|verb| verb.as_str() == text)
-    }
-
-    /// Returns the value of `CNI_COMMAND`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Verb::Add => "ADD",
-            Verb::Del => "DEL",
-            Verb::Check => "CHECK",
-            Verb::Gc => "GC",
-            Verb::Status => "STATUS",
-            Verb::Version => "VERSION",
-        }
-    }
-
     /// Returns the oldest version that has the verb.
     pub const fn since(self) -> Version {
         match self {

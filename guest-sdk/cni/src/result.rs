@@ -22,7 +22,7 @@ pub struct CniResult {
     /// The routes.
     pub routes: Vec<CniRoute>,
     /// The settings for name resolution in the container.
-    pub dns: CniDns,
+    pub dns: Dns,
 }
 
 /// An interface. Empty texts and 0 stand for absent keys; `name` is always printed.
@@ -75,7 +75,8 @@ pub struct CniRoute {
 
 /// Name resolution, as in resolv.conf(5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CniDns {
+#[serde(default)]
+pub struct Dns {
     /// Addresses of name servers, by preference.
     pub nameservers: Vec<String>,
     /// The local domain.
@@ -108,10 +109,10 @@ impl CniResult {
     }
 }
 
-impl CniDns {
+impl Dns {
     /// True if nothing is set.
     pub fn is_empty(&self) -> bool {
-        *self == CniDns::default()
+        *self == Dns::default()
     }
 }
 

@@ -4,64 +4,32 @@ use crate::error::{Error, code};
 use crate::fields::Fields;
 use crate::json::Json;
 use crate::quote::quote;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A published version of the CNI specification, in the order of publication.
-#[allow(missing_docs, reason = "the names say it")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Version {
-    #[serde(rename = "0.1.0")]
-    V0_1_0,
-    #[serde(rename = "0.2.0")]
-    V0_2_0,
-    #[serde(rename = "0.3.0")]
-    V0_3_0,
-    #[serde(rename = "0.3.1")]
-    V0_3_1,
-    #[serde(rename = "0.4.0")]
-    V0_4_0,
-    #[serde(rename = "1.0.0")]
-    V1_0_0,
-    #[serde(rename = "1.1.0")]
-    V1_1_0,
+crate::named! {
+    as_str, exactly:
+    /// A published version of the CNI specification, in the order of publication.
+    #[allow(missing_docs, reason = "the names say it")]
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Version {
+        V0_1_0 = "0.1.0",
+        V0_2_0 = "0.2.0",
+        V0_3_0 = "0.3.0",
+        V0_3_1 = "0.3.1",
+        V0_4_0 = "0.4.0",
+        V1_0_0 = "1.0.0",
+        V1_1_0 = "1.1.0",
+    }
 }
 
 impl Version {
-    /// Every version, oldest first.
-    pub const ALL: [Version; 7] = [
-        Version::V0_1_0,
-        Version::V0_2_0,
-        Version::V0_3_0,
-        Version::V0_3_1,
-        Version::V0_4_0,
-        Version::V1_0_0,
-        Version::V1_1_0,
-    ];
-
     /// The newest version.
     pub const LATEST: Version = Version::V1_1_0;
 
     /// Reads a version in its exact spelling: `1.0` and `v1.0.0` are not versions. The empty text also stands for an
     /// absent `cniVersion` and is 0.1.0.
     pub fn parse(text: &str) -> Option<Version> {
-        match text {
-            "" => Some(Version::V0_1_0),
-            _ => Version::ALL.into_iter().find(|version| version.as_str() == text),
-        }
-    }
-
-    /// Returns the version as configurations and results write it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Version::V0_1_0 => "0.1.0",
-            Version::V0_2_0 => "0.2.0",
-            Version::V0_3_0 => "0.3.0",
-            Version::V0_3_1 => "0.3.1",
-            Version::V0_4_0 => "0.4.0",
-            Version::V1_0_0 => "1.0.0",
-            Version::V1_1_0 => "1.1.0",
-        }
+        if text.is_empty() { Some(Version::V0_1_0) } else { Version::exactly(text) }
     }
 
     /// Returns the version as numbers, for a comparison with an unknown version.

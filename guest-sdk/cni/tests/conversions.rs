@@ -8,7 +8,7 @@ mod carried;
 use carried::carried;
 use ipnet::IpNet;
 use postern_cni::{
-    CniDns, CniResult, CniRoute, Error, Interface, IpConfig, Json, NumericVersion, Verb, Version, VersionInfo,
+    CniResult, CniRoute, Dns, Error, Interface, IpConfig, Json, NumericVersion, Verb, Version, VersionInfo,
     check_version, version_output,
 };
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ prop_compose! {
         search in prop::collection::vec(text(), 0..3),
         options in prop::collection::vec(text(), 0..3),
     ) -> CniResult {
-        CniResult { interfaces, ips, routes, dns: CniDns { nameservers, domain, search, options } }
+        CniResult { interfaces, ips, routes, dns: Dns { nameservers, domain, search, options } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test that calls them")]
 
-use postern_cni::{CniDns, CniResult, CniRoute, Interface, IpConfig, Version};
+use postern_cni::{CniResult, CniRoute, Dns, Interface, IpConfig, Version};
 
 fn full() -> CniResult {
     CniResult {
@@ -42,7 +42,7 @@ fn full() -> CniResult {
                 scope: Some(0),
             },
         ],
-        dns: CniDns {
+        dns: Dns {
             nameservers: vec!["10.1.0.1".into()],
             domain: "d".into(),
             search: vec!["s".into()],
@@ -264,7 +264,7 @@ fn a_family_without_address_loses_its_routes() {
     let mut result = full();
     result.ips.retain(|ip| ip.address.to_string().contains(':'));
     result.routes.push(CniRoute::default());
-    result.dns = CniDns::default();
+    result.dns = Dns::default();
     assert_eq!(
         result.to_json(Version::V0_2_0).unwrap(),
         r#"{

@@ -14,8 +14,7 @@
 //! * CHECK: compares the limits.
 //! * STATUS: the configuration can be read. GC: what this plugin left for attachments that are gone.
 
-use postern_guest::cni::{BandwidthConf as Configured, CniResult, DirectionLimit as Configuration, Version};
-use postern_guest::types::RateLimit;
+use postern_guest::cni::{BandwidthConf as Configured, CniResult, Version};
 use postern_guest::{Error, Plugin, Request, attachments, bandwidth, interface};
 use std::process::ExitCode;
 
@@ -33,7 +32,7 @@ impl Plugin for Bandwidth {
         if result.interfaces.is_empty() {
             return Err(Error::new("no interfaces provided"));
         }
-        if let Some(link) = bandwidth::limit(limits.ingress.map(limit), limits.egress.map(limit))? {
+        if let Some(link) = bandwidth::limit(limits.ingress, limits.egress)? {
             result.interfaces.push(interface(&link, ""));
         }
         Ok(result)
@@ -52,7 +51,7 @@ impl Plugin for Bandwidth {
         if result.interfaces.is_empty() {
             return Err(Error::new("no interfaces provided"));
         }
-        bandwidth::check(limits.ingress.map(limit), limits.egress.map(limit))
+        bandwidth::check(limits.ingress, limits.egress)
     }
 
     fn status(&self, request: &Request) -> Result<(), Error> {
@@ -70,10 +69,6 @@ fn read(request: &Request, missing: &str) -> Result<(Configured, CniResult), Err
     let limits = Configured::read(&conf)?;
     let result = conf.previous_result()?.ok_or_else(|| Error::new(missing))?;
     Ok((limits, result))
-}
-
-fn limit(limit: Configuration) -> RateLimit {
-    RateLimit { rate: limit.rate, burst: limit.burst }
 }
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 use super::*;
 use postern_guest::fake::{self, Kernel};
-use postern_guest::types::ErrorCode;
+use postern_guest::types::{ErrorCode, RateLimit};
 use proptest::prelude::*;
 
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"veth1"},

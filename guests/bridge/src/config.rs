@@ -1,6 +1,6 @@
 //! The reader of the configuration. Messages are those of the native plugin.
 
-use postern_guest::cni::{CniDns, Fields, NetConf, Verb};
+use postern_guest::cni::{Dns, Fields, NetConf, Verb};
 use postern_guest::masquerade::MasqueradeConfig;
 use postern_guest::types::{Mac, MacParseError, PortSpec, VlanId};
 use postern_guest::{Error, Request, bridge, dns_override, mtu};
@@ -32,7 +32,7 @@ pub struct Config {
     pub container_up: bool,
     /// As written: only ADD parses it.
     mac: Option<String>,
-    pub dns: Option<CniDns>,
+    pub dns: Option<Dns>,
 }
 
 impl Config {

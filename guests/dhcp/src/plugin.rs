@@ -16,7 +16,7 @@
 
 use postern_dhcp::config::Options;
 use postern_dhcp::families;
-use postern_guest::cni::{CniDns, CniResult, CniRoute, IpConfig};
+use postern_guest::cni::{CniResult, CniRoute, IpConfig};
 use postern_guest::types::{DhcpLease, ErrorCode, Route as LeasedRoute};
 use postern_guest::{Error, Plugin, Request, attachments, dhcp};
 use std::process::ExitCode;
@@ -108,7 +108,7 @@ fn result(lease: DhcpLease) -> CniResult {
             .map(|grant| IpConfig { interface: None, address: grant.address, gateway: grant.gateway })
             .collect(),
         routes: routes.into_iter().map(route).collect(),
-        dns: CniDns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options },
+        dns,
         ..CniResult::default()
     }
 }

@@ -23,7 +23,7 @@
 mod config;
 
 use config::Config;
-use postern_guest::cni::{CniDns, CniResult, IpConfig};
+use postern_guest::cni::{CniResult, Dns, IpConfig};
 use postern_guest::{Error, Plugin, Request, leases, resolv_conf};
 use std::process::ExitCode;
 
@@ -33,16 +33,7 @@ impl Plugin for HostLocal {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         config.validate(request.version)?;
-        let mut dns = CniDns::default();
-        if config.resolv_conf {
-            let file = resolv_conf::read()?;
-            dns = CniDns {
-                nameservers: file.nameservers,
-                domain: file.domain,
-                search: file.search,
-                options: file.options,
-            };
-        }
+        let dns = if config.resolv_conf { resolv_conf::read()? } else { Dns::default() };
         let ips = leases::reserve(&config.sets, &config.requested)?
             .into_iter()
             .map(|lease| IpConfig { interface: None, address: lease.address, gateway: lease.gateway })

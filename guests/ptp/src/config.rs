@@ -1,6 +1,6 @@
 //! Reading of the configuration.
 
-use postern_guest::cni::CniDns;
+use postern_guest::cni::Dns;
 use postern_guest::masquerade::MasqueradeConfig;
 use postern_guest::{Error, Request, dns_override, mtu};
 
@@ -9,7 +9,7 @@ use postern_guest::{Error, Request, dns_override, mtu};
 pub struct Config {
     pub masquerade: MasqueradeConfig,
     pub mtu: Option<u32>,
-    pub dns: Option<CniDns>,
+    pub dns: Option<Dns>,
 }
 
 impl Config {

@@ -1,7 +1,7 @@
 //! Reading of the configuration. Messages are those of the native plugin, without a prefix.
 
 use ipnet::IpNet;
-use postern_guest::cni::{CniDns, CniRoute, Fields, IpConfig, NetConf, Version, parse_cidr, parse_ip};
+use postern_guest::cni::{CniRoute, Dns, Fields, IpConfig, NetConf, Version, parse_cidr, parse_ip};
 use postern_guest::{Error, Request, routes_of};
 
 /// The parts of the result.
@@ -9,7 +9,7 @@ use postern_guest::{Error, Request, routes_of};
 pub struct Config {
     pub ips: Vec<IpConfig>,
     pub routes: Vec<CniRoute>,
-    pub dns: CniDns,
+    pub dns: Dns,
 }
 
 impl Config {
@@ -24,7 +24,7 @@ impl Config {
             return Err(Error::new("IPAM config missing 'ipam' key"));
         };
         let routes = routes_of(&ipam)?;
-        let dns = ipam.object("dns")?.map(|dns| CniDns::parse(&dns)).transpose()?.unwrap_or_default();
+        let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
         // The keys that replace the list are read first, as in the native decoder: their errors come before those of
         // addresses.
         let (by_args, by_runtime) = (replacement(&conf.args_cni()?)?, replacement(&conf.runtime_config()?)?);

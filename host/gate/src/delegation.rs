@@ -8,11 +8,11 @@ use crate::context::Context;
 use crate::effect::Delegated;
 use crate::places;
 use crate::request::Request;
-use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print, unicode};
+use postern_cni::{Flannel, Json, NetConf, SubnetFile, Verb, flannel, print, unicode};
 use postern_policy::Granted;
 use postern_policy::capability::delegate::named;
 use postern_state::{Backups, StateError};
-use postern_types::{ErrorCode, OpError, SubnetFile};
+use postern_types::{ErrorCode, OpError};
 use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
@@ -34,13 +34,13 @@ pub struct Delegation {
     /// The same, as the delegate's request has it.
     conf: Rc<NetConf>,
     /// The contents of the subnet file, where that was needed.
-    pub subnet: Option<Subnet>,
+    pub subnet: Option<SubnetFile>,
     /// True if it is by the native plugin's file, and by no record.
     pub of_native: bool,
 }
 
 impl Delegation {
-    fn new(plugin: String, json: Json, subnet: Option<Subnet>) -> Result<Self, OpError> {
+    fn new(plugin: String, json: Json, subnet: Option<SubnetFile>) -> Result<Self, OpError> {
         let text = Arc::new(print::compact(&json));
         let conf = Rc::new(NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?);
         Ok(Self { plugin, text, conf, subnet, of_native: false })
@@ -170,7 +170,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
 }
 
 /// Reads a subnet file. No user but root or this one may be able to change it.
-fn read_subnet(path: &str) -> Result<Subnet, OpError> {
+fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     let untrusted = |reason: String| {
         OpError::new(ErrorCode::Io, path, format!("{path} does not count: {reason}"))
             .hint("`subnetFile` of the network configuration names it")
@@ -192,7 +192,7 @@ fn read_subnet(path: &str) -> Result<Subnet, OpError> {
     if text.len() as u64 > LIMIT {
         return Err(untrusted(format!("it is longer than {LIMIT} bytes")));
     }
-    Subnet::parse(&unicode::text(&text), path).map_err(|error| {
+    SubnetFile::parse(&unicode::text(&text), path).map_err(|error| {
         let converted = OpError::new(ErrorCode::InvalidArgument, path, error.msg);
         if error.details.is_empty() { converted } else { converted.hint(error.details) }
     })
@@ -200,10 +200,4 @@ fn read_subnet(path: &str) -> Result<Subnet, OpError> {
 
 fn invalid(object: &str, message: &str) -> OpError {
     OpError::new(ErrorCode::InvalidArgument, object, message)
-}
-
-/// Returns the contents of a subnet file in the form of an answer.
-pub fn shown(subnet: &Subnet) -> SubnetFile {
-    let Subnet { networks, subnets, mtu, ip_masq } = subnet.clone();
-    SubnetFile { networks, subnets, mtu, ip_masq }
 }

@@ -5,30 +5,21 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A transport protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
+postern_cni::named! {
+    name, exactly:
+    /// A transport protocol with ports.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Transport {
+        /// TCP.
+        Tcp = "tcp",
+        /// UDP.
+        Udp = "udp",
+        /// SCTP.
+        Sctp = "sctp",
+    }
 }
 
 impl Transport {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
-
-    /// As configurations write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-
     /// Its number in IP headers (IANA).
     pub const fn number(self) -> u8 {
         match self {
@@ -138,7 +129,7 @@ impl FromStr for Forward {
             let (first, last) = host.split_once('-').unwrap_or((host, host));
             let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
             let forward = Self {
-                transport: Transport::ALL.into_iter().find(|known| known.name() == transport)?,
+                transport: Transport::exactly(transport)?,
                 host_address: address,
                 host_port: first,
                 container_port: container.parse().ok()?,

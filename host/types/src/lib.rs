@@ -29,14 +29,14 @@ pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, GuestLimits, NO_CODE_ALLOWED, Start, ToSandbox};
 pub use operation::{Handle, Logged};
+pub use postern_cni::{Dns, RateLimit, SubnetFile};
 pub use ranges::{Range, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
 pub use surface::{Capability, Host, Operation, host, ops};
 pub use table::{ActsIn, HandleKind, Lasting, OperationTable, Row, Takes, WithoutGrant};
 pub use values::{
-    Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,
-    IpvlanInfo, IpvlanMode, KeptRoute, LONGEST_NOTE, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl,
-    LoopbackState, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings,
-    VethPair, VlanId, VlanInfo,
+    Address, Backend, BridgeInfo, DeviceKey, DhcpLease, FirewallBackend, IngressPolicy, IptablesVariant, IpvlanInfo,
+    IpvlanMode, KeptRoute, LONGEST_NOTE, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, LoopbackState,
+    MacvlanInfo, MacvlanMode, PortSpec, Route, RouteSource, TapSettings, VethPair, VlanId, VlanInfo,
 };
 pub use whole_route::{NextHop, WholeRoute};

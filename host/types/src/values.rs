@@ -1,8 +1,9 @@
 //! The plain values in operations and replies.
 
 use crate::log::sparse;
-use crate::{Handle, Mac};
+use crate::{Dns, Handle, Mac};
 use ipnet::IpNet;
+use postern_cni::named;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -23,34 +24,54 @@ sparse! {
     TapSettings { mtu, mac, owner, group, multi_queue, packet_information, vnet_header, selinux_context }
 }
 
-/// Gives the values of an enumeration the names that configurations and policies write.
-macro_rules! named {
-    ($($name:ident { $($value:ident = $text:literal),+ $(,)? })+) => {
-        $(impl $name {
-            /// All of them.
-            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
-
-            /// As configurations and policies write it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $text),+
-                }
-            }
-
-            /// The one of this name.
-            pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|value| value.name() == name)
-            }
-        })+
-    };
-}
-
 named! {
-    Backend { Nftables = "nftables", Iptables = "iptables" }
-    FirewallBackend { Iptables = "iptables", Firewalld = "firewalld" }
-    IngressPolicy { SameBridge = "same-bridge", Isolated = "isolated" }
-    IpvlanMode { L2 = "l2", L3 = "l3", L3s = "l3s" }
-    MacvlanMode { Bridge = "bridge", Private = "private", Vepa = "vepa", Passthru = "passthru" }
+    name, parse:
+    /// The packet filter that carries rules.
+    pub enum Backend {
+        /// nftables over netlink.
+        Nftables = "nftables",
+        /// The node's own iptables.
+        Iptables = "iptables",
+    }
+
+    /// The packet filter that admits an attachment's addresses.
+    pub enum FirewallBackend {
+        /// The node's own iptables programs.
+        Iptables = "iptables",
+        /// firewalld, by the system's message bus.
+        Firewalld = "firewalld",
+    }
+
+    /// The places that a bridge may be reached from, beside the node.
+    pub enum IngressPolicy {
+        /// Links of the same bridge, and no other bridge with such a policy.
+        SameBridge = "same-bridge",
+        /// None.
+        Isolated = "isolated",
+    }
+
+    /// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All such links of one parent have the
+    /// same mode: the kernel changes those that are there.
+    pub enum IpvlanMode {
+        /// As frames, with the parent's address.
+        L2 = "l2",
+        /// The parent routes for it, past the packet filter of the parent's namespace.
+        L3 = "l3",
+        /// The same through that packet filter, with connection tracking.
+        L3s = "l3s",
+    }
+
+    /// The frames that pass between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
+    pub enum MacvlanMode {
+        /// Frames go from one to the other.
+        Bridge = "bridge",
+        /// None do.
+        Private = "private",
+        /// Through the switch that the parent is connected with.
+        Vepa = "vepa",
+        /// There is one link, with the parent's frames and address.
+        Passthru = "passthru",
+    }
 }
 
 /// A link as the gate shows it: its handle, and its attributes from the kernel.
@@ -225,20 +246,6 @@ pub enum LinkSysctl {
     DisableIpv6,
 }
 
-/// The frames that pass between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MacvlanMode {
-    /// Frames go from one to the other.
-    Bridge,
-    /// None do.
-    Private,
-    /// Through the switch that the parent is connected with.
-    Vepa,
-    /// There is one link, with the parent's frames and address.
-    Passthru,
-}
-
 /// The attachment's own link, as a macvlan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacvlanInfo {
@@ -246,19 +253,6 @@ pub struct MacvlanInfo {
     pub link: LinkInfo,
     /// Its mode; `None` if it is none of the known ones.
     pub mode: Option<MacvlanMode>,
-}
-
-/// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All such links of one parent have the
-/// same mode: the kernel changes those that are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IpvlanMode {
-    /// As frames, with the parent's address.
-    L2,
-    /// The parent routes for it, past the packet filter of the parent's namespace.
-    L3,
-    /// The same through that packet filter, with connection tracking.
-    L3s,
 }
 
 /// The state of the container's `lo`.
@@ -325,16 +319,6 @@ pub enum DeviceKey {
     Id,
 }
 
-/// The packet filter that carries rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// nftables over netlink.
-    Nftables,
-    /// The node's own iptables.
-    Iptables,
-}
-
 /// The variant of iptables: the place in the kernel where its rules are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -353,35 +337,6 @@ impl IptablesVariant {
             Self::Legacy => "legacy iptables",
         }
     }
-}
-
-/// The packet filter that admits an attachment's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FirewallBackend {
-    /// The node's own iptables programs.
-    Iptables,
-    /// firewalld, by the system's message bus.
-    Firewalld,
-}
-
-/// The places that a bridge may be reached from, beside the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum IngressPolicy {
-    /// Links of the same bridge, and no other bridge with such a policy.
-    SameBridge,
-    /// None.
-    Isolated,
-}
-
-/// A limit of the rate of one direction: a token bucket (`tc-tbf(8)`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateLimit {
-    /// Bits per second.
-    pub rate: u64,
-    /// Bits that may go at once.
-    pub burst: u64,
 }
 
 /// One range of addresses, as host-local's configuration gives it. The gate fills in the missing values.
@@ -423,34 +378,4 @@ pub struct DhcpLease {
     pub server: Option<IpAddr>,
     /// How long the lease lasts from now, in seconds; `None` for ever.
     pub seconds: Option<u32>,
-}
-
-/// Name resolution settings (`resolv.conf(5)`, CNI's `dns` object).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dns {
-    /// The servers, in order of preference.
-    #[serde(default)]
-    pub nameservers: Vec<String>,
-    /// The local domain; empty if none.
-    #[serde(default)]
-    pub domain: String,
-    /// Search list.
-    #[serde(default)]
-    pub search: Vec<String>,
-    /// Resolver options.
-    #[serde(default)]
-    pub options: Vec<String>,
-}
-
-/// The contents of flannel's subnet file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubnetFile {
-    /// The networks of all nodes, IPv4 first.
-    pub networks: Vec<IpNet>,
-    /// The networks of this node's containers: at most one of IPv4, then at most one of IPv6.
-    pub subnets: Vec<IpNet>,
-    /// The MTU of links, in bytes.
-    pub mtu: u32,
-    /// True if flannel itself masquerades.
-    pub ip_masq: bool,
 }

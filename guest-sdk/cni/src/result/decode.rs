@@ -1,6 +1,6 @@
 //! Reading of results of every version.
 
-use super::{CniDns, CniResult, CniRoute, Family, Interface, IpConfig};
+use super::{CniResult, CniRoute, Dns, Family, Interface, IpConfig};
 use crate::error::Error;
 use crate::fields::Fields;
 use crate::json::Json;
@@ -90,7 +90,7 @@ fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {
 }
 
 fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
-    let mut result = CniResult { dns: CniDns::of(fields)?, ..CniResult::default() };
+    let mut result = CniResult { dns: Dns::of(fields)?, ..CniResult::default() };
     for name in ["ip4", "ip6"] {
         let Some(ip) = fields.object(name)? else { continue };
         result.ips.push(IpConfig { interface: None, address: address(&ip, "ip", name)?, gateway: ip.ip("gateway")? });
@@ -110,7 +110,7 @@ fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
         interfaces: interfaces.collect::<Result<_, _>>()?,
         ips: ips.iter().flatten().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
         routes: routes(fields)?,
-        dns: CniDns::of(fields)?,
+        dns: Dns::of(fields)?,
     })
 }
 
@@ -164,18 +164,18 @@ fn routes(fields: &Fields<'_>) -> Result<Vec<CniRoute>, Error> {
     fields.entries_or_null("routes")?.iter().flatten().map(read).collect()
 }
 
-impl CniDns {
+impl Dns {
     /// Reads the `dns` object among these fields; nothing is set without one.
-    pub(crate) fn of(fields: &Fields<'_>) -> Result<CniDns, Error> {
-        Ok(fields.object("dns")?.map(|dns| CniDns::parse(&dns)).transpose()?.unwrap_or_default())
+    pub(crate) fn of(fields: &Fields<'_>) -> Result<Dns, Error> {
+        Ok(fields.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default())
     }
 
     /// Reads the members of a `dns` object.
     ///
     /// # Errors
     /// Code 999 for a member of the wrong type.
-    pub fn parse(fields: &Fields<'_>) -> Result<CniDns, Error> {
-        Ok(CniDns {
+    pub fn parse(fields: &Fields<'_>) -> Result<Dns, Error> {
+        Ok(Dns {
             nameservers: fields.strings("nameservers")?.unwrap_or_default(),
             domain: fields.string("domain")?.unwrap_or_default(),
             search: fields.strings("search")?.unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Printing of results in every version.
 
-use super::{CniDns, CniResult, CniRoute, Family, Interface, IpConfig};
+use super::{CniResult, CniRoute, Dns, Family, Interface, IpConfig};
 use crate::error::Error;
 use crate::json::Json;
 use crate::print::pretty;
@@ -116,7 +116,7 @@ impl CniRoute {
     }
 }
 
-impl CniDns {
+impl Dns {
     fn to_tree(&self) -> Json {
         let texts = |texts: &[String]| texts.iter().map(|text| Json::from(text.as_str())).collect::<Vec<_>>();
         let mut members = Members::default();

@@ -5,7 +5,7 @@ use super::{Run, Scene, Stage};
 use crate::lists;
 use postern_cni::{CniResult, Error, Verb};
 use postern_gate::capability::{delegate, ipam};
-use postern_gate::delegation::{self, Delegation};
+use postern_gate::delegation::Delegation;
 use postern_gate::rehearsal::Request;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, OpError, SubnetFile, host};
@@ -35,7 +35,7 @@ impl host::Ipam for Scene<'_, '_> {
 impl host::Delegate for Scene<'_, '_> {
     fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
         let subnet = Delegation::make(&self.run.request)?.subnet;
-        subnet.as_ref().map(delegation::shown).ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"))
+        subnet.ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"))
     }
 
     fn add(&mut self, config: &str) -> Result<String, OpError> {

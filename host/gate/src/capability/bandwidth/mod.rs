@@ -72,8 +72,7 @@ impl host::Bandwidth for Gate<'_> {
 fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) -> Result<(), OpError> {
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
     let read = Configured::read(&request.conf).map_err(|error| invalid(error.msg))?;
-    let limit = |limit: postern_cni::DirectionLimit| RateLimit { rate: limit.rate, burst: limit.burst };
-    if (read.ingress.map(limit), read.egress.map(limit)) == asked && !read.is_unlimited() {
+    if (read.ingress, read.egress) == asked && !read.is_unlimited() {
         return Ok(());
     }
     Err(invalid("the configuration of this call has other limits".to_owned())
@@ -120,7 +119,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
         return Ok(end);
     }
     let message = format!("no record tells that a plugin before made \"{name}\" for this attachment");
-    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &name)))
+    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.object_hint("previous.names", &name)))
 }
 
 /// Fails if somebody else limits the host end, before anything is written to the record.

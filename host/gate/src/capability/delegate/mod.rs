@@ -8,14 +8,14 @@ use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::ipam::answer;
 use crate::capability::parent;
 use crate::context::Context;
-use crate::delegation::{self, Delegation};
+use crate::delegation::Delegation;
 use crate::effect::Delegated;
 use crate::errors::kernel_error;
 use crate::gate::{DelegateRun, Gate, Ran};
 use crate::right::Right;
 use crate::{collect, native};
 use ipnet::IpNet;
-use postern_cni::{CniResult, Error, Subnet, Verb, code};
+use postern_cni::{CniResult, Error, Verb, code};
 use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
 use postern_types::{ErrorCode, OpError, SubnetFile, host, ops};
@@ -36,8 +36,7 @@ pub(crate) const FACTS: Facts = Facts {
 
 impl host::Delegate for Gate<'_> {
     fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
-        let subnet = made(self)?.and_then(|delegation| delegation.subnet.as_ref());
-        subnet.map(delegation::shown).ok_or_else(|| {
+        made(self)?.and_then(|delegation| delegation.subnet.clone()).ok_or_else(|| {
             let verb = self.run.request.verb.as_str();
             OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
         })
@@ -205,7 +204,7 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
 ///
 /// # Errors
 /// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
-pub fn spares_node(netlink: &Netlink, subnet: &Subnet) -> Result<(), OpError> {
+pub fn spares_node(netlink: &Netlink, subnet: &SubnetFile) -> Result<(), OpError> {
     let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
         let message = format!("subnet {subnet} covers {address}, an address of {link}");
         OpError::new(ErrorCode::InvalidArgument, subnet.to_string(), message)

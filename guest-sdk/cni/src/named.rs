@@ -1,0 +1,30 @@
+//! Enumerations whose values have a name in texts.
+
+/// Makes enumerations whose values have one name, in texts and in the form of serde. The words before them are for the
+/// function that returns a value's name, and for the one that returns the value of a name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! named {
+    ($text:ident, $read:ident: $($(#[$of:meta])* pub enum $name:ident { $($(#[$doc:meta])* $value:ident = $written:literal,)+ })+) => {
+        $($(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$doc])* #[serde(rename = $written)] $value,)+ }
+
+        impl $name {
+            /// All of them, in their order.
+            pub const ALL: [Self; [$($written),+].len()] = [$(Self::$value),+];
+
+            /// As texts have it.
+            pub const fn $text(self) -> &'static str {
+                match self {
+                    $(Self::$value => $written,)+
+                }
+            }
+
+            /// The one of this name; case matters.
+            pub fn $read(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.$text() == name)
+            }
+        })+
+    };
+}
