@@ -4,6 +4,7 @@ use crate::namespaces::Namespaces;
 use postern_gate::effect::{Effect, Veth};
 use postern_kernel::{Link, Namespace, OpenError};
 use postern_state::Header;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The longest time for the search for namespaces.
@@ -14,7 +15,7 @@ const SEARCH: Duration = Duration::from_secs(20);
 /// # Errors
 /// As [`Namespaces::find`].
 pub fn all_namespaces() -> Result<Namespaces, String> {
-    Namespaces::find(SEARCH)
+    Namespaces::find(SEARCH, BTreeSet::new())
 }
 
 /// True if the namespace of an attachment is alive; the attachment is of this boot and has these effects. A pair whose

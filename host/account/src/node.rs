@@ -344,7 +344,7 @@ fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft,
 
 /// Returns the setting of a link.
 fn route_localnet(link: &str) -> Sysctl {
-    Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" }
+    Sysctl::Ipv4Conf(link.to_owned(), "route_localnet")
 }
 
 /// Judges one existing bridge, with the VLAN gateways on it.

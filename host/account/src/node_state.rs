@@ -129,7 +129,7 @@ impl NodeState {
             here: host.cookie().map_err(|e| e.to_string())?,
             boot: postern_state::boot_id().map_err(|e| e.to_string())?,
             links: host.links().map_err(|e| e.to_string())?,
-            namespaces: Namespaces::find_with_routes(within, routes_of)?,
+            namespaces: Namespaces::find(within, routes_of)?,
             busy: busy::holders(&locked),
             host,
             nft: RefCell::new(nft),

@@ -11,6 +11,7 @@ use common::{Container, run};
 use nix::sched::{CloneFlags, unshare};
 use postern_account::namespaces::{LiveNamespace, Namespaces};
 use postern_kernel::Netlink;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn find() -> Namespaces {
     assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run these tests through cargo's runner");
-    Namespaces::find(Duration::from_secs(60)).unwrap()
+    Namespaces::find(Duration::from_secs(60), BTreeSet::new()).unwrap()
 }
 
 fn identity(path: &str) -> (u64, u64) {
@@ -229,7 +230,7 @@ fn what_cant_be_reached_is_told() {
 fn the_time_is_kept() {
     let _alone = alone();
     let begun = Instant::now();
-    let namespaces = Namespaces::find(Duration::ZERO).unwrap();
+    let namespaces = Namespaces::find(Duration::ZERO, BTreeSet::new()).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
     assert!(namespaces.found.is_empty());
     assert!(namespaces.gap().unwrap().contains("the time is up"), "{:?}", namespaces.gap());

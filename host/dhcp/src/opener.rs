@@ -87,7 +87,7 @@ fn answer(socket: &UnixStream, path: &str) -> nix::Result<()> {
         // A path below /proc may lead to any file; only a namespace is handed out.
         match fstatfs(namespace.fd()) {
             Ok(status) if status.filesystem_type() == NSFS_MAGIC => Ok(namespace),
-            _ => Err(OpenError::NotNamespace { path: path.to_owned(), magic: 0 }),
+            _ => Err(OpenError::NotNamespace(path.to_owned(), 0)),
         }
     });
     let to = socket.as_raw_fd();

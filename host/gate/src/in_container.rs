@@ -128,7 +128,7 @@ pub(crate) fn give_routes<'r>(
     let (near, far): (Vec<_>, Vec<_>) = routes.partition(|kept| kept.route.gateway.is_none());
     for kept in near.into_iter().chain(far) {
         fixed.deadline.in_time()?;
-        let _ = netlink.restore_route(index, kept);
+        let _ = netlink.put_route(index, kept, false);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ const VIRTIO: &str = "/sys/bus/virtio/devices";
 
 /// Returns the path below `/sys/devices` of a link in this process's own namespace.
 pub fn sys_path(name: &LinkName) -> Option<PathBuf> {
-    let led = leads_to(&Path::new("/sys/class/net").join(OsStr::from_bytes(name.bytes())))?;
+    let led = leads_to(&Path::new("/sys/class/net").join(OsStr::from_bytes(name.as_ref())))?;
     let below = led.strip_prefix("../..").ok()?;
     below.starts_with("devices").then(|| Path::new("/sys").join(below))
 }

@@ -135,7 +135,7 @@ impl System {
         };
         let worker = match (entered, needed) {
             (Some(worker), _) => Ok(worker),
-            (None, Inside::Tap(context)) => Worker::start_with_tap(&namespace, context, confine),
+            (None, Inside::Tap(context)) => Worker::start_for(&namespace, Some(context), confine),
             (None, Inside::Opened(_) | Inside::Thread) => Worker::start(&namespace, confine),
         };
         self.worker = Some(Rc::new(worker.map_err(kernel_error)?));

@@ -34,9 +34,6 @@ pub struct LinkAddress {
 impl Netlink {
     /// Returns the addresses of a link, IPv4 first. The kernel filters, so the cost does not grow with the number of
     /// links.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn addresses(&self, index: u32) -> Result<Vec<LinkAddress>> {
         let subject = Subject { operation: "list addresses of", object: &format_args!("link {index}") };
         let mut message = AddressMessage::default();
@@ -47,18 +44,12 @@ impl Netlink {
     }
 
     /// Returns the addresses of all links of the namespace, each with its link's index, IPv4 first.
-    ///
-    /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_addresses(&self) -> Result<Vec<(u32, LinkAddress)>> {
         self.addresses_of(AddressFamily::Unspec)
     }
 
     /// True if a link of the namespace has this address, up or down, in whatever VRF. A dump would look at each link, so
     /// its cost would grow with the node.
-    ///
-    /// # Errors
-    /// As [`Netlink::all_addresses`].
     pub fn has_address(&self, address: IpAddr) -> Result<bool> {
         if let IpAddr::V4(address) = address {
             return match self.is_source(address)? {

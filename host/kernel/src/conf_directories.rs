@@ -65,7 +65,7 @@ impl ConfDirectories {
             Some(("ipv6", name)) => (&self.ipv6, name),
             _ => return Err(subject.broken("it needs a thread in its namespace")),
         };
-        let directory = directory.as_ref().ok_or_else(|| subject.refused(Errno::ENOENT as i32, None))?;
+        let directory = directory.as_ref().ok_or_else(|| subject.failed(Errno::ENOENT))?;
         Ok(SysctlFile { setting, directory: directory.as_fd(), name })
     }
 }

@@ -59,7 +59,8 @@ impl Subject<'_> {
     }
 
     /// Makes the error for a failed system call.
-    pub fn failed(self, error: &io::Error) -> KernelError {
+    pub fn failed(self, error: impl Into<io::Error>) -> KernelError {
+        let error = error.into();
         match error.raw_os_error() {
             Some(errno) => self.refused(errno, None),
             None => self.broken(error.to_string()),
@@ -70,7 +71,7 @@ impl Subject<'_> {
     pub fn unanswered(self, error: NetlinkError) -> KernelError {
         match error {
             NetlinkError::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
-            NetlinkError::System(error) => self.failed(&error),
+            NetlinkError::System(error) => self.failed(error),
             NetlinkError::Changing => self.refused(Errno::EAGAIN as i32, Some(&error.to_string())),
             NetlinkError::Late => KernelError {
                 is_lost: true,

@@ -32,7 +32,7 @@ impl NumberedNamespace {
     /// errors of [`Namespace::current`].
     pub fn open() -> Result<Self> {
         let subject = Subject { operation: "open", object: &OWN };
-        let socket = UnixDatagram::unbound().map_err(|error| subject.failed(&error))?;
+        let socket = UnixDatagram::unbound().map_err(|error| subject.failed(error))?;
         let cookie = cookie(&socket)?;
         let namespace = match namespace_of(&socket) {
             Ok(made) => Namespace::own(made),
@@ -46,7 +46,7 @@ impl NumberedNamespace {
 /// As [`cookie_of`], with an error that names the object.
 pub(crate) fn cookie(socket: &impl AsFd) -> Result<u64> {
     let subject = Subject { operation: "read cookie of", object: &"network namespace" };
-    cookie_of(socket).map_err(|error| subject.failed(&error))
+    cookie_of(socket).map_err(|error| subject.failed(error))
 }
 
 /// Returns the network namespace that a socket, or an open `/dev/net/tun`, keeps alive.

@@ -4,6 +4,9 @@
 //! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs
 //! a dozen answers, one after the other; an executor would cost more than all of them.
 //!
+//! Any question can fail: no answer comes in time, no link has the index (`ENODEV`), a list keeps changing (`EAGAIN`) or is too
+//! long. Only the other errors that a caller may meet are told at a function.
+//!
 //! A netlink socket belongs to the namespace in which it was opened. The caller keeps one for its own namespace and
 //! gets another from a [`Worker`]: by a thread that has entered the container's namespace, or by going there and back.
 

@@ -55,13 +55,10 @@ impl LinkFiles {
             fsconfig_create(&context)?;
             fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
         });
-        mounted.map(Self).map_err(|errno| subject.failed(&errno.into()))
+        mounted.map(Self).map_err(|errno| subject.failed(errno))
     }
 
     /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such link.
-    ///
-    /// # Errors
-    /// None is expected.
     pub fn directory(&self, link: &str) -> Result<Option<String>> {
         let subject = Subject { operation: "look for files of", object: &link };
         if link.contains('/') {
@@ -74,7 +71,7 @@ impl LinkFiles {
                 led.map(|led| Some(led.to_owned())).ok_or_else(|| subject.broken("it leads to a strange place"))
             }
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(subject.refused(errno as i32, None)),
+            Err(errno) => Err(subject.failed(errno)),
         }
     }
 
@@ -142,7 +139,7 @@ impl LinkFiles {
         let mut file = match self.open(directory, name, OFlag::O_RDONLY) {
             Ok(file) => file,
             Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
-            Err(errno) => return Err(subject.refused(errno as i32, None)),
+            Err(errno) => return Err(subject.failed(errno)),
         };
         let mut value = String::new();
         let mut read = file.read_to_string(&mut value);

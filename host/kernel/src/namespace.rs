@@ -17,21 +17,11 @@ use std::thread;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// Nothing exists at the path, or the path is empty. DEL takes it as "already gone".
-    #[error("failed to Statfs {path:?}: {message}")]
-    NotExist {
-        /// The path as given.
-        path: String,
-        /// The kernel's error.
-        message: String,
-    },
-    /// The object is on a file system that holds no namespaces.
-    #[error("unknown FS magic on {path:?}: {magic:x}")]
-    NotNamespace {
-        /// The path as given.
-        path: String,
-        /// `f_type` of `statfs(2)`.
-        magic: i64,
-    },
+    #[error("failed to Statfs {0:?}: {none}", none = describe(Errno::ENOENT as i32))]
+    NotExist(String),
+    /// The object is on a file system that holds no namespaces: `f_type` of `statfs(2)`.
+    #[error("unknown FS magic on {0:?}: {1:x}")]
+    NotNamespace(String, i64),
     /// The path can't be examined or opened.
     #[error("{operation} {path:?}: {message}")]
     Io {
@@ -53,24 +43,22 @@ pub struct Namespace {
     path: String,
 }
 
+/// The step before a path is opened, as the native texts name it.
+const EXAMINE: &str = "failed to Statfs";
+
 /// The path of the calling thread's network namespace.
 pub(crate) const OWN: &str = "/proc/thread-self/ns/net";
 
-fn cannot_examine(path: &str, errno: Errno) -> OpenError {
-    let (number, message) = (errno as i32, describe(errno as i32));
-    OpenError::Io { operation: "failed to Statfs", path: path.to_owned(), errno: Some(number), message }
-}
-
-fn cannot_open(path: &str, error: &io::Error) -> OpenError {
+fn cannot(operation: &'static str, path: &str, error: impl Into<io::Error>) -> OpenError {
+    let error = error.into();
     let errno = error.raw_os_error();
     let message = errno.map_or_else(|| error.to_string(), describe);
-    OpenError::Io { operation: "open", path: path.to_owned(), errno, message }
+    OpenError::Io { operation, path: path.to_owned(), errno, message }
 }
 
 fn not_namespace(path: String, magic: FsType) -> OpenError {
     #[allow(clippy::unnecessary_cast, reason = "each C library has a type of its own for it")]
-    let magic = magic.0 as i64;
-    OpenError::NotNamespace { path, magic }
+    OpenError::NotNamespace(path, magic.0 as i64)
 }
 
 impl Namespace {
@@ -83,15 +71,13 @@ impl Namespace {
     pub fn open(path: &str) -> std::result::Result<Self, OpenError> {
         let magic = match statfs(path) {
             Ok(status) => status.filesystem_type(),
-            Err(Errno::ENOENT) => {
-                return Err(OpenError::NotExist { path: path.to_owned(), message: describe(Errno::ENOENT as i32) });
-            }
-            Err(errno) => return Err(cannot_examine(path, errno)),
+            Err(Errno::ENOENT) => return Err(OpenError::NotExist(path.to_owned())),
+            Err(errno) => return Err(cannot(EXAMINE, path, errno)),
         };
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
             return Err(not_namespace(path.to_owned(), magic));
         }
-        let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+        let file = File::open(path).map_err(|error| cannot("open", path, error))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
@@ -101,9 +87,9 @@ impl Namespace {
     /// [`OpenError`] if `/proc` is not mounted, or belongs to another PID namespace.
     pub fn current() -> std::result::Result<Self, OpenError> {
         let path = OWN.to_owned();
-        let file = File::open(&path).map_err(|error| cannot_open(&path, &error))?;
+        let file = File::open(&path).map_err(|error| cannot("open", &path, error))?;
         // Only root can have mounted something else there. So it may be opened before it is examined.
-        let magic = fstatfs(&file).map_err(|errno| cannot_examine(&path, errno))?.filesystem_type();
+        let magic = fstatfs(&file).map_err(|errno| cannot(EXAMINE, &path, errno))?.filesystem_type();
         if magic != NSFS_MAGIC {
             return Err(not_namespace(path, magic));
         }
@@ -138,7 +124,7 @@ impl Namespace {
     pub fn cookie(&self) -> Result<u64> {
         let ask = || {
             let subject = Subject { operation: "enter namespace", object: &self.path };
-            setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|errno| subject.refused(errno as i32, None))?;
+            setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|errno| subject.failed(errno))?;
             Netlink::open()?.cookie()
         };
         let asked = thread::scope(|scope| {
@@ -146,7 +132,7 @@ impl Namespace {
             started.map(|thread| thread.join())
         });
         let subject = Subject { operation: "enter namespace", object: &self.path };
-        let answer = asked.map_err(|error| subject.failed(&error))?;
+        let answer = asked.map_err(|error| subject.failed(error))?;
         answer.unwrap_or_else(|_| Err(subject.broken("the thread that entered it failed")))
     }
 
@@ -174,7 +160,7 @@ mod tests {
         }
         // In the private mount namespace /run is a tmpfs.
         let error = Namespace::open("/run").unwrap_err();
-        assert_eq!(error, OpenError::NotNamespace { path: "/run".to_owned(), magic: 0x0102_1994 });
+        assert_eq!(error, OpenError::NotNamespace("/run".to_owned(), 0x0102_1994));
         assert_eq!(error.to_string(), "unknown FS magic on \"/run\": 1021994");
         let error = Namespace::open("/proc/self/status/net").unwrap_err();
         assert!(matches!(&error, OpenError::Io { errno: Some(20), .. }), "{error:?}");

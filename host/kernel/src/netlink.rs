@@ -39,7 +39,7 @@ impl Netlink {
             socket.set_ext_ack(true)
         })
         .map(|connection| Self { connection, may_change: false })
-        .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(&error))
+        .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(error))
     }
 
     /// As [`Netlink::open`], in a container's namespace. Its root can change links, addresses, routes and rules without end.

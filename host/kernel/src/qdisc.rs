@@ -107,17 +107,11 @@ fn bucket(options: &Attribute<'_>) -> Option<TokenBucket> {
 
 impl Netlink {
     /// Returns the qdisc through which a link sends. `None` for a link that has never been up.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn root_qdisc(&self, index: u32) -> Result<Option<Qdisc>> {
         self.qdisc(index, ROOT)
     }
 
     /// Returns the qdisc that sees what a link receives: of kind `ingress` or `clsact`, if there is one.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn ingress_qdisc(&self, index: u32) -> Result<Option<Qdisc>> {
         self.qdisc(index, INGRESS)
     }
@@ -171,9 +165,6 @@ impl Netlink {
     }
 
     /// Returns the filters of a link's ingress qdisc: for each, the link that it redirects to. `None` is any other filter.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn redirects(&self, index: u32) -> Result<Vec<Option<u32>>> {
         let subject = Subject { operation: "list filters of", object: &format_args!("link {index}") };
         let filters = RouteNetlinkMessage::GetTrafficFilter(message(index, 0, INGRESS_HANDLE, 0));
@@ -188,18 +179,12 @@ impl Netlink {
     }
 
     /// Deletes the root qdisc of a link, which then gets the kernel's default. False if nobody had set one.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn delete_root_qdisc(&self, index: u32) -> Result<bool> {
         self.delete_qdisc(index, BUCKET_HANDLE, ROOT)
     }
 
     /// Deletes the ingress qdisc of a link, with its filters. False if it has none. A clsact, which is at the same place,
     /// stays.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn delete_ingress_qdisc(&self, index: u32) -> Result<bool> {
         let found = unless(&[Errno::ENODEV], self.ingress_qdisc(index))?.flatten();
         Ok(found.is_some_and(|qdisc| qdisc.kind == "ingress") && self.delete_qdisc(index, INGRESS_HANDLE, INGRESS)?)

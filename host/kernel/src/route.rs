@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteNextHopFlags, RouteProtocol, RouteScope, RouteType,
 };
 use nix::errno::Errno;
 use nix::libc::{
@@ -14,7 +14,7 @@ use nix::libc::{
 };
 use postern_netlink::NetlinkRequest;
 use postern_netlink::{Attribute, Attributes, ip, u8_at, u16_at, u32_at};
-use postern_types::{KeptRoute, Route};
+use postern_types::{KeptRoute, NextHop, Route, WholeRoute};
 use rtnetlink::RouteMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -53,20 +53,14 @@ impl Netlink {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Puts a route through link `oif` into its table, in the place of one to the same destination with the same metric.
+    /// Puts a route through link `oif` into its table: in the place of one to the same destination with the same metric, or
+    /// beside those that are there.
     ///
     /// # Errors
-    /// Those of [`Netlink::add_route`], without `EEXIST`.
-    pub fn replace_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
-        self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), NLM_F_CREATE | NLM_F_REPLACE)
-    }
-
-    /// Puts a route through link `oif` into its table, beside those that are there.
-    ///
-    /// # Errors
-    /// Those of [`Netlink::add_route`].
-    pub fn restore_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
-        self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), NLM_F_CREATE)
+    /// Those of [`Netlink::add_route`]; `EEXIST` only beside them.
+    pub fn put_route(&self, oif: u32, kept: &KeptRoute, replace: bool) -> Result<()> {
+        let flags = if replace { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE };
+        self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), flags)
     }
 
     fn new_route(&self, oif: u32, route: &Route, protocol: RouteProtocol, flags: u16) -> Result<()> {
@@ -79,9 +73,6 @@ impl Netlink {
 
     /// Deletes this route through link `oif` from its table: the one with its destination, gateway and metric. False if
     /// there is none.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn delete_route(&self, oif: u32, route: &Route) -> Result<bool> {
         let object = Described { route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -94,9 +85,6 @@ impl Netlink {
     }
 
     /// Deletes exactly this route through link `oif`: with its source, scope and origin too. False if there is none.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn delete_kept_route(&self, oif: u32, kept: &KeptRoute) -> Result<bool> {
         let object = Described { route: &kept.route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -112,15 +100,11 @@ impl Netlink {
     }
 
     /// Returns the unicast routes of all tables with their origin, each with its outgoing link.
-    ///
-    /// # Errors
-    /// As [`Netlink::all_routes`].
     pub fn kept_routes(&self) -> Result<Vec<(u32, KeptRoute)>> {
         let subject = Subject { operation: "list", object: &"routes" };
         let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
         self.dump(subject, request, |payload| {
-            let protocol = u8_at(payload, 5)?;
-            Some(hops(payload)?.into_iter().map(move |hop| (hop.link, KeptRoute { route: hop.route, protocol })))
+            Some(read(payload)?.iter().flat_map(WholeRoute::each).collect::<Vec<_>>())
         })
     }
 
@@ -143,18 +127,12 @@ impl Netlink {
     }
 
     /// True if this host has the address itself, so that a packet to it would be delivered here.
-    ///
-    /// # Errors
-    /// Those of the request; a missing route is no error.
     pub fn is_local(&self, address: IpAddr) -> Result<bool> {
         Ok(self.way(address)?.is_some_and(|(kind, _)| kind == libc::RTN_LOCAL))
     }
 
     /// Returns the link through which packets of this host to that address leave. `None` if there is no route, or if it
     /// is an address of this host.
-    ///
-    /// # Errors
-    /// As [`Netlink::is_local`].
     pub fn link_towards(&self, address: IpAddr) -> Result<Option<u32>> {
         Ok(self.way(address)?.filter(|(kind, _)| *kind == libc::RTN_UNICAST).and_then(|(_, link)| link))
     }
@@ -193,26 +171,21 @@ impl Netlink {
     }
 
     /// Returns the unicast routes of all tables, each with its outgoing link.
-    ///
-    /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
         Ok(self.kept_routes()?.into_iter().map(|(link, kept)| (link, kept.route)).collect())
     }
 
     /// Returns the unicast routes of the main table through link `oif`, IPv4 first. A route with several next hops
     /// gives one entry for each next hop on the link. The kernel filters by table and link.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn routes(&self, oif: u32) -> Result<Vec<Route>> {
         let subject = Subject { operation: "list routes of", object: &format_args!("link {oif}") };
         // Both families in one dump; it also works if a family has no main table yet.
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN_TABLE)];
         self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload| {
-            let is_meant = move |hop: &RouteHop| hop.link == oif && hop.route.table == Some(MAIN_TABLE);
-            Some(hops(payload)?.into_iter().filter(is_meant).map(|hop| hop.route))
+            let whole = read(payload)?.filter(|whole| whole.kept.route.table == Some(MAIN_TABLE));
+            let hops = whole.iter().flat_map(WholeRoute::each).filter(|(link, _)| *link == oif);
+            Some(hops.map(|(_, kept)| kept.route).collect::<Vec<_>>())
         })
     }
 }
@@ -282,44 +255,32 @@ pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteM
     Ok(message)
 }
 
-/// A route through one link, with the next hop's flags and weight (`rtnh_flags`, `rtnh_hops`).
-#[derive(Debug, PartialEq)]
-pub(crate) struct RouteHop {
-    pub link: u32,
-    pub route: Route,
-    pub flags: u8,
-    pub weight: u8,
-}
-
-/// Reads an `RTM_NEWROUTE`. Returns a unicast route with its link: once, or for each of its next hops.
-pub(crate) fn hops(payload: &[u8]) -> Option<Vec<RouteHop>> {
-    let mut hops = Vec::new();
+/// Reads an `RTM_NEWROUTE`: a unicast route, with its next hops. `Some(None)` for any other, and for one without a link.
+pub(crate) fn read(payload: &[u8]) -> Option<Option<WholeRoute>> {
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
-        _ => return Some(hops),
+        _ => return Some(None),
     };
+    let protocol = u8_at(payload, 5)?;
+    let [flags, ..] = u32_at(payload, 8)?.to_le_bytes();
     let cloned = u32_at(payload, 8)? & libc::RTM_F_CLONED != 0;
     if cloned || u8_at(payload, 7)? != libc::RTN_UNICAST {
-        return Some(hops);
+        return Some(None);
     }
     let mut route = Route {
         dst: IpNet::new(unspecified, u8_at(payload, 1)?).ok()?,
-        gateway: None,
-        source: None,
-        mtu: None,
-        advmss: None,
-        priority: None,
         table: Some(u32::from(u8_at(payload, 4)?)),
         scope: Some(u8_at(payload, 6)?),
+        ..Route::default()
     };
-    let mut link = None;
+    let (mut link, mut way) = (None, None);
     let mut next_hops: &[u8] = &[];
     for attribute in Attributes(payload.get(HEADER..)?).iter() {
         match attribute.kind {
             RTA_DST => route.dst = IpNet::new(ip(attribute.value)?, route.dst.prefix_len()).ok()?,
             RTA_OIF => link = attribute.u32(),
-            RTA_GATEWAY | RTA_VIA => route.gateway = Some(gateway(&attribute)?),
+            RTA_GATEWAY | RTA_VIA => way = Some(gateway(&attribute)?),
             RTA_PRIORITY => route.priority = attribute.u32(),
             RTA_PREFSRC => route.source = ip(attribute.value),
             RTA_TABLE => route.table = attribute.u32(),
@@ -336,23 +297,23 @@ pub(crate) fn hops(payload: &[u8]) -> Option<Vec<RouteHop>> {
             _ => {}
         }
     }
-    if let Some(link) = link {
-        let [flags, ..] = u32_at(payload, 8)?.to_le_bytes();
-        hops.push(RouteHop { link, route: route.clone(), flags, weight: 0 });
-    }
+    let on_link = |flags| RouteNextHopFlags::from_bits_retain(flags).contains(RouteNextHopFlags::Onlink);
+    let first = |link| NextHop { link, gateway: way, weight: 0, on_link: on_link(flags) };
+    let mut hops: Vec<NextHop> = link.map(first).into_iter().collect();
     // struct rtnexthop: length, flags, weight, link; then its own attributes.
     while !next_hops.is_empty() {
         let length = usize::from(u16_at(next_hops, 0)?);
         let hop = next_hops.get(..length)?;
         next_hops = next_hops.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let mut next =
+            NextHop { link: u32_at(hop, 4)?, gateway: way, weight: u8_at(hop, 3)?, on_link: on_link(u8_at(hop, 2)?) };
         let attributes = Attributes(hop.get(NEXT_HOP..)?);
-        let mut route = route.clone();
         for attribute in attributes.iter().filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
-            route.gateway = Some(gateway(&attribute)?);
+            next.gateway = Some(gateway(&attribute)?);
         }
-        hops.push(RouteHop { link: u32_at(hop, 4)?, route, flags: u8_at(hop, 2)?, weight: u8_at(hop, 3)? });
+        hops.push(next);
     }
-    Some(hops)
+    Some((!hops.is_empty()).then_some(WholeRoute { kept: KeptRoute { route, protocol }, hops }))
 }
 
 /// Returns the next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
@@ -381,10 +342,10 @@ mod tests {
         };
         let hops = [hop(3, [192, 0, 2, 1]), hop(4, [192, 0, 2, 2]), hop(3, [192, 0, 2, 3])].concat();
         let message = [header(2, 0), attribute(RTA_MULTIPATH, &hops)].concat();
-        let hops = super::hops(&message).unwrap();
-        let gateways: Vec<_> = hops.iter().map(|hop| (hop.link, hop.route.gateway.unwrap().to_string())).collect();
+        let whole = read(&message).unwrap().unwrap();
+        let gateways: Vec<_> = whole.hops.iter().map(|hop| (hop.link, hop.gateway.unwrap().to_string())).collect();
         assert_eq!(gateways, [(3, "192.0.2.1".to_owned()), (4, "192.0.2.2".to_owned()), (3, "192.0.2.3".to_owned())]);
-        assert_eq!(hops[0].route.dst.to_string(), "0.0.0.0/0");
+        assert_eq!(whole.kept.route.dst.to_string(), "0.0.0.0/0");
     }
 
     #[test]
@@ -397,9 +358,9 @@ mod tests {
             attribute(RTA_VIA, &via),
         ]
         .concat();
-        assert!(hops(&message).unwrap()[0].route.gateway.unwrap().is_ipv6());
+        assert!(read(&message).unwrap().unwrap().hops[0].gateway.unwrap().is_ipv6());
         for end in 0..message.len() {
-            let _ = hops(&message[..end]);
+            let _ = read(&message[..end]);
         }
         for bad in [
             [header(2, 33), vec![]].concat(),
@@ -408,7 +369,7 @@ mod tests {
             [header(2, 0), attribute(RTA_MULTIPATH, &[0, 0, 0, 0])].concat(),
             [header(2, 0), attribute(RTA_MULTIPATH, &[8, 0, 0])].concat(),
         ] {
-            assert_eq!(hops(&bad), None, "{bad:?}");
+            assert_eq!(read(&bad), None, "{bad:?}");
         }
     }
 

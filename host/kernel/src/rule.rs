@@ -31,9 +31,6 @@ pub struct RoutingRule {
 
 impl Netlink {
     /// Returns the rules of both families that lead to a table.
-    ///
-    /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn rules(&self) -> Result<Vec<RoutingRule>> {
         let subject = Subject { operation: "list", object: &"rules" };
         let mut rules = Vec::new();
@@ -60,9 +57,6 @@ impl Netlink {
     }
 
     /// Removes one such rule. False if there is none.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn delete_source_rule(&self, source: IpAddr, table: u32) -> Result<bool> {
         let object = format_args!("from {source} lookup {table}");
         let subject = Subject { operation: "delete rule", object: &object };

@@ -17,20 +17,10 @@ use std::os::unix::fs::FileExt;
 /// The text form has only slashes as separators, because a link's name may contain the dots that `sysctl(8)` uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sysctl {
-    /// `net/ipv4/conf/<link>/<key>`
-    Ipv4Conf {
-        /// A link's name. `all` and `default` are not links and are refused.
-        link: String,
-        /// The key, `arp_notify` for example.
-        key: &'static str,
-    },
-    /// `net/ipv6/conf/<link>/<key>`
-    Ipv6Conf {
-        /// A link's name. `all` and `default` are not links and are refused.
-        link: String,
-        /// The key, `accept_ra` for example.
-        key: &'static str,
-    },
+    /// `net/ipv4/conf/<link>/<key>`: the name of a link, and the key. `all` and `default` are not links and are refused.
+    Ipv4Conf(String, &'static str),
+    /// `net/ipv6/conf/<link>/<key>`, likewise.
+    Ipv6Conf(String, &'static str),
     /// `net/ipv4/ip_forward`
     Ipv4Forward,
     /// `net/ipv6/conf/all/forwarding`
@@ -40,8 +30,8 @@ pub enum Sysctl {
 impl fmt::Display for Sysctl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ipv4Conf { link, key } => write!(f, "net/ipv4/conf/{link}/{key}"),
-            Self::Ipv6Conf { link, key } => write!(f, "net/ipv6/conf/{link}/{key}"),
+            Self::Ipv4Conf(link, key) => write!(f, "net/ipv4/conf/{link}/{key}"),
+            Self::Ipv6Conf(link, key) => write!(f, "net/ipv6/conf/{link}/{key}"),
             Self::Ipv4Forward => f.write_str("net/ipv4/ip_forward"),
             Self::Ipv6Forwarding => f.write_str("net/ipv6/conf/all/forwarding"),
         }
@@ -52,7 +42,7 @@ impl Sysctl {
     /// Returns it by the parts of its name, if its link can have that name.
     pub(crate) fn setting(&self, operation: &'static str) -> Result<Setting> {
         match self {
-            Self::Ipv4Conf { link, .. } | Self::Ipv6Conf { link, .. }
+            Self::Ipv4Conf(link, _) | Self::Ipv6Conf(link, _)
                 if !is_link_name(link) || link == "all" || link == "default" =>
             {
                 Err(Subject { operation, object: self }.invalid("no link can have this name"))
@@ -165,9 +155,9 @@ impl<'a> SysctlFile<'a> {
     pub(crate) fn get(&self) -> Result<Option<String>> {
         let subject = self.subject(READ);
         match self.open(OFlag::O_RDONLY) {
-            Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
+            Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(error)),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(subject.refused(errno as i32, None)),
+            Err(errno) => Err(subject.failed(errno)),
         }
     }
 
@@ -178,13 +168,13 @@ impl<'a> SysctlFile<'a> {
             Ok(file) => file,
             // It may still have that value.
             Err(_) if self.get()?.as_deref() == Some(value) => return Ok(false),
-            Err(errno) => return Err(subject.refused(errno as i32, None)),
+            Err(errno) => return Err(subject.failed(errno)),
         };
-        if value_of(&file).map_err(|error| subject.failed(&error))? == value {
+        if value_of(&file).map_err(|error| subject.failed(error))? == value {
             return Ok(false);
         }
         // The kernel takes a value at the beginning only.
-        file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(&error))?;
+        file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(error))?;
         Ok(true)
     }
 
@@ -198,7 +188,7 @@ impl<'a> SysctlFile<'a> {
                 writable: found.st_mode & 0o200 != 0,
             })),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(self.subject("look at sysctl").refused(errno as i32, None)),
+            Err(errno) => Err(self.subject("look at sysctl").failed(errno)),
         }
     }
 
@@ -206,10 +196,10 @@ impl<'a> SysctlFile<'a> {
     pub(crate) fn read(&self) -> Result<String> {
         let subject = self.subject(READ);
         let mut value = Vec::new();
-        let file = self.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
-        file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
+        let file = self.open(OFlag::O_RDONLY).map_err(|errno| subject.failed(errno))?;
+        file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(error))?;
         if value.len() as u64 > LIMIT {
-            return Err(subject.refused(Errno::E2BIG as i32, None));
+            return Err(subject.failed(Errno::E2BIG));
         }
         let value = String::from_utf8_lossy(&value);
         Ok(value.strip_suffix('\n').unwrap_or(&value).to_owned())
@@ -218,8 +208,8 @@ impl<'a> SysctlFile<'a> {
     /// Writes a value, as it is.
     pub(crate) fn write(&self, value: &str) -> Result<()> {
         let subject = self.subject(WRITE);
-        let mut file = self.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
-        file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
+        let mut file = self.open(OFlag::O_WRONLY).map_err(|errno| subject.failed(errno))?;
+        file.write_all(value.as_bytes()).map_err(|error| subject.failed(error))
     }
 }
 
@@ -236,12 +226,12 @@ mod tests {
 
     #[test]
     fn paths_are_built_from_link_names_only() {
-        let key = Sysctl::Ipv4Conf { link: "eth0.100".to_owned(), key: "arp_notify" };
+        let key = Sysctl::Ipv4Conf("eth0.100".to_owned(), "arp_notify");
         assert_eq!(SysctlFile::of(&key.setting("").unwrap()).name, "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
         let forwarding = Sysctl::Ipv6Forwarding.setting("").unwrap();
         assert_eq!(SysctlFile::of(&forwarding).name, "/proc/sys/net/ipv6/conf/all/forwarding");
         for link in ["", ".", "..", "../../kernel", "a/b", "all", "default", "sixteen-letters-", "a\0"] {
-            let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
+            let key = Sysctl::Ipv6Conf(link.to_owned(), "accept_ra");
             assert!(get(&key).unwrap_err().is(Errno::EINVAL), "{link}");
             assert!(set(&key, "0").unwrap_err().is(Errno::EINVAL), "{link}");
         }

@@ -115,7 +115,7 @@ impl TapFile {
     /// kernel has no taps.
     pub(crate) fn open(context: Option<&str>) -> Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(TUN);
-        let file = opened.map_err(|error| Subject { operation: "open", object: &TUN }.failed(&error))?;
+        let file = opened.map_err(|error| Subject { operation: "open", object: &TUN }.failed(error))?;
         let maker = context.map(|context| TapMaker::start(&file, context)).transpose()?;
         Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
     }
@@ -150,13 +150,13 @@ impl TapFile {
     }
 
     fn name(&self, subject: Subject<'_>, request: libc::Ioctl, value: [u8; REQUEST]) -> Result<()> {
-        ask(&self.file, request, value).map_err(|errno| subject.refused(errno as i32, None))
+        ask(&self.file, request, value).map_err(|errno| subject.failed(errno))
     }
 
     fn number(&self, subject: Subject<'_>, request: libc::Ioctl, value: u32) -> Result<()> {
         // SAFETY: these requests take their argument as a number, and touch no memory of this process.
         let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), request, libc::c_ulong::from(value)) };
-        Errno::result(answer).map(drop).map_err(|errno| subject.refused(errno as i32, None))
+        Errno::result(answer).map(drop).map_err(|errno| subject.failed(errno))
     }
 }
 

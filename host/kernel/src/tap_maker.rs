@@ -32,7 +32,7 @@ pub(crate) struct TapMaker {
 /// its policy no such context, and with `EACCES` without `setexec`.
 fn set_context(context: &str) -> Result<()> {
     let subject = Subject { operation: "set context", object: &context };
-    fs::write(EXEC_CONTEXT, context).map_err(|error| subject.failed(&error))
+    fs::write(EXEC_CONTEXT, context).map_err(|error| subject.failed(error))
 }
 
 /// Tries if programs can be started in a context, and starts none. A thread does that whose next program never comes.
@@ -59,7 +59,7 @@ impl TapMaker {
                     .stderr(tun)
                     .spawn()
             })
-            .map_err(|error| subject.failed(&error))?;
+            .map_err(|error| subject.failed(error))?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(requests), Some(answers)) => Ok(Self { process, requests, answers }),
             _ => Err(subject.broken("it has no pipe")),

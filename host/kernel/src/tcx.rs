@@ -95,10 +95,10 @@ impl Sight {
         let subject = Subject { operation: "look for programs on", object: &format_args!("link {index}") };
         match self {
             Self::Needless => Ok(false),
-            Self::Refused(errno) => Err(subject.refused(errno as i32, None)),
+            Self::Refused(errno) => Err(subject.failed(errno)),
             Self::Whole => {
                 for attached in ATTACHED {
-                    if ask(index, attached).map_err(|errno| subject.refused(errno as i32, None))? > 0 {
+                    if ask(index, attached).map_err(|errno| subject.failed(errno))? > 0 {
                         return Ok(true);
                     }
                 }

@@ -2,29 +2,23 @@
 
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use crate::route::{Described, RouteHop, add_message, hops};
+use crate::route::{Described, add_message, read};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteVia,
 };
-use postern_netlink::{NetlinkRequest, u8_at};
-use postern_types::{KeptRoute, NextHop, Route, WholeRoute};
+use postern_netlink::NetlinkRequest;
+use postern_types::{NextHop, Route, WholeRoute};
 use std::net::IpAddr;
 
 impl Netlink {
     /// Returns the unicast routes of all tables. The kernel shows an IPv6 route with several next hops as one too.
-    ///
-    /// # Errors
-    /// As [`Netlink::all_routes`].
     pub fn whole_routes(&self) -> Result<Vec<WholeRoute>> {
         self.list_whole(RouteMessage::default())
     }
 
     /// Returns those in a table, in the order in which the kernel has them. The kernel chooses them.
-    ///
-    /// # Errors
-    /// As [`Netlink::whole_routes`].
     pub fn whole_routes_in(&self, table: u32) -> Result<Vec<WholeRoute>> {
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Table(table)];
@@ -48,18 +42,6 @@ impl Netlink {
         let flags = if replace { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE };
         self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
     }
-}
-
-fn read(payload: &[u8]) -> Option<Option<WholeRoute>> {
-    let protocol = u8_at(payload, 5)?;
-    let hops = hops(payload)?;
-    let Some(first) = hops.first() else { return Some(None) };
-    let kept = KeptRoute { route: Route { gateway: None, ..first.route.clone() }, protocol };
-    let next = |hop: &RouteHop| {
-        let on_link = RouteNextHopFlags::from_bits_retain(hop.flags).contains(RouteNextHopFlags::Onlink);
-        NextHop { link: hop.link, gateway: hop.route.gateway, weight: hop.weight, on_link }
-    };
-    Some(Some(WholeRoute { kept, hops: hops.iter().map(next).collect() }))
 }
 
 fn message(whole: &WholeRoute) -> std::result::Result<RouteMessage, String> {
@@ -104,6 +86,7 @@ fn next_hop(hop: &NextHop, destination: IpAddr) -> RouteNextHop {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
+    use postern_types::KeptRoute;
 
     /// What the kernel shows of a route is what it is asked for to make it again.
     #[test]

@@ -34,8 +34,6 @@ pub struct Worker {
     path: String,
     netlink: OnceCell<Result<Netlink>>,
     way: Way,
-    /// The directories of the namespace from which this one was entered.
-    home: Option<ConfDirectories>,
 }
 
 #[derive(Debug)]
@@ -44,9 +42,8 @@ enum Way {
         opened: Receiver<Result<Netlink>>,
         jobs: Sender<Job>,
     },
-    Directories(ConfDirectories),
-    /// The namespace could not be entered.
-    None,
+    /// The directories there, and those of the namespace from which it was entered. `None` if it could not be entered.
+    Directories(Option<[ConfDirectories; 2]>),
 }
 
 impl Worker {
@@ -61,20 +58,6 @@ impl Worker {
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
         Self::start_for(namespace, None, confine)
-    }
-
-    /// As [`Worker::start`]. The thread opens `/dev/net/tun` before it is confined, for one tap. If that is to have an SELinux
-    /// context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
-    /// [`crate::tap::make_for_another`].
-    ///
-    /// # Errors
-    /// As [`Worker::start`]. If the file can't be opened or the program not be started, [`Worker::make_tap`] returns that error.
-    pub fn start_with_tap(
-        namespace: &Namespace,
-        context: Option<String>,
-        confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
-    ) -> Result<Self> {
-        Self::start_for(namespace, Some(context), confine)
     }
 
     /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the calling
@@ -92,35 +75,40 @@ impl Worker {
             return Ok(None);
         }
         if let Err(errno) = to(namespace) {
-            let refused = Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None);
-            return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::None, home: None }));
+            let refused = Subject { operation: "enter namespace", object: &path }.failed(errno);
+            return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::Directories(None) }));
         }
         let (netlink, directories) = (Netlink::open_in_container(), ConfDirectories::open(looks));
-        to(home)
-            .map_err(|errno| Subject { operation: "leave namespace", object: &path }.refused(errno as i32, None))?;
+        to(home).map_err(|errno| Subject { operation: "leave namespace", object: &path }.failed(errno))?;
         let (Ok(there), Ok(home)) = (directories, ConfDirectories::open(&[])) else { return Ok(None) };
         if !there.lead_elsewhere(&home) {
             return Ok(None);
         }
-        Ok(Some(Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(there), home: Some(home) }))
+        Ok(Some(Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(Some([there, home])) }))
     }
 
-    fn start_for(
+    /// As [`Worker::start`]. For one `tap` the thread opens `/dev/net/tun` before it is confined. If that is to have an SELinux
+    /// context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
+    /// [`crate::tap::make_for_another`].
+    ///
+    /// # Errors
+    /// As [`Worker::start`]. If the file can't be opened or the program not be started, [`Worker::make_tap`] returns that error.
+    pub fn start_for(
         namespace: &Namespace,
         tap: Option<Option<String>>,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
         let path = namespace.path().to_owned();
         let subject = Subject { operation: "start thread in", object: &path };
-        let fd = namespace.fd().try_clone_to_owned().map_err(|error| subject.failed(&error))?;
+        let fd = namespace.fd().try_clone_to_owned().map_err(|error| subject.failed(error))?;
         let (ready, opened) = channel();
         let (jobs, assigned) = channel();
         let name = path.clone();
         thread::Builder::new()
             .name("namespace".to_owned())
             .spawn(move || live(fd, &name, tap, confine, &ready, &assigned))
-            .map_err(|error| subject.failed(&error))?;
-        Ok(Self { path, netlink: OnceCell::new(), way: Way::Thread { opened, jobs }, home: None })
+            .map_err(|error| subject.failed(error))?;
+        Ok(Self { path, netlink: OnceCell::new(), way: Way::Thread { opened, jobs } })
     }
 
     /// Returns the socket in the namespace.
@@ -131,7 +119,7 @@ impl Worker {
     pub fn netlink(&self) -> Result<&Netlink> {
         let opened = self.netlink.get_or_init(|| match &self.way {
             Way::Thread { opened, .. } => opened.recv().unwrap_or_else(|_| Err(self.lost())),
-            Way::Directories(_) | Way::None => Err(self.lost()),
+            Way::Directories(_) => Err(self.lost()),
         });
         opened.as_ref().map_err(Clone::clone)
     }
@@ -168,7 +156,7 @@ impl Worker {
     /// # Errors
     /// Those of [`sysctl::set`].
     pub fn sysctl_set_at_home(&self, key: &Sysctl, value: &str) -> Result<bool> {
-        let Some(home) = &self.home else { return sysctl::set(key, value) };
+        let Way::Directories(Some([_, home])) = &self.way else { return sysctl::set(key, value) };
         home.place(WRITE, &key.setting(WRITE)?)?.set(value)
     }
 
@@ -240,8 +228,8 @@ impl Worker {
     fn directories(&self) -> Result<Option<&ConfDirectories>> {
         self.netlink()?;
         match &self.way {
-            Way::Directories(directories) => Ok(Some(directories)),
-            Way::Thread { .. } | Way::None => Ok(None),
+            Way::Directories(Some([there, _])) => Ok(Some(there)),
+            Way::Thread { .. } | Way::Directories(None) => Ok(None),
         }
     }
 
@@ -270,7 +258,7 @@ fn live(
     assigned: &Receiver<Job>,
 ) {
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
-        .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
+        .map_err(|errno| Subject { operation: "enter namespace", object: &path }.failed(errno));
     drop(namespace);
     let unused = tap.filter(|_| entered.is_ok()).map(|context| TapFile::open(context.as_deref()));
     let mut tap = Tap { unused, made: None };
@@ -288,5 +276,5 @@ fn live(
 }
 
 fn no_tap(operation: &'static str) -> crate::KernelError {
-    Subject { operation, object: &"tap" }.refused(Errno::EBADFD as i32, None)
+    Subject { operation, object: &"tap" }.failed(Errno::EBADFD)
 }

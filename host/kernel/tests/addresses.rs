@@ -36,7 +36,7 @@ fn via(dst: &str, gateway: &str) -> Route {
 
 /// Switches off duplicate address detection, which would take seconds.
 fn without_dad(link: &str) {
-    sysctl::set(&Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_dad" }, "0").unwrap();
+    sysctl::set(&Sysctl::Ipv6Conf(link.to_owned(), "accept_dad"), "0").unwrap();
 }
 
 /// Adds an address and waits until it can be used. Even without detection an IPv6 address is tentative until a kernel

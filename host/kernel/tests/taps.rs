@@ -36,7 +36,7 @@ fn a_tap_stays_only_if_it_is_kept() {
     }
     isolated(|| {
         let container = Container::new();
-        let start = || Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+        let start = || Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
         let look = Worker::start(&container.namespace, || Ok(())).unwrap();
         let worker = start();
         worker.make_tap(&spec()).unwrap();
@@ -79,7 +79,7 @@ fn failures_name_what_failed_and_leave_nothing() {
         let look = Worker::start(&container.namespace, || Ok(())).unwrap();
         // The kernel numbers links one after the other.
         let next = || {
-            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+            let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
             worker.make_tap(&spec()).unwrap();
             let index = link(look.netlink().unwrap(), "eth0").index;
             drop(worker);
@@ -93,7 +93,7 @@ fn failures_name_what_failed_and_leave_nothing() {
             (TapSpec { owner: Some(1000), ..spec() }, "set owner of tap"),
             (TapSpec { owner: Some(0), group: Some(1000), ..spec() }, "set group of tap"),
         ] {
-            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+            let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
             let error = worker.make_tap(&changed).unwrap_err();
             assert!(error.is(Errno::EINVAL) && error.operation == operation, "{error}");
             assert!(error.message.ends_with("the user namespace of the runtime does not have it"), "{error}");
@@ -107,7 +107,7 @@ fn failures_name_what_failed_and_leave_nothing() {
             (TapSpec { name: "tap%d".to_owned(), ..spec() }, Errno::EINVAL, "create tap"),
             (TapSpec { name: "x".repeat(16), ..spec() }, Errno::EINVAL, "create tap"),
         ] {
-            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+            let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
             let error = worker.make_tap(&changed).unwrap_err();
             assert!(error.is(errno) && error.operation == operation, "{error}");
             assert_eq!(look.netlink().unwrap().links().unwrap().len(), 1, "{error}");
@@ -115,7 +115,7 @@ fn failures_name_what_failed_and_leave_nothing() {
         // A thread that was not asked to has no descriptor.
         assert!(look.make_tap(&spec()).unwrap_err().is(Errno::EBADFD));
         run("mount", "-t tmpfs none /dev/net");
-        let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+        let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
         let error = worker.make_tap(&spec()).unwrap_err();
         assert!(error.is(Errno::ENOENT) && error.operation == "open", "{error}");
         run("umount", "/dev/net");

@@ -10,7 +10,7 @@ use postern_kernel::sysctl::Setting;
 use postern_kernel::{Namespace, Netlink, Sysctl, Worker, sysctl};
 
 fn conf(link: &str, key: &'static str) -> Sysctl {
-    Sysctl::Ipv4Conf { link: link.to_owned(), key }
+    Sysctl::Ipv4Conf(link.to_owned(), key)
 }
 
 /// A setting of the machine's first namespace alone.
@@ -88,7 +88,7 @@ fn sysctls(way: usize) {
     assert!(sysctl::set(&key, "1").unwrap());
     assert!(!sysctl::set(&key, "1").unwrap());
 
-    let v6 = Sysctl::Ipv6Conf { link: "eth0.100".to_owned(), key: "accept_ra" };
+    let v6 = Sysctl::Ipv6Conf("eth0.100".to_owned(), "accept_ra");
     assert!(worker.sysctl_set(&v6, "0").unwrap());
     assert_eq!(sysctl::get(&v6).unwrap().as_deref(), Some("1"));
 

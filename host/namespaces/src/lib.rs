@@ -58,14 +58,6 @@ const UNINHABITED: &str = "a mount namespace without a process, which can't be s
 const NETWORK: &str = "ns/net";
 const OWN: &str = "/proc/thread-self";
 
-/// What is read of each namespace.
-enum Look {
-    /// Its number alone.
-    Number,
-    /// Its links and addresses too, and the routes of the namespaces with these numbers.
-    Everything(BTreeSet<u64>),
-}
-
 /// A network namespace that is alive.
 #[derive(Clone, Debug, Default)]
 pub struct LiveNamespace {
@@ -117,25 +109,17 @@ pub struct Namespaces {
 
 impl Namespaces {
     /// Looks at all namespaces that can be found, from a new thread; the calling thread stays in its namespace. Takes
-    /// about 30 µs per process, 2 µs per open file and 200 µs per namespace, and about `within` at most. Places that were not reached by
-    /// then are unseen.
+    /// about 30 µs per process, 2 µs per open file and 200 µs per namespace, and about `within` at most. Places that were not
+    /// reached by then are unseen. Routes are read of the namespaces with these cookies.
     ///
     /// # Errors
     /// Those of `clone(2)`, and of reading `/proc`.
-    pub fn find(within: Duration) -> Result<Self, String> {
-        Self::find_with_routes(within, BTreeSet::new())
-    }
-
-    /// Does the same, and reads the routes of the namespaces with these cookies.
-    ///
-    /// # Errors
-    /// As [`Namespaces::find`].
-    pub fn find_with_routes(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self, String> {
+    pub fn find(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self, String> {
         let failed = |reason: String| format!("look for network namespaces: {reason}");
         let deadline = Instant::now() + within;
         let thread = thread::Builder::new()
             .name("namespaces".to_owned())
-            .spawn(move || Search::new(deadline, Look::Everything(routes_of)).and_then(Search::run))
+            .spawn(move || Search::new(deadline, Some(routes_of)).and_then(Search::run))
             .map_err(|error| failed(reason(&error)))?;
         let result = thread.join().map_err(|_| failed("the thread that looked for them failed".to_owned()))?;
         result.map_err(|error| failed(reason(&error)))
@@ -147,7 +131,7 @@ impl Namespaces {
     /// # Errors
     /// As [`Namespaces::find`].
     pub fn numbers(deadline: Instant) -> Result<Self, String> {
-        let found = Search::new(deadline, Look::Number).and_then(Search::run);
+        let found = Search::new(deadline, None).and_then(Search::run);
         found.map_err(|error| format!("look for network namespaces: {}", reason(&error)))
     }
 
@@ -194,7 +178,8 @@ impl Namespaces {
 /// A search in progress, in its own thread, which goes from one namespace to the next.
 struct Search {
     deadline: Instant,
-    look: Look,
+    /// The namespaces whose routes are read, beside the links and addresses of all. `None`: only numbers are read.
+    routes_of: Option<BTreeSet<u64>>,
     late: bool,
     /// The path of this thread, which is in the namespace that it looked at last.
     own: PathBuf,
@@ -245,10 +230,10 @@ fn target(path: &Path) -> io::Result<NamespaceId> {
 }
 
 impl Search {
-    fn new(deadline: Instant, look: Look) -> io::Result<Self> {
+    fn new(deadline: Instant, routes_of: Option<BTreeSet<u64>>) -> io::Result<Self> {
         Ok(Self {
             deadline,
-            look,
+            routes_of,
             late: false,
             own: Path::new("/proc").join(fs::read_link(OWN)?),
             found: BTreeMap::new(),
@@ -275,7 +260,7 @@ impl Search {
         self.all_descriptors()?;
         self.held.retain(|cookie, _| !self.entered.contains(cookie));
         // Its addresses are unknown.
-        if matches!(self.look, Look::Everything(_)) {
+        if self.routes_of.is_some() {
             for path in self.held.values().cloned().collect::<Vec<_>>() {
                 self.note_unreadable(&path, "a socket keeps a namespace that can't be entered");
             }
@@ -384,7 +369,7 @@ impl Search {
         }
         let looked = setns(namespace, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| format!("enter namespace: {}", describe(errno as i32)))
-            .and_then(|()| look_around(key, path, &self.look));
+            .and_then(|()| look_around(key, path, self.routes_of.as_ref()));
         match looked {
             Ok(found) => {
                 self.entered.insert(found.cookie);
@@ -574,7 +559,7 @@ impl Search {
             return Ok(());
         }
         self.held.insert(cookie, path.to_owned());
-        if matches!(self.look, Look::Everything(_))
+        if self.routes_of.is_some()
             && let Ok(namespace) = files.ask(number, namespace_of)
         {
             self.enter_kept(path, namespace)?;
@@ -598,9 +583,9 @@ fn why_not_reached(error: &io::Error) -> String {
 }
 
 /// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
-fn look_around(key: NamespaceId, path: &Path, look: &Look) -> Result<LiveNamespace, String> {
+fn look_around(key: NamespaceId, path: &Path, routes_of: Option<&BTreeSet<u64>>) -> Result<LiveNamespace, String> {
     let found = |cookie| LiveNamespace { identity: key, cookie, path: path.to_owned(), ..LiveNamespace::default() };
-    let Look::Everything(routes_of) = look else {
+    let Some(routes_of) = routes_of else {
         // Any socket tells the number, and this one can do nothing.
         return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));
     };

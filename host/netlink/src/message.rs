@@ -1,6 +1,7 @@
 //! Netlink's wire format, as far as answers need it (`linux/netlink.h`, RFC 3549): messages in a datagram, attributes
 //! in a message. The code trusts no length, and never panics.
 
+use crate::error::NetlinkError;
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -82,22 +83,18 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages of a datagram; an `Err` is the last item.
+/// The messages of a datagram; an `Err` is the last item: it does not consist of whole messages.
 pub(crate) struct Messages<'a>(pub &'a [u8]);
 
-/// The datagram does not consist of whole messages.
-#[derive(Debug)]
-pub(crate) struct Malformed;
-
 impl<'a> Iterator for Messages<'a> {
-    type Item = Result<Message<'a>, Malformed>;
+    type Item = Result<Message<'a>, NetlinkError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = std::mem::take(&mut self.0);
         if rest.is_empty() {
             return None;
         }
-        let Ok(message) = NetlinkBuffer::new_checked(rest) else { return Some(Err(Malformed)) };
+        let Ok(message) = NetlinkBuffer::new_checked(rest) else { return Some(Err(NetlinkError::Malformed)) };
         let length = usize::try_from(message.length()).ok().and_then(|length| length.checked_next_multiple_of(4));
         self.0 = length.and_then(|length| rest.get(length..)).unwrap_or_default();
         Some(Ok(Message {

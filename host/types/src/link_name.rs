@@ -11,19 +11,13 @@ const ESCAPE: char = '%';
 /// Where it is shown or written down, a byte that can't stand in a text is `%` and two hexadecimal digits, and so is `%`.
 /// Two names never have the same text. A text with `%` is the name of no link: the kernel replaces `%d` by a number and
 /// refuses any other `%`. So what was shown for one link can't be used as the name of another.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(Vec<u8>);
 
 impl LinkName {
     /// Takes the kernel's bytes, without the zero byte that ends them.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
-    }
-
-    /// Returns the bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
     }
 
     /// True if it has no bytes.
@@ -87,6 +81,12 @@ impl fmt::Display for LinkName {
     }
 }
 
+impl AsRef<[u8]> for LinkName {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl fmt::Debug for LinkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
@@ -112,27 +112,15 @@ impl From<&LinkName> for String {
     }
 }
 
-impl PartialEq<str> for LinkName {
-    fn eq(&self, other: &str) -> bool {
-        self.0 == other.as_bytes()
-    }
-}
-
-impl PartialEq<&str> for LinkName {
-    fn eq(&self, other: &&str) -> bool {
-        *self == **other
-    }
-}
-
-impl PartialEq<String> for LinkName {
-    fn eq(&self, other: &String) -> bool {
-        *self == **other
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for LinkName {
+    fn eq(&self, other: &T) -> bool {
+        self.0 == other.as_ref()
     }
 }
 
 impl PartialEq<LinkName> for String {
     fn eq(&self, other: &LinkName) -> bool {
-        *other == **self
+        other == self
     }
 }
 

@@ -77,7 +77,7 @@ impl Place {
             }
             "tuning" => {
                 self.inner.set_mtu(Self::index(&self.inner, &self.own)?, 1400)?;
-                let filter = Sysctl::Ipv4Conf { link: self.own.clone(), key: "arp_filter" };
+                let filter = Sysctl::Ipv4Conf(self.own.clone(), "arp_filter");
                 self.inside(|| Ok(sysctl::set(&filter, "1").map(drop)?))
             }
             part => bail!("there is no part {part}"),
@@ -116,7 +116,7 @@ impl Place {
         self.pair(random_mac())?;
         let (own, end) = (Self::index(&self.inner, &self.own)?, Self::index(&self.outer, &self.end)?);
         self.outer.set_up(end)?;
-        sysctl::set(&Sysctl::Ipv6Conf { link: self.end.clone(), key: "accept_ra" }, "0")?;
+        sysctl::set(&Sysctl::Ipv6Conf(self.end.clone(), "accept_ra"), "0")?;
         self.outer.attach_port(end, bridge, false, false)?;
         self.settings()?;
         self.inner.add_address(own, task.address.into())?;
@@ -159,8 +159,8 @@ impl Place {
     /// Sysctls of the link in the container.
     fn settings(&self) -> Result<()> {
         self.inside(|| {
-            sysctl::set(&Sysctl::Ipv6Conf { link: self.own.clone(), key: "accept_dad" }, "0")?;
-            Ok(sysctl::set(&Sysctl::Ipv4Conf { link: self.own.clone(), key: "arp_notify" }, "1").map(drop)?)
+            sysctl::set(&Sysctl::Ipv6Conf(self.own.clone(), "accept_dad"), "0")?;
+            Ok(sysctl::set(&Sysctl::Ipv4Conf(self.own.clone(), "arp_notify"), "1").map(drop)?)
         })
     }
 

@@ -135,7 +135,7 @@ fn inside(trials: &mut Trials) {
 /// It is gone when its thread ends.
 fn tap() -> Trial {
     let own = Namespace::current().map_err(|e| e.to_string())?;
-    let worker = Worker::start_with_tap(&own, None, || Ok(())).map_err(|e| e.to_string())?;
+    let worker = Worker::start_for(&own, Some(None), || Ok(())).map_err(|e| e.to_string())?;
     let spec = TapSpec {
         name: "probe9".to_owned(),
         mac: random_mac(),

@@ -58,29 +58,16 @@ impl Netlink {
     /// Returns the link of that name. The request has only the name, so the cost does not grow with the number of
     /// links. As everywhere in the kernel, an alternative name finds the link too (`ip link property`); [`Link::name`]
     /// is the main name.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
-    pub fn link_by_name(&self, name: &str) -> Result<Option<Link>> {
-        self.link_named(&LinkName::from(name))
-    }
-
-    /// As [`Netlink::link_by_name`], for a name of any bytes.
-    ///
-    /// # Errors
-    /// As [`Netlink::link_by_name`].
-    pub fn link_named(&self, name: &LinkName) -> Result<Option<Link>> {
-        if !is_link_name(name.bytes()) {
+    pub fn link_by_name(&self, name: impl AsRef<[u8]>) -> Result<Option<Link>> {
+        let name = LinkName::new(name.as_ref());
+        if !is_link_name(&name) {
             return Ok(None);
         }
-        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(main_name(name));
-        self.one_link(Subject { operation: "look up link", object: name }, message)
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(main_name(&name));
+        self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
     /// Returns the same for names written by people: an alternative name may have up to 127 bytes.
-    ///
-    /// # Errors
-    /// As [`Netlink::link_by_name`].
     pub fn link_by_any_name(&self, name: &str) -> Result<Option<Link>> {
         if name.len() < libc::IFNAMSIZ {
             return self.link_by_name(name);
@@ -88,15 +75,12 @@ impl Netlink {
         if name.len() >= ALTIFNAMSIZ || name.contains(['\0', '%']) {
             return Ok(None);
         }
-        let other = LinkAttribute::Other(other_name(name.as_bytes()));
+        let other = LinkAttribute::Other(other_name(name));
         let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(other);
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
     /// Returns the link of that index.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn link_by_index(&self, index: u32) -> Result<Option<Link>> {
         // The kernel can't answer a request with index 0 and no name.
         if index == 0 {
@@ -107,9 +91,6 @@ impl Netlink {
 
     /// Returns the number of `namespace` in the links of this socket's namespace ([`Link::peer_netnsid`]). `None` if no
     /// link has needed such a number yet. `RTM_GETNSID` of rtnetlink(7).
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn namespace_number(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
         let mut question = NsidMessage::default();
         question.attributes.push(NsidAttribute::Fd(u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX)));
@@ -131,26 +112,17 @@ impl Netlink {
     }
 
     /// Returns all links of the namespace.
-    ///
-    /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed.
     pub fn links(&self) -> Result<Vec<Link>> {
         self.links_with(|_| true)
     }
 
     /// Returns the links of the namespace for which `wanted` holds. Only these take memory here: root in a container can
     /// make very many.
-    ///
-    /// # Errors
-    /// As [`Netlink::links`].
     pub fn links_with(&self, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
         self.list(LinkMessageBuilder::<LinkUnspec>::new(), wanted)
     }
 
     /// Returns the links of the namespace that are ports of a link. The kernel chooses them.
-    ///
-    /// # Errors
-    /// As [`Netlink::links`].
     pub fn ports(&self, master: u32) -> Result<Vec<Link>> {
         self.list(LinkMessageBuilder::<LinkUnspec>::new().controller(master), |link| link.master == Some(master))
     }
@@ -172,25 +144,16 @@ impl Netlink {
     }
 
     /// Sets the link down.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is none of that index.
     pub fn set_down(&self, index: u32) -> Result<()> {
         self.change("set down", index, LinkMessageBuilder::down)
     }
 
     /// Switches promiscuous mode (`IFF_PROMISC`).
-    ///
-    /// # Errors
-    /// `ENODEV` if there is none of that index.
     pub fn set_promisc(&self, index: u32, on: bool) -> Result<()> {
         self.change("set promiscuous mode of", index, |link| link.promiscuous(on))
     }
 
     /// Switches the reception of all multicast frames (`IFF_ALLMULTI`).
-    ///
-    /// # Errors
-    /// `ENODEV` if there is none of that index.
     pub fn set_allmulti(&self, index: u32, on: bool) -> Result<()> {
         self.change("set multicast mode of", index, |link| link.allmulticast(on))
     }
@@ -256,7 +219,7 @@ impl Netlink {
     /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
     /// for a name that no link can have. `ENODEV` if there is no such link.
     pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &LinkName, alias: &LinkName) -> Result<()> {
-        check_name(Subject { operation: "move", object: name }, name.bytes())?;
+        check_name(Subject { operation: "move", object: name }, name)?;
         self.change("move", index, |link| {
             let link = link.setns_by_fd(namespace.as_raw_fd()).down();
             link.append_extra_attribute(main_name(name)).append_extra_attribute(self::alias(alias))
@@ -264,9 +227,6 @@ impl Netlink {
     }
 
     /// Sets the alias; an empty one is none.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is no such link.
     pub fn set_alias(&self, index: u32, alias: &LinkName) -> Result<()> {
         self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
     }
@@ -298,7 +258,7 @@ impl Netlink {
     pub fn change_other_names(&self, index: u32, names: &[LinkName], add: bool) -> Result<()> {
         let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
         for names in names.chunks(NAMES_AT_ONCE) {
-            let names = names.iter().map(|name| Prop::Other(other_name(name.bytes()))).collect();
+            let names = names.iter().map(|name| Prop::Other(other_name(name))).collect();
             let link = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::PropList(names)).build();
             match add {
                 true => {
@@ -315,24 +275,24 @@ impl Netlink {
     /// # Errors
     /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
     pub fn rename(&self, index: u32, name: &LinkName) -> Result<()> {
-        check_name(Subject { operation: "rename", object: name }, name.bytes())?;
+        check_name(Subject { operation: "rename", object: name }, name)?;
         self.change("rename", index, |link| link.append_extra_attribute(main_name(name)))
     }
 }
 
 /// Returns an alias without a final zero byte. An empty alias removes it.
 fn alias(alias: &LinkName) -> LinkAttribute {
-    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.bytes().to_vec()))
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_ref().to_vec()))
 }
 
 /// Returns a name with its final zero byte.
 fn main_name(name: &LinkName) -> LinkAttribute {
-    LinkAttribute::Other(DefaultNla::new(IFLA_IFNAME, [name.bytes(), b"\0"].concat()))
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFNAME, [name.as_ref(), b"\0"].concat()))
 }
 
 /// Returns an alternative name with its final zero byte.
-fn other_name(name: &[u8]) -> DefaultNla {
-    DefaultNla::new(IFLA_ALT_IFNAME, [name, b"\0"].concat())
+fn other_name(name: impl AsRef<[u8]>) -> DefaultNla {
+    DefaultNla::new(IFLA_ALT_IFNAME, [name.as_ref(), b"\0"].concat())
 }
 
 /// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here. A mask also makes the kernel

@@ -84,9 +84,6 @@ pub type Settings = BTreeMap<u16, Vec<u8>>;
 
 impl Netlink {
     /// Returns a link with its settings but for those that [`Link`] has, as they are at one time. `None` if it is gone.
-    ///
-    /// # Errors
-    /// Those of the request; none is expected.
     pub fn link_with_settings(&self, index: u32) -> Result<Option<(Link, Settings)>> {
         // Without the first the kernel tells nothing of virtual functions, nor their number.
         let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]);

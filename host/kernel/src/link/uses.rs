@@ -116,13 +116,11 @@ impl Netlink {
             let message = format!("the node has \"{}\" on it, which hides links of others", other.name);
             return Err(subject.broken(message));
         }
+        let own_vlan = |own: &Link| own.vlan_id.map(|id| LinkUse::Vlan(id, own.is_provider_vlan));
+        let own_vlans: Vec<LinkUse> = own.iter().filter_map(own_vlan).collect();
         let mut uses = Vec::new();
         uses.extend(self.beside_passthru(link)?);
-        uses.extend(
-            self.vlans_in_use(link, 0..VLANS)?
-                .into_iter()
-                .filter(|found| !own.iter().any(|own| vlan(own).as_ref() == Some(found))),
-        );
+        uses.extend(self.vlans_in_use(link, 0..VLANS)?.into_iter().filter(|found| !own_vlans.contains(found)));
         if link.kind == "tun" && self.has_reader(link)? {
             uses.push(LinkUse::Reader);
         }
@@ -221,7 +219,7 @@ impl Netlink {
                         Errno::EINVAL => {}
                         Errno::EEXIST => found.push(LinkUse::Vlan(id, protocol == VlanProtocol::Ieee8021Ad)),
                         Errno::EOPNOTSUPP => return Ok(found),
-                        other => return Err(subject.refused(other as i32, None)),
+                        other => return Err(subject.failed(other)),
                     }
                 }
                 first = last;
@@ -240,17 +238,9 @@ impl Netlink {
     }
 
     /// True if the VLAN of a link is in use, in whichever namespace.
-    ///
-    /// # Errors
-    /// As [`Netlink::uses_from_elsewhere`].
     pub fn has_vlan(&self, link: &Link, id: u16) -> Result<bool> {
         Ok(self.vlans_in_use(link, id..id.saturating_add(1))?.contains(&LinkUse::Vlan(id, false)))
     }
-}
-
-/// Returns the use that a VLAN of the link is.
-fn vlan(own: &Link) -> Option<LinkUse> {
-    own.vlan_id.map(|id| LinkUse::Vlan(id, own.is_provider_vlan))
 }
 
 /// True if this is the throw-away link of another look, or of a run that was killed, on the link of this index.

@@ -62,7 +62,7 @@ impl Connection {
             return if is_ours { Err(NetlinkError::TooLong(length)) } else { Ok(false) };
         }
         for message in Messages(&buffer) {
-            let message = message.map_err(|_| NetlinkError::Malformed)?;
+            let message = message?;
             // A dump for which the kernel had no memory goes on later.
             let ends = match message.kind {
                 NLMSG_DONE => true,

@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Device {
         if std::mem::take(&mut device.escaped) {
             let Self { name, alias, other_names, .. } = &mut device;
             for written in other_names.iter_mut().chain([name, alias]) {
-                *written = LinkName::from_shown(&String::from_utf8_lossy(written.bytes()));
+                *written = LinkName::from_shown(&String::from_utf8_lossy(written.as_ref()));
             }
         }
         Ok(device)
@@ -242,7 +242,7 @@ impl Device {
         }
         // A run that was killed before that left the link under one of the two names.
         for name in [&self.name, &LinkName::from(run.request.ifname.as_str())] {
-            let named = as_far_as_possible(|| container.link_named(name))?;
+            let named = as_far_as_possible(|| container.link_by_name(name))?;
             if let Some(own) = named.filter(|link| self.is_same(link) && link.name == *name) {
                 return Ok((Some(own), None));
             }
@@ -261,7 +261,7 @@ impl Device {
                 return Ok(Some(own));
             }
         }
-        Ok(host.link_named(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
+        Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
     /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A
@@ -394,7 +394,7 @@ pub(super) fn is_plain(name: &str) -> bool {
 pub(crate) fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
     for number in index..=u32::MAX {
         let name = LinkName::from(format!("dev{number}"));
-        if host.link_named(&name).map_err(kernel_error)?.is_none() {
+        if host.link_by_name(&name).map_err(kernel_error)?.is_none() {
             return Ok(name);
         }
     }
@@ -436,7 +436,7 @@ pub(crate) mod tests {
     fn names_in_records_are_those_that_were_written() {
         let earlier = r#"{"name":"a%41","index":3,"mtu":1500,"up":true,"alias":"50%ff","other_names":["%25","%zz"]}"#;
         let read: Device = serde_json::from_str(earlier).unwrap();
-        let is = |name: &LinkName, bytes: &[u8]| name.bytes() == bytes;
+        let is = |name: &LinkName, bytes: &[u8]| name == bytes;
         assert!(is(&read.name, b"a%41") && is(&read.alias, b"50%ff"));
         assert!(is(&read.other_names[0], b"%25") && is(&read.other_names[1], b"%zz"));
         for alias in [&b"50%ff"[..], b"\xff", b"%", b"plain", b"a\n", "k\u{e4}se".as_bytes()] {

@@ -204,7 +204,7 @@ impl Notes {
             let Some(device) = held.object.device() else { continue };
             // A run that noted it before its move may have ended. Then it can have its name already.
             let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
-            if home.host.link_named(&device.name).is_ok_and(is_own) {
+            if home.host.link_by_name(&device.name).is_ok_and(is_own) {
                 let _ = held.look_and_log(home, self);
             }
         }

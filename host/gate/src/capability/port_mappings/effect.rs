@@ -158,7 +158,7 @@ impl PortMappings {
 
 /// True if a link delivers packets for 127.0.0.0/8.
 pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
-    let key = Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" };
+    let key = Sysctl::Ipv4Conf(link.to_owned(), "route_localnet");
     Ok(sysctl::get(&key)?.as_deref() == Some("1"))
 }
 

@@ -30,6 +30,9 @@ use std::net::IpAddr;
 /// The most ports of one attachment. Podman makes a mapping of each port of a range.
 pub const MOST_PORTS: usize = 16_384;
 
+/// The rule that lets a packet filter carry forwards.
+const BACKENDS: &str = "port-mappings.backends";
+
 pub(crate) const FACTS: Facts = Facts { keeps, unrecorded: Some(collect), ..ALWAYS };
 
 /// The programs of iptables, if this run may make rules with them.
@@ -37,7 +40,7 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>>
     let map = PortMap::read(&request.conf).ok()?;
     let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
     let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
-    (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
+    (by_iptables && granted.is_some_and(|granted| granted.has_object(BACKENDS, Backend::Iptables.name())))
         .then_some(Right::HostPorts)
 }
 
@@ -46,9 +49,9 @@ impl host::PortMappings for Gate<'_> {
         let effects = effects(self, addresses, forwards, masquerade)?;
         let Some(first) = effects.first() else { return Ok(()) };
         let backend = first.backend;
-        if !self.guest.granted().allows_forwards_by(backend) {
+        if !self.guest.granted().has_object(BACKENDS, backend.name()) {
             let message = format!("policy does not allow forwards by {}", backend.name());
-            let hint = self.guest.granted().object_hint("port-mappings.backends", backend.name());
+            let hint = self.guest.granted().object_hint(BACKENDS, backend.name());
             return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
         }
         if backend == Backend::Iptables {
@@ -104,7 +107,9 @@ fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
     }
     match gate.run.journal.recorded::<PortMappings>().first() {
         Some(made) => Ok(made.backend),
-        None => packet_filter::default(gate.run.view(), |backend| gate.guest.granted().allows_forwards_by(backend)),
+        None => {
+            packet_filter::default(gate.run.view(), |backend| gate.guest.granted().has_object(BACKENDS, backend.name()))
+        }
     }
 }
 
@@ -253,7 +258,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
         return Ok(());
     }
     localnet::ensure(&mut *view.system.nft()?).map_err(firewall_error)?;
-    let key = Sysctl::Ipv4Conf { link: link.name.to_string(), key: "route_localnet" };
+    let key = Sysctl::Ipv4Conf(link.name.to_string(), "route_localnet");
     node::noted(&view.fixed.places.state, host, node::LOCALNET, &link.name.to_string(), || sysctl::set(&key, "1"))
         .map_err(|error| OpError { code: ErrorCode::Io, ..kernel_error(error) })?;
     Ok(())

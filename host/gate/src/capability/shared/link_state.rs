@@ -152,8 +152,8 @@ impl LinkKey {
     fn of(self, link: &str) -> (Sysctl, String) {
         let link = link.to_owned();
         match self {
-            Self::V4(key) => (Sysctl::Ipv4Conf { link, key }, format!("ipv4/{key}")),
-            Self::V6(key) => (Sysctl::Ipv6Conf { link, key }, format!("ipv6/{key}")),
+            Self::V4(key) => (Sysctl::Ipv4Conf(link, key), format!("ipv4/{key}")),
+            Self::V6(key) => (Sysctl::Ipv6Conf(link, key), format!("ipv6/{key}")),
         }
     }
 }

@@ -242,13 +242,13 @@ fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {
         // Another link may have a route to the same network: only the own one is replaced.
         let refused = |error| native_error(error, &kept.route.dst.to_string(), "failed to add route");
         netlink.delete_route(effect.index, &kept.route).map_err(refused)?;
-        netlink.restore_route(effect.index, kept).map_err(refused)?;
+        netlink.put_route(effect.index, kept, false).map_err(refused)?;
     }
     Ok(())
 }
 
 fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
-    netlink.replace_route(index, kept).map_err(|error| match kept.route.gateway {
+    netlink.put_route(index, kept, true).map_err(|error| match kept.route.gateway {
         Some(gateway) if kept.route.dst.prefix_len() == 0 => {
             native_error(error, &gateway.to_string(), format!("Failed to add default route to {gateway}"))
         }

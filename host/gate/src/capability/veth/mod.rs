@@ -159,7 +159,7 @@ pub(crate) fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpEr
 
 /// Switches a setting of a link of the node off. Where the node's settings can't be written, it says what this means.
 fn switch_off(system: &System, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
-    let key = Sysctl::Ipv6Conf { link: link.to_owned(), key };
+    let key = Sysctl::Ipv6Conf(link.to_owned(), key);
     let set = match system.container() {
         Some(container) => container.sysctl_set_at_home(&key, "0"),
         None => sysctl::set(&key, "0"),

@@ -119,7 +119,7 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
                 .map_err(|error| native_error(error, &dst, format_args!("could not delete route '{dst}'")))?;
         }
         settle_in(&mut kept, table);
-        is_put(netlink.restore_route(vrf.index, &kept), &kept)?;
+        is_put(netlink.put_route(vrf.index, &kept, false), &kept)?;
     }
     vrf.multipath.iter().try_for_each(|whole| {
         fixed.deadline.in_time()?;

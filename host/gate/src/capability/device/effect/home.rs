@@ -47,7 +47,7 @@ impl Device {
             noted.flatten().map_or(Ok(()), |noted| held::forget(run.view(), &noted))?;
             return Err(error);
         }
-        let moved = home.host.link_named(&name).map_err(kernel_error)?;
+        let moved = home.host.link_by_name(&name).map_err(kernel_error)?;
         let Some(link) = moved.filter(|link| self.is_same(link)) else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
@@ -64,7 +64,7 @@ impl Device {
         own: Option<&Link>,
         notes: impl FnOnce() -> Notes,
     ) -> Result<(LinkName, Option<String>), OpError> {
-        let owner = || host.link_named(&self.name).map_err(kernel_error);
+        let owner = || host.link_by_name(&self.name).map_err(kernel_error);
         let mut found = owner()?;
         if let Some(other) = &found {
             let made_way = match own.filter(|own| own.index == other.index) {
