@@ -175,9 +175,9 @@ fn believe_details(
         is_said && !before.is_some_and(|before| is_same(before, interface))
     };
     if is_new(!socket_path.is_empty(), |a, b| a.socket_path == b.socket_path) {
-        if !granted.may_name_socket(socket_path) {
+        if !granted.has_object("result.sockets", socket_path) {
             return Err(claims(format!("socket \"{socket_path}\" for interface \"{name}\""))
-                .with_details(granted.result_hint("sockets", socket_path)));
+                .with_details(granted.object_hint("result.sockets", socket_path)));
         }
         is_socket(socket_path)
             .map_err(|why| claims(format!("socket \"{socket_path}\" for interface \"{name}\": {why}")))?;
@@ -215,7 +215,9 @@ fn require(run: &RunFacts<'_>, granted: &Granted, plugin: &str) -> Result<(), Er
     })?;
     let Some(UnmetDemand { what, line }) = unmet_demand else { return Ok(()) };
     let details = match line.as_str() {
-        "[grant.mac-guard] required" => format!("{line} demands it; {}", granted.unguarded_hint()),
+        "[grant.mac-guard] required" => {
+            format!("{line} demands it; {}", granted.object_hint("mac-guard.required", "false"))
+        }
         _ => format!("{line} demands it, in its policy or in {}", granted.operator_file()),
     };
     Err(Error::internal(format!("plugin \"{plugin}\" {what}")).with_details(details))
@@ -252,12 +254,12 @@ fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpC
             .with_details(hint))
     };
     if !owned && !granted.may_hand_out(&address) {
-        return refused(format!("address {address}"), granted.result_addresses_hint(&address));
+        return refused(format!("address {address}"), granted.addresses_hint("result.addresses", &address));
     }
     match ip.gateway {
         Some(gateway) if !agrees && !granted.may_name_gateway(&address, &gateway) => refused(
             format!("gateway {gateway} for {address}"),
-            granted.result_hint("gateways", &gateway_line(&address, &gateway)),
+            granted.object_hint("result.gateways", &gateway_line(&address, &gateway)),
         ),
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
 //! A policy file: TOML as input, checked grants as output.
 
 use super::error::FileError;
-use super::grammar::{self, Count, Key, ValueKind};
+use super::grammar::{self, Count, Key, TableName, ValueKind};
 use super::limits::Limits;
 use super::template::Template;
-use super::view::{GrantView, Origin};
+use super::view::{Collector, GrantView, Origin};
 use crate::prelude::*;
 use alloc::collections::BTreeMap;
 use core::fmt::{Display, from_fn};
@@ -17,7 +17,6 @@ use toml::{Table, Value};
 pub struct File {
     /// The digest that the component must have, in hexadecimal digits.
     pub digest: Option<String>,
-    /// CNI versions.
     pub versions: Option<Vec<String>>,
     /// What collects the garbage of the plugin's attachments.
     pub gc: Option<Collector>,
@@ -25,31 +24,17 @@ pub struct File {
     pub withdraw: Vec<Capability>,
     /// The capabilities that the operator's file takes away.
     pub operator_withdraws: Vec<Capability>,
-    /// `[limits]`.
     pub limits: Limits,
-    /// `[grant.…]`.
-    pub grants: BTreeMap<Capability, GrantTable>,
+    /// The tables that grant something.
+    pub tables: BTreeMap<TableName, GrantTable>,
     /// The tables of capabilities that are taken away.
-    pub withdrawn: BTreeMap<Capability, GrantTable>,
-    /// `[result]`.
-    pub result: Option<GrantTable>,
-    /// `[previous]`.
-    pub previous: Option<GrantTable>,
-}
-
-/// What does the work of the verb GC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collector {
-    /// The guest, by its operations.
-    Guest,
-    /// The host, by the same operations. No guest is started.
-    Host,
+    pub withdrawn: BTreeMap<TableName, GrantTable>,
 }
 
 /// A table with a grant.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
-    /// Name of the WIT interface; `result` for `[result]`, `previous` for `[previous]`.
+    /// As [`GrantView::name`].
     pub name: &'static str,
     /// The file with this table.
     pub from: Origin,
@@ -88,7 +73,10 @@ impl File {
             match key.as_str() {
                 "digest" => file.digest = Some(digest(&string(&"digest", &value)?)?),
                 "versions" => file.versions = Some(versions(&value)?),
-                "gc" => file.gc = Some(collector(&string(&"gc", &value)?)?),
+                "gc" => {
+                    let text = string(&"gc", &value)?;
+                    file.gc = Some(Collector::parse(&text).ok_or(FileError::Collector(text))?);
+                }
                 "withdraw" => {
                     file.withdraw = withdraw(&value)?;
                     if from == Origin::Operator {
@@ -96,11 +84,9 @@ impl File {
                     }
                 }
                 "limits" => file.limits = limits(value)?,
-                "grant" => file.grants = grants(&value, from)?,
-                "result" => file.result = Some(grant(&"[result]", "result", grammar::RESULT, &value, from)?),
-                "previous" => {
-                    file.previous = Some(grant(&"[previous]", "previous", grammar::PREVIOUS, &value, from)?);
-                }
+                "grant" => file.tables.extend(grants(&value, from)?),
+                "result" => file.tables.extend([grant(TableName::Result, &value, from)?]),
+                "previous" => file.tables.extend([grant(TableName::Previous, &value, from)?]),
                 _ => return Err(unknown("the file", &key, &TOP)),
             }
         }
@@ -116,20 +102,19 @@ impl File {
         self.withdraw.extend(operator.withdraw);
         self.operator_withdraws.extend(operator.operator_withdraws);
         self.limits.replace_with(&operator.limits);
-        self.result = operator.result.or(self.result.take());
-        self.previous = operator.previous.or(self.previous.take());
-        self.grants.extend(operator.grants);
+        self.tables.extend(operator.tables);
     }
 
-    /// Returns the table of a capability, even if the capability is taken away.
-    pub fn table(&self, capability: Capability) -> Option<&GrantTable> {
-        self.grants.get(&capability).or_else(|| self.withdrawn.get(&capability))
+    /// Returns a table, even if its capability is taken away.
+    pub fn table(&self, table: TableName) -> Option<&GrantTable> {
+        self.tables.get(&table).or_else(|| self.withdrawn.get(&table))
     }
 
     /// Removes the grants of the capabilities in `withdraw`.
     pub fn withhold(&mut self) {
-        let grants = core::mem::take(&mut self.grants).into_iter();
-        (self.withdrawn, self.grants) = grants.partition(|(capability, _)| self.withdraw.contains(capability));
+        let is_withdrawn = |table| matches!(table, TableName::Grant(of) if self.withdraw.contains(&of));
+        let tables = core::mem::take(&mut self.tables).into_iter();
+        (self.withdrawn, self.tables) = tables.partition(|(table, _)| is_withdrawn(*table));
     }
 }
 
@@ -171,14 +156,6 @@ fn digest(text: &str) -> Result<String, FileError> {
     Ok(hex.to_ascii_lowercase())
 }
 
-fn collector(text: &str) -> Result<Collector, FileError> {
-    match text {
-        "host" => Ok(Collector::Host),
-        "guest" => Ok(Collector::Guest),
-        _ => Err(FileError::Collector(text.to_owned())),
-    }
-}
-
 /// Returns the versions of CNI that a policy names.
 pub(crate) fn versions(value: &Value) -> Result<Vec<String>, FileError> {
     let versions = strings(&"versions", value)?;
@@ -203,41 +180,27 @@ fn limits(value: Value) -> Result<Limits, FileError> {
     Ok(limits)
 }
 
-fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, GrantTable>, FileError> {
-    let tables = table(&"grant", value)?;
-    let mut granted = Vec::with_capacity(tables.len());
-    for (name, value) in tables {
-        match Capability::parse(name) {
-            Some(capability) => granted.push((capability, value)),
-            None => return Err(unknown("[grant]", name, &grammar::names())),
-        }
+fn grants(value: &Value, from: Origin) -> Result<Vec<(TableName, GrantTable)>, FileError> {
+    let mut granted = BTreeMap::new();
+    for (name, value) in table(&"grant", value)? {
+        let unknown = || unknown("[grant]", name, &grammar::names());
+        granted.insert(Capability::parse(name).ok_or_else(unknown)?, value);
     }
     // Of several faults, the first one in the order of the capabilities is told.
-    granted.sort_unstable_by_key(|(capability, _)| *capability);
-    let read = |(capability, value): (Capability, &Value)| {
-        let place = from_fn(|f| write!(f, "[grant.{capability}]"));
-        let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;
-        Ok((capability, grant))
-    };
-    granted.into_iter().map(read).collect()
+    granted.into_iter().map(|(capability, value)| grant(TableName::Grant(capability), value, from)).collect()
 }
 
-fn grant(
-    place: &dyn Display,
-    name: &'static str,
-    keys: &[Key],
-    value: &Value,
-    from: Origin,
-) -> Result<GrantTable, FileError> {
-    let table = table(place, value)?;
+fn grant(name: TableName, value: &Value, from: Origin) -> Result<(TableName, GrantTable), FileError> {
+    let place = from_fn(|f| write!(f, "[{name}]"));
+    let (table, keys) = (table(&place, value)?, name.keys());
     // Each key that the table can have, with what it says.
     let mut said: Vec<(&Key, Option<&Value>)> = keys.iter().map(|key| (key, None)).collect();
-    for (name, value) in table {
-        match said.iter_mut().find(|(key, _)| key.name == name.as_str()) {
+    for (written, value) in table {
+        match said.iter_mut().find(|(key, _)| key.name == written.as_str()) {
             Some((_, said)) => *said = Some(value),
             None => {
                 let possible: Vec<_> = keys.iter().map(|key| key.name).collect();
-                return Err(unknown(&place.to_string(), name, &possible));
+                return Err(unknown(&place.to_string(), written, &possible));
             }
         }
     }
@@ -250,7 +213,7 @@ fn grant(
             None => {}
         }
     }
-    Ok(GrantTable { name, from, keys: set })
+    Ok((name, GrantTable { name: name.name(), from, keys: set }))
 }
 
 fn templates(place: &dyn Display, key: &Key, value: &Value) -> Result<Vec<Template>, FileError> {
@@ -360,7 +323,7 @@ mod tests {
     fn empty_lists_where_nothing_may_be_named() {
         let text =
             "withdraw = []\n[grant.ipam]\ntypes = [\"x\"]\nnative = []\n[grant.bridge]\nnames = [\"b\"]\ntrunk = []";
-        assert_eq!(File::parse(text, Origin::Shipped).unwrap().grants.len(), 2);
+        assert_eq!(File::parse(text, Origin::Shipped).unwrap().tables.len(), 2);
     }
 
     #[test]

@@ -6,59 +6,40 @@ use super::error::ValueError;
 use super::template::Template;
 use super::{capability, port};
 use crate::prelude::*;
+use core::fmt::{self, Display, Formatter};
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, IpvlanMode, Mac, MacvlanMode};
 
-/// The kinds of values that a key can have.
+/// The kinds of values that a key can have. [`ValueKind::possible`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// The name of a link.
     Link,
-    /// The type of a plugin.
     Plugin,
-    /// The packet filter of masquerading.
+    /// The packet filter of masquerading and forwards.
     Backend,
-    /// Mode of a macvlan.
+    /// Of a macvlan.
     Mode,
-    /// Mode of an ipvlan.
     IpvlanMode,
     /// The packet filter that admits addresses.
     Filter,
-    /// A zone of firewalld.
     Zone,
-    /// A chain of iptables for an administrator's rules.
     Chain,
-    /// The places that a bridge may be reached from.
     Ingress,
-    /// A link-layer address.
     LinkAddress,
-    /// The name of a device on its bus.
     Device,
-    /// The absolute path of a directory.
     Directory,
-    /// The absolute path of a file.
     File,
-    /// A number of bytes; 0 is the kernel's default.
     Mtu,
-    /// One VLAN; 0 is none.
     Vlan,
-    /// VLANs.
     Trunk,
-    /// Ports of the node: one, or the first and the last.
     Ports,
-    /// `true` or `false`.
     Flag,
-    /// A network to lease from, or an object of the configuration with the keys of a host-local range.
     Range,
-    /// An address with prefix length, or a network.
     Address,
-    /// An address or a network. `ADDRESS via GATEWAY` names a gateway for one address.
     Gateway,
-    /// The key of a kernel setting, with dots.
     Sysctl,
-    /// A number of 0 or more.
     Number,
-    /// An SELinux context; the node knows which there are.
+    /// Only the node knows which there are.
     SelinuxContext,
 }
 
@@ -116,22 +97,61 @@ pub const DEFAULT_LINK: &str = "node.default-link";
 pub const ANY: &str = "any";
 
 /// The keys of `[result]`.
-pub const RESULT: &[Key] = &[
+const RESULT: &[Key] = &[
     key("addresses", ValueKind::Address, Count::Some),
     key("gateways", ValueKind::Gateway, Count::Some),
     key("sockets", ValueKind::File, Count::Some),
 ];
 
 /// The keys of `[previous]`.
-pub const PREVIOUS: &[Key] = &[
+const PREVIOUS: &[Key] = &[
     key("addresses", ValueKind::Address, Count::Some),
     key("names", ValueKind::Link, Count::Some),
     key("in-container", ValueKind::Flag, Count::One),
 ];
 
-/// Returns all keys of a capability's table.
-pub fn keys(capability: Capability) -> Vec<Key> {
-    capability::keys(capability).iter().copied().chain([WHEN]).collect()
+/// The name of a table that grants something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TableName {
+    /// `[grant.…]`
+    Grant(Capability),
+    /// `[result]`: what a result may have that is neither leased nor made.
+    Result,
+    /// `[previous]`: what of a native plugin before it counts as the attachment's own.
+    Previous,
+}
+
+impl TableName {
+    /// Returns the name behind `grant.`, or the whole name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grant(capability) => capability.name(),
+            Self::Result => "result",
+            Self::Previous => "previous",
+        }
+    }
+
+    /// Returns the table and the key of a rule `NAME.KEY`, if there is such a table.
+    pub fn of_rule(rule: &str) -> Option<(Self, &str)> {
+        let (name, key) = rule.split_once('.')?;
+        let grants = Capability::ALL.iter().copied().map(Self::Grant);
+        Some((grants.chain([Self::Result, Self::Previous]).find(|table| table.name() == name)?, key))
+    }
+
+    /// Returns all keys of the table.
+    pub fn keys(self) -> Vec<Key> {
+        match self {
+            Self::Grant(capability) => capability::keys(capability).iter().copied().chain([WHEN]).collect(),
+            Self::Result => RESULT.to_vec(),
+            Self::Previous => PREVIOUS.to_vec(),
+        }
+    }
+}
+
+impl Display for TableName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if matches!(self, Self::Grant(_)) { "grant." } else { "" }, self.name())
+    }
 }
 
 /// Returns the names of all capabilities.

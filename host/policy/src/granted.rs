@@ -2,7 +2,7 @@
 
 use super::error::Ambiguous;
 use super::file::{self, File};
-use super::grammar::ValueKind;
+use super::grammar::{TableName, ValueKind};
 use super::limits::Limits;
 use super::line::{self, Change};
 use super::pattern::Pattern;
@@ -20,10 +20,8 @@ use postern_types::Capability;
 /// A policy for one run.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    pub(super) grants: BTreeMap<Capability, Grant>,
-    pub(super) withdrawn: BTreeMap<Capability, Grant>,
-    pub(super) result: Option<Grant>,
-    pub(super) previous: Option<Grant>,
+    pub(super) tables: BTreeMap<TableName, Grant>,
+    pub(super) withdrawn: BTreeMap<TableName, Grant>,
     pub(super) file: Arc<File>,
     pub(super) path: String,
 }
@@ -37,6 +35,9 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// A table that has nothing.
+    pub(super) const EMPTY: Self = Self { name: "", from: Origin::Host, keys: Vec::new() };
+
     /// Fills in the values, which the configuration may make ambiguous.
     pub(super) fn resolve(grant: &file::GrantTable, sources: Sources<'_>) -> Result<Self, Ambiguous> {
         let mut keys = Vec::new();
@@ -119,69 +120,64 @@ impl Granted {
 
     /// Returns a grant of the file, even if it does not hold for this run.
     pub(super) fn written(&self, capability: Capability) -> Option<&Grant> {
-        self.grants.get(&capability)
+        self.tables.get(&TableName::Grant(capability))
     }
 
     /// True if the plugin is made for a capability: a file grants it, for any networks, or takes it away.
     pub fn knows(&self, capability: Capability) -> bool {
-        self.written(capability).is_some() || self.withdrawn.contains_key(&capability)
+        self.written(capability).is_some() || self.withdrawn.contains_key(&TableName::Grant(capability))
     }
 
     pub(super) fn grant(&self, capability: Capability) -> Option<&Grant> {
-        self.written(capability).filter(|grant| grant.holds())
+        self.table(TableName::Grant(capability))
     }
 
-    /// True if a granted table has this object, by the rule `CAPABILITY.KEY`.
+    fn table(&self, table: TableName) -> Option<&Grant> {
+        self.tables.get(&table).filter(|grant| grant.holds())
+    }
+
+    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key. The
+    /// text of a flag is `true`.
     pub fn has_object(&self, rule: &str, object: &str) -> bool {
-        let (capability, key) = rule.split_once('.').unwrap_or_default();
-        let grant = Capability::parse(capability).and_then(|capability| self.grant(capability));
-        grant.is_some_and(|grant| grant.matches(key, object))
+        let table = TableName::of_rule(rule).and_then(|(table, key)| Some((self.table(table)?, key)));
+        table.is_some_and(|(grant, key)| grant.matches(key, object))
     }
 
     /// True if `[result]` has this address. A network of the policy file contains all its addresses. An address of the
     /// configuration must be equal, with its prefix length.
     pub fn may_hand_out(&self, address: &IpNet) -> bool {
-        self.result.as_ref().is_some_and(|result| result.has_address(address))
+        self.table(TableName::Result).is_some_and(|result| result.has_address(address))
     }
 
     /// True if `[previous]` has this address: an address of `prevResult` that no record lists, from a native plugin.
     pub fn may_take_over(&self, address: &IpNet) -> bool {
-        self.previous.as_ref().is_some_and(|table| table.has_address(address))
-    }
-
-    /// True if `[previous]` has this link of the host: `prevResult` names it, no record lists it, and a native plugin
-    /// made it.
-    pub fn may_take_over_link(&self, name: &str) -> bool {
-        self.previous.iter().any(|table| table.matches("names", name))
+        self.table(TableName::Previous).is_some_and(|table| table.has_address(address))
     }
 
     /// True if `[previous]` lets the kernel confirm what `prevResult` says: an address that the container has, and the
     /// other end of its link.
     pub fn may_take_over_in_container(&self) -> bool {
-        self.previous.as_ref().is_some_and(|table| table.on("in-container"))
+        self.has_object("previous.in-container", "true")
     }
 
     /// True if `[result]` has this gateway for this address. A gateway that is named for the address may lie anywhere,
     /// as with the native plugins. Any other gateway must lie in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
         let in_network = address.contains(gateway);
-        self.result.iter().flat_map(|result| result.values("gateways")).any(|value| match value {
-            Value::Text(pattern) => in_network && is_gateway(pattern, gateway),
-            Value::Pairs(pairs) => {
-                pairs.iter().any(|(of, named)| is_address(of, address) && is_gateway(named, gateway))
-            }
-            Value::EachWithEach(addresses, gateways) => {
-                in_network
-                    && addresses.iter().any(|of| is_address(of, address))
-                    && gateways.iter().any(|named| is_gateway(named, gateway))
-            }
-            Value::Range(..) => false,
-        })
-    }
-
-    /// True if `[result]` has this socket.
-    pub fn may_name_socket(&self, path: &str) -> bool {
-        self.result.as_ref().is_some_and(|result| result.matches("sockets", path))
+        self.table(TableName::Result).into_iter().flat_map(|result| result.values("gateways")).any(
+            |value| match value {
+                Value::Text(pattern) => in_network && is_gateway(pattern, gateway),
+                Value::Pairs(pairs) => {
+                    pairs.iter().any(|(of, named)| is_address(of, address) && is_gateway(named, gateway))
+                }
+                Value::EachWithEach(addresses, gateways) => {
+                    in_network
+                        && addresses.iter().any(|of| is_address(of, address))
+                        && gateways.iter().any(|named| is_gateway(named, gateway))
+                }
+                Value::Range(..) => false,
+            },
+        )
     }
 
     /// Returns the plugin of this policy.
@@ -197,14 +193,15 @@ impl Granted {
 
     /// Returns the withdrawn capabilities that this network asks for: they make an ADD fail.
     pub fn missed(&self) -> impl Iterator<Item = Capability> {
-        self.withdrawn.iter().filter(|(_, grant)| grant.holds()).map(|(capability, _)| *capability)
+        let asks = |of: &Capability| self.withdrawn.get(&TableName::Grant(*of)).is_some_and(Grant::holds);
+        Capability::ALL.iter().copied().filter(asks)
     }
 
-    /// Returns the way out of a refusal, with the policy lines that allow it: the file for them, and the table that
-    /// they replace.
-    fn way_out(&self, capability: Option<Capability>, line: Option<String>) -> String {
+    /// Returns the way out of a refusal that these changes of a table would lift: the policy lines, the file for them, and the
+    /// table that they replace.
+    fn way_out(&self, table: TableName, changes: Vec<Change>) -> String {
         let file = self.operator_file();
-        let Some(line) = line else {
+        let Some(line) = line::table(&self.file, table, changes) else {
             return format!(
                 "no line of a policy file can name it; a placeholder can, see the shipped policy, in {file}"
             );
@@ -213,41 +210,22 @@ impl Granted {
         if !line.starts_with('[') {
             hint += ", before its first table";
         }
-        if capability.is_some_and(|capability| self.written(capability).is_some()) {
+        if matches!(table, TableName::Grant(_)) && self.tables.contains_key(&table) {
             hint += " (it has all that is granted now: a table there replaces the whole shipped one)";
         }
         hint
     }
 
-    /// Returns the way out of a refused value of a result. The key is `addresses`, `gateways` or `sockets`.
-    pub fn result_hint(&self, key: &'static str, value: &str) -> String {
-        self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
-    }
-
-    /// Returns the way out if a value of `prevResult` does not count. The key is `addresses`, `names` or `in-container`.
-    pub fn previous_hint(&self, key: &'static str, value: &str) -> String {
-        self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
-    }
-
-    /// As [`Granted::previous_hint`], for an address. The line names its network: a line for each address of a pool would
-    /// be none.
-    pub fn previous_addresses_hint(&self, address: &IpNet) -> String {
-        self.addresses_hint("previous", address, Self::previous_hint)
-    }
-
-    /// As [`Granted::result_hint`], for an address, as [`Granted::previous_addresses_hint`].
-    pub fn result_addresses_hint(&self, address: &IpNet) -> String {
-        self.addresses_hint("result", address, Self::result_hint)
-    }
-
-    fn addresses_hint(&self, table: &str, address: &IpNet, hint: fn(&Self, &'static str, &str) -> String) -> String {
+    /// As [`Granted::object_hint`], for an address. The line names its network: a line for each address of a pool would be
+    /// none.
+    pub fn addresses_hint(&self, rule: &'static str, address: &IpNet) -> String {
         // Of an address alone, and of one with all addresses, no network is shown.
-        let is_alone = address.prefix_len() == address.max_prefix_len();
-        if !is_alone && address.prefix_len() > 0 {
-            return hint(self, "addresses", &address.trunc().to_string());
+        if (1..address.max_prefix_len()).contains(&address.prefix_len()) {
+            return self.object_hint(rule, &address.trunc().to_string());
         }
+        let (table, key) = rule.split_once('.').unwrap_or_default();
         let file = self.operator_file();
-        format!("an operator can name the network of such addresses as `addresses` of [{table}] in {file}")
+        format!("an operator can name the network of such addresses as `{key}` of [{table}] in {file}")
     }
 
     /// Returns the way out if a limit was reached.
@@ -257,14 +235,13 @@ impl Granted {
 
     /// Returns the way out of a refusal that these changes of a capability's table would lift.
     pub(super) fn hint(&self, capability: Capability, changes: Vec<Change>) -> String {
-        self.way_out(Some(capability), line::grant(&self.file, capability, changes))
+        self.way_out(TableName::Grant(capability), changes)
     }
 
-    /// Returns the way out of a refused object, by the rule that would allow it.
+    /// Returns the way out of a refused object, by the rule that would allow it, as [`Granted::has_object`] has it.
     pub fn object_hint(&self, rule: &'static str, object: &str) -> String {
-        let (capability, key) = rule.split_once('.').unwrap_or_default();
-        let capability = Capability::parse(capability);
-        capability.map(|capability| self.hint(capability, vec![line::text(key, object)])).unwrap_or_default()
+        let table = TableName::of_rule(rule);
+        table.map(|(table, key)| self.way_out(table, vec![line::text(key, object)])).unwrap_or_default()
     }
 
     /// Returns the way out if a capability is withdrawn.
@@ -285,7 +262,7 @@ impl Granted {
 
     /// Returns the grants, `[result]` and `[previous]` with the values of this run.
     pub fn view(&self) -> Vec<GrantView> {
-        self.grants.values().chain(&self.result).chain(&self.previous).map(Grant::view).collect()
+        self.tables.values().map(Grant::view).collect()
     }
 }
 

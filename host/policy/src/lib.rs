@@ -56,7 +56,8 @@ mod rules;
 mod template;
 mod view;
 
-pub use error::{Ambiguous, FileError, LimitError, ValueError};
+pub use error::Ambiguous;
+use error::FileError;
 pub use form::Form;
 pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
@@ -66,10 +67,12 @@ pub use view::{GrantView, Origin};
 
 use crate::prelude::*;
 use alloc::sync::Arc;
-use file::{Collector, File};
+use file::File;
+use grammar::TableName;
 use postern_cni::Json;
 use postern_types::Capability;
 use template::Sources;
+use view::Collector;
 
 /// The directory of the operator's policy files. Their tables replace those of the shipped file of the same name.
 pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
@@ -202,26 +205,25 @@ impl Policy {
 
     /// True if a capability is granted at all.
     pub fn grants(&self, capability: Capability) -> bool {
-        self.file.grants.contains_key(&capability)
+        self.file.tables.contains_key(&TableName::Grant(capability))
     }
 
     /// True if a file grants or withdraws a capability: the plugin may have made its effects.
     pub fn knows(&self, capability: Capability) -> bool {
-        self.file.table(capability).is_some()
+        self.file.table(TableName::Grant(capability)).is_some()
     }
 
     /// True if the plugin is made to create the attachment's own link, of any kind. A file lets it do more than look,
     /// or takes that away.
     pub fn makes_links(&self) -> bool {
         let makes = |grant: &file::GrantTable| !grant.says(grammar::LOOK_ONLY.name, "true");
-        Capability::ALL
-            .iter()
-            .any(|capability| capability.makes_links() && self.file.table(*capability).is_some_and(makes))
+        let mut makers = Capability::ALL.iter().copied().filter(|capability| capability.makes_links());
+        makers.any(|capability| self.file.table(TableName::Grant(capability)).is_some_and(makes))
     }
 
     /// Returns all granted capabilities.
     pub fn capabilities(&self) -> Vec<Capability> {
-        self.file.grants.keys().copied().collect()
+        Capability::ALL.iter().copied().filter(|capability| self.grants(*capability)).collect()
     }
 
     /// Returns the capabilities that a file takes away.
@@ -231,8 +233,7 @@ impl Policy {
 
     /// Returns the grants, `[result]` and `[previous]` as they are written.
     pub fn view(&self) -> Vec<GrantView> {
-        let File { grants, result, previous, .. } = &*self.file;
-        grants.values().chain(result).chain(previous).map(file::GrantTable::view).collect()
+        self.file.tables.values().map(file::GrantTable::view).collect()
     }
 
     /// Returns the policy for one configuration and its `CNI_ARGS`.
@@ -241,17 +242,13 @@ impl Policy {
     /// [`PolicyError::Ambiguous`].
     pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, PolicyError> {
         let sources = Sources { config, args };
-        let resolve = |grant: &file::GrantTable| granted::Grant::resolve(grant, sources).map_err(PolicyError::from);
+        let resolve = |(table, grant): (&TableName, &file::GrantTable)| {
+            Ok::<_, Ambiguous>((*table, granted::Grant::resolve(grant, sources)?))
+        };
         Ok(Granted {
-            grants: (self.file.grants.iter())
-                .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))
-                .collect::<Result<_, PolicyError>>()?,
+            tables: self.file.tables.iter().map(resolve).collect::<Result<_, _>>()?,
             // An ambiguous value there asks for nothing.
-            withdrawn: (self.file.withdrawn.iter())
-                .filter_map(|(capability, grant)| Some((*capability, resolve(grant).ok()?)))
-                .collect(),
-            result: self.file.result.as_ref().map(resolve).transpose()?,
-            previous: self.file.previous.as_ref().map(resolve).transpose()?,
+            withdrawn: self.file.withdrawn.iter().map(resolve).filter_map(Result::ok).collect(),
             file: Arc::clone(&self.file),
             path: self.path.clone(),
         })

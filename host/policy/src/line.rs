@@ -2,8 +2,8 @@
 //! is copied from a message into a file must mean there what the message says.
 
 use super::capability;
-use super::file::{File, GrantTable};
-use super::grammar::{self, Count, Key};
+use super::file::File;
+use super::grammar::{self, Count, TableName};
 use super::template::Template;
 use super::view::Origin;
 use crate::prelude::*;
@@ -29,28 +29,6 @@ pub fn object(key: &'static str, object: &str) -> Vec<Change> {
     if object.is_empty() { Vec::new() } else { vec![text(key, object)] }
 }
 
-/// Returns the whole table of a capability as one line, with these changes. An operator's table replaces the shipped
-/// one, and must contain all that was granted. A table that is not written yet gets its required keys too. `None` if no line
-/// can express it.
-pub fn grant(file: &File, capability: Capability, mut changes: Vec<Change>) -> Option<String> {
-    let written = file.table(capability);
-    for key in capability::keys(capability).iter().filter(|_| written.is_none()) {
-        let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
-        changes.extend(key.placeholder.filter(|_| !is_given).map(|placeholder| text(key.name, placeholder)));
-    }
-    line(&format!("grant.{capability}"), &grammar::keys(capability), written, &changes)
-}
-
-/// As `grant`, for `[result]`.
-pub fn result(file: &File, changes: &[Change]) -> Option<String> {
-    line("result", grammar::RESULT, file.result.as_ref(), changes)
-}
-
-/// As `grant`, for `[previous]`.
-pub fn previous(file: &File, changes: &[Change]) -> Option<String> {
-    line("previous", grammar::PREVIOUS, file.previous.as_ref(), changes)
-}
-
 /// Returns the new `withdraw` of the operator's file, with which a capability is available again. `None` if the
 /// operator's file does not take it away.
 pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
@@ -67,16 +45,23 @@ pub fn limit(key: &str, now: u32) -> Option<String> {
     line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
 }
 
-fn line(table: &str, keys: &[Key], written: Option<&GrantTable>, changes: &[Change]) -> Option<String> {
+/// Returns a whole table as one line, with these changes. An operator's table replaces the shipped one, and must contain all
+/// that was granted. A table that is not written yet gets its required keys too. `None` if no line can express it.
+pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<String> {
+    let (written, keys) = (file.table(table), table.keys());
+    for key in keys.iter().filter(|_| written.is_none()) {
+        let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
+        changes.extend(key.placeholder.filter(|_| !is_given).map(|placeholder| text(key.name, placeholder)));
+    }
     let mut parts = Vec::new();
-    for key in keys {
+    for key in &keys {
         if changes.iter().any(|change| matches!(change, Change::Without(name) if *name == key.name)) {
             continue;
         }
         let have = written.and_then(|grant| grant.keys.iter().find(|(name, _)| name.name == key.name));
         let mut texts: Vec<String> =
             have.iter().flat_map(|(_, values)| values).map(|value| value.text().to_owned()).collect();
-        for change in changes {
+        for change in &changes {
             let Change::Text(name, text) = change else { continue };
             if *name != key.name {
                 continue;

@@ -12,6 +12,7 @@ use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
 use crate::prelude::*;
+use core::cell::Cell;
 use postern_cni::{NetConf, Verb};
 use postern_types::{
     Capability, ErrorCode, Handle, HandleKind as ObjectKind, Lasting, OpError, Operation, WithoutGrant,
@@ -91,7 +92,7 @@ fn is_allowed_without_grant(granted: &Granted, question: &Question<'_>) -> bool 
 /// # Errors
 /// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
 pub fn rule(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
-    let input = RuleInput { granted, question };
+    let input = RuleInput { granted, question, asked: Cell::default() };
     let decide = capability::of(question.operation);
     let capability = decide.granted_by(&input);
     let Some(grant) = granted.grant(capability) else {
@@ -110,12 +111,15 @@ pub struct RuleInput<'a> {
     pub granted: &'a Granted,
     /// The question.
     pub question: Question<'a>,
+    /// The object that the rule looks for, as a change that adds it.
+    pub asked: Cell<Vec<Change>>,
 }
 
 impl RuleInput<'_> {
     /// Returns the rule `CAPABILITY.KEY` if that key of the operation's own table has this object.
     pub fn one_of(&self, grant: &Grant, rule: &'static str, object: &str) -> Result<&'static str, OpError> {
         let (_, key) = rule.split_once('.').unwrap_or_default();
+        self.asked.set(line::object(key, object));
         if grant.matches(key, object) {
             return Ok(rule);
         }

@@ -3,25 +3,24 @@
 use crate::prelude::*;
 use core::fmt;
 
-/// The source of a policy rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The file that came with the plugin.
-    Shipped,
-    /// The operator's file, in `/etc/postern/policy`.
-    Operator,
-    /// No file: the host lets every plugin do it.
-    Host,
-}
+postern_cni::named! {
+    name, parse:
+    /// The source of a policy rule, with its name in logs and messages.
+    pub enum Origin {
+        /// The file that came with the plugin.
+        Shipped = "shipped",
+        /// The operator's file, in `/etc/postern/policy`.
+        Operator = "operator",
+        /// No file: the host lets every plugin do it.
+        Host = "host",
+    }
 
-impl Origin {
-    /// The name in logs and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shipped => "shipped",
-            Self::Operator => "operator",
-            Self::Host => "host",
-        }
+    /// What does the work of the verb GC.
+    pub enum Collector {
+        /// The guest, by its operations.
+        Guest = "guest",
+        /// The host, by the same operations. No guest is started.
+        Host = "host",
     }
 }
 

@@ -35,7 +35,7 @@ pub fn named(
         return Ok(Some(link));
     }
     let message = format!("prevResult names \"{}\", and no record tells that a plugin before made it", link.name);
-    let hint = granted.previous_hint("names", &link.name);
+    let hint = granted.object_hint("previous.names", &link.name);
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 

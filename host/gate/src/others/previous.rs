@@ -152,16 +152,17 @@ pub fn not_counting(view: View<'_>, address: &IpNet, granted: &Granted) -> (Stri
     match named {
         Some(ip) if granted.may_take_over_in_container() => match contradiction(view, ip, &previous) {
             Ok(Some(Contradiction::OfOthers(why))) => (format!(": {why}"), ANOTHER_ADDRESS.to_owned()),
-            Ok(Some(Contradiction::Elsewhere(why))) => {
-                (format!(": {why}"), format!("{ON_THE_LINK}; {}", granted.previous_addresses_hint(address)))
-            }
-            Ok(None) => (String::new(), granted.previous_addresses_hint(address)),
-            Err(error) => (format!(": {error}"), granted.previous_addresses_hint(address)),
+            Ok(Some(Contradiction::Elsewhere(why))) => (
+                format!(": {why}"),
+                format!("{ON_THE_LINK}; {}", granted.addresses_hint("previous.addresses", address)),
+            ),
+            Ok(None) => (String::new(), granted.addresses_hint("previous.addresses", address)),
+            Err(error) => (format!(": {error}"), granted.addresses_hint("previous.addresses", address)),
         },
         Some(ip) if interface_of(view, ip, &previous).is_ok() => {
-            (String::new(), granted.previous_hint("in-container", "true"))
+            (String::new(), granted.object_hint("previous.in-container", "true"))
         }
-        _ => (String::new(), granted.previous_addresses_hint(address)),
+        _ => (String::new(), granted.addresses_hint("previous.addresses", address)),
     }
 }
 
@@ -172,7 +173,7 @@ pub fn may_take_over_link(run: &Context, name: &str, granted: &Granted) -> bool 
         effects.into_iter().any(|noted| Veth::of(&noted.effect).is_some_and(|pair| pair.host == name))
     };
     let is_end = |end: Link| end.name == name;
-    granted.may_take_over_link(name)
+    granted.has_object("previous.names", name)
         || given_sections(run.journal).any(made)
         || granted.may_take_over_in_container()
             && end_behind_native(run.view()).is_ok_and(|found| found.is_some_and(is_end))

@@ -41,13 +41,6 @@ impl Decide for ops::Bridge {
             }
         }
     }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Ensure { name, .. } | Self::Find { name } => line::object("names", name),
-            Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
-        }
-    }
 }
 
 fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {

@@ -49,7 +49,6 @@ impl Decide for ops::Delegate {
 impl Granted {
     /// True if policy lets this main plugin be a native program.
     pub fn allows_native_delegate(&self, plugin: &str) -> bool {
-        let grant = self.grant(Capability::Delegate);
-        grant.is_some_and(|grant| grant.matches("types", plugin) && grant.matches("native", plugin))
+        self.has_object("delegate.types", plugin) && self.has_object("delegate.native", plugin)
     }
 }

@@ -35,21 +35,9 @@ impl Decide for ops::Device {
             Self::GiveBack => Ok(grant.name),
         }
     }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Find { by, value } | Self::Take { by, value } => line::object(key_of(*by).0, value),
-            Self::GiveBack => Vec::new(),
-        }
-    }
 }
 
 impl Granted {
-    /// True if a device with this name may be taken.
-    pub fn has_device(&self, by: DeviceKey, value: &str) -> bool {
-        self.grant(Capability::Device).is_some_and(|grant| grant.matches(key_of(by).0, value))
-    }
-
     /// True if a device may be taken although the node itself uses it: [`DEFAULT_LINK`] or [`PORTS`].
     pub fn may_take(&self, used_as: &str) -> bool {
         self.grant(Capability::Device).is_some_and(|grant| grant.on(used_as))

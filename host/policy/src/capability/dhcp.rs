@@ -27,20 +27,11 @@ impl Decide for ops::Dhcp {
             }
         }
     }
-
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        line::object("sockets", &socket(input.question.conf))
-    }
 }
 
 impl Granted {
     /// True if policy lets a server give this address: any, unless `addresses` names networks.
     pub fn allows_dhcp_address(&self, address: &IpNet) -> bool {
         self.grant(Capability::Dhcp).is_some_and(|grant| !grant.sets("addresses") || grant.has_address(address))
-    }
-
-    /// The way out if a server gave an address that policy does not have.
-    pub fn dhcp_address_hint(&self, address: &IpNet) -> String {
-        self.hint(Capability::Dhcp, vec![line::text("addresses", address.trunc().to_string())])
     }
 }

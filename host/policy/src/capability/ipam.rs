@@ -18,10 +18,6 @@ impl Decide for ops::Ipam {
             }
         }
     }
-
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        line::object("types", &input.question.conf.ipam_type)
-    }
 }
 
 impl Granted {

@@ -20,11 +20,4 @@ impl Decide for ops::Ipvlan {
             Self::Find => Ok(grant.name),
         }
     }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Create { mode, .. } => line::object("modes", mode.name()),
-            Self::Find => Vec::new(),
-        }
-    }
 }

@@ -30,10 +30,6 @@ impl Decide for ops::Leases {
             Self::Held | Self::Release | Self::Retain => Ok(rule),
         }
     }
-
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        line::object("directories", &directory(input.question.conf))
-    }
 }
 
 fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {

@@ -10,9 +10,4 @@ impl Granted {
     pub fn requires_mac_guard(&self) -> bool {
         self.written(Capability::MacGuard).is_some_and(|grant| grant.on("required"))
     }
-
-    /// The way out of a refused ADD that lacks the spoofing protection required by policy.
-    pub fn unguarded_hint(&self) -> String {
-        self.hint(Capability::MacGuard, vec![line::text("required", "false")])
-    }
 }

@@ -21,11 +21,4 @@ impl Decide for ops::Macvlan {
             Self::Find => Ok(grant.name),
         }
     }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Create { mode, .. } => line::object("modes", mode.name()),
-            Self::Find => Vec::new(),
-        }
-    }
 }

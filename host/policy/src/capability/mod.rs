@@ -52,9 +52,11 @@ pub trait Decide {
     /// The refusal, with the way out.
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
-    /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        Vec::new()
+    /// The objects that the operation names, or the configuration names for it. A new table for it must contain them. Mostly
+    /// it is the one that the rule looks for, and that an empty table does not have.
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
+        let _ = self.rule(input, &Grant::EMPTY);
+        input.asked.take()
     }
 }
 
@@ -76,17 +78,6 @@ granted_or_not! {
     // These have keys for something else. A dummy is only the attachment's own link, and the gate guards no other one.
     Dummy: Create;
     MacGuard: Ensure, Check, Remove;
-    // each capability without keys: {Type}: {Operations};
-    Addresses: Add, List, Has, Settle;
-    Routes: Add, RemoveConnected, List, Has;
-    LinkSysctl: Set;
-    PointToPoint: Ensure;
-    Forwarding: Enable;
-    Loopback: Up, Down, Addresses;
-    Attachments: Collect;
-    Bandwidth: Limit, Check, Remove;
-    Notes: Set, Get;
-    // end of the list
 }
 
 /// The rule of an operation without an object: what changes something needs a grant that is for more than looking.
@@ -101,84 +92,68 @@ fn ipam_text(conf: &NetConf, key: &str) -> Option<String> {
     ipam.string(key).ok().flatten().filter(|text| !text.is_empty())
 }
 
-/// Returns the decisions on an operation.
-pub fn of(operation: &Operation) -> &dyn Decide {
-    match operation {
-        // each capability: Operation::{Type}(operation) => operation,
-        Operation::Link(operation) => operation,
-        Operation::Veth(operation) => operation,
-        Operation::Addresses(operation) => operation,
-        Operation::Routes(operation) => operation,
-        Operation::LinkSysctl(operation) => operation,
-        Operation::Bridge(operation) => operation,
-        Operation::PointToPoint(operation) => operation,
-        Operation::Forwarding(operation) => operation,
-        Operation::Masquerade(operation) => operation,
-        Operation::MacGuard(operation) => operation,
-        Operation::Ipam(operation) => operation,
-        Operation::Leases(operation) => operation,
-        Operation::ResolvConf(operation) => operation,
-        Operation::Loopback(operation) => operation,
-        Operation::Attachments(operation) => operation,
-        Operation::Parent(operation) => operation,
-        Operation::Macvlan(operation) => operation,
-        Operation::Vlan(operation) => operation,
-        Operation::Ipvlan(operation) => operation,
-        Operation::Dummy(operation) => operation,
-        Operation::Tap(operation) => operation,
-        Operation::Device(operation) => operation,
-        Operation::PortMappings(operation) => operation,
-        Operation::Firewall(operation) => operation,
-        Operation::Bandwidth(operation) => operation,
-        Operation::NamespaceSysctl(operation) => operation,
-        Operation::LinkSettings(operation) => operation,
-        Operation::Delegate(operation) => operation,
-        Operation::SourceRoutes(operation) => operation,
-        Operation::Vrf(operation) => operation,
-        Operation::Dhcp(operation) => operation,
-        Operation::Notes(operation) => operation,
-        // end of the list
-    }
+/// All capabilities: those with keys have a file, and the others are granted or not.
+macro_rules! capabilities {
+    (with keys { $($with:ident: $file:ident;)+ } without keys { $($without:ident: $($operation:ident),+;)+ }) => {
+        granted_or_not! { $($without: $($operation),+;)+ }
+
+        /// Returns the decisions on an operation.
+        pub fn of(operation: &Operation) -> &dyn Decide {
+            match operation {
+                $(Operation::$with(operation) => operation,)+
+                $(Operation::$without(operation) => operation,)+
+            }
+        }
+
+        /// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
+        pub const fn keys(capability: Capability) -> &'static [Key] {
+            match capability {
+                $(Capability::$with => $file::KEYS,)+
+                $(Capability::$without)|+ => &[],
+            }
+        }
+    };
 }
 
-/// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
-pub const fn keys(capability: Capability) -> &'static [Key] {
-    match capability {
-        // each capability with keys: Capability::{Type} => {file}::KEYS,
-        Capability::Link => link::KEYS,
-        Capability::Veth => veth::KEYS,
-        Capability::Bridge => bridge::KEYS,
-        Capability::Masquerade => masquerade::KEYS,
-        Capability::MacGuard => mac_guard::KEYS,
-        Capability::Ipam => ipam::KEYS,
-        Capability::Leases => leases::KEYS,
-        Capability::ResolvConf => resolv_conf::KEYS,
-        Capability::Parent => parent::KEYS,
-        Capability::Macvlan => macvlan::KEYS,
-        Capability::Vlan => vlan::KEYS,
-        Capability::Ipvlan => ipvlan::KEYS,
-        Capability::Dummy => dummy::KEYS,
-        Capability::Tap => tap::KEYS,
-        Capability::Device => device::KEYS,
-        Capability::PortMappings => port_mappings::KEYS,
-        Capability::Firewall => firewall::KEYS,
-        Capability::NamespaceSysctl => namespace_sysctl::KEYS,
-        Capability::LinkSettings => link_settings::KEYS,
-        Capability::Delegate => delegate::KEYS,
-        Capability::SourceRoutes => source_routes::KEYS,
-        Capability::Vrf => vrf::KEYS,
-        Capability::Dhcp => dhcp::KEYS,
+capabilities! {
+    with keys {
+        // each capability with keys: {Type}: {file};
+        Link: link;
+        Veth: veth;
+        Bridge: bridge;
+        Masquerade: masquerade;
+        MacGuard: mac_guard;
+        Ipam: ipam;
+        Leases: leases;
+        ResolvConf: resolv_conf;
+        Parent: parent;
+        Macvlan: macvlan;
+        Vlan: vlan;
+        Ipvlan: ipvlan;
+        Dummy: dummy;
+        Tap: tap;
+        Device: device;
+        PortMappings: port_mappings;
+        Firewall: firewall;
+        NamespaceSysctl: namespace_sysctl;
+        LinkSettings: link_settings;
+        Delegate: delegate;
+        SourceRoutes: source_routes;
+        Vrf: vrf;
+        Dhcp: dhcp;
         // end of the list
-        // each capability without keys: Capability::{Type} => &[],
-        Capability::Addresses => &[],
-        Capability::Routes => &[],
-        Capability::LinkSysctl => &[],
-        Capability::PointToPoint => &[],
-        Capability::Forwarding => &[],
-        Capability::Loopback => &[],
-        Capability::Attachments => &[],
-        Capability::Bandwidth => &[],
-        Capability::Notes => &[],
+    }
+    without keys {
+        // each capability without keys: {Type}: {Operations};
+        Addresses: Add, List, Has, Settle;
+        Routes: Add, RemoveConnected, List, Has;
+        LinkSysctl: Set;
+        PointToPoint: Ensure;
+        Forwarding: Enable;
+        Loopback: Up, Down, Addresses;
+        Attachments: Collect;
+        Bandwidth: Limit, Check, Remove;
+        Notes: Set, Get;
         // end of the list
     }
 }

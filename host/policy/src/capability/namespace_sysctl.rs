@@ -2,11 +2,9 @@
 
 use super::prelude::*;
 
-/// The key that allows settings of other links than the attachment's own.
-const OTHER_LINKS: &str = "other-links";
-
-/// The keys of its table.
-pub const KEYS: &[Key] = &[required("keys", ValueKind::Sysctl, "net.*"), key(OTHER_LINKS, ValueKind::Flag, Count::One)];
+/// The keys of its table. The second one allows settings of other links than the attachment's own.
+pub const KEYS: &[Key] =
+    &[required("keys", ValueKind::Sysctl, "net.*"), key("other-links", ValueKind::Flag, Count::One)];
 
 /// Returns a key of a configuration as policies write it, with dots between its parts.
 pub fn dotted(key: &str) -> String {
@@ -27,19 +25,6 @@ impl Decide for ops::NamespaceSysctl {
                 input.one_of(grant, "namespace-sysctl.keys", &dotted(key))
             }
         }
-    }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Set { key, .. } | Self::Check { key, .. } => line::object("keys", &dotted(key)),
-        }
-    }
-}
-
-impl Granted {
-    /// True if settings of other links of the container may be changed.
-    pub fn may_set_other_links(&self) -> bool {
-        self.grant(Capability::NamespaceSysctl).is_some_and(|grant| grant.on(OTHER_LINKS))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 use crate::port;
-use postern_types::{Backend, Forward};
+use postern_types::Forward;
 
 /// The keys of its table.
 pub const KEYS: &[Key] =
@@ -44,12 +44,5 @@ fn ports(forward: &Forward) -> String {
     match (forward.host_port, forward.last_host_port()) {
         (first, last) if first == last => first.to_string(),
         (first, last) => format!("{first}-{last}"),
-    }
-}
-
-impl Granted {
-    /// True if policy lets forwards be made with this packet filter.
-    pub fn allows_forwards_by(&self, backend: Backend) -> bool {
-        self.grant(Capability::PortMappings).is_some_and(|grant| grant.matches("backends", backend.name()))
     }
 }

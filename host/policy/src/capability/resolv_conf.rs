@@ -18,8 +18,4 @@ impl Decide for ops::ResolvConf {
             Self::Read => input.one_of(grant, "resolv-conf.files", &file(input.question.conf)),
         }
     }
-
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        line::object("files", &file(input.question.conf))
-    }
 }

@@ -17,11 +17,4 @@ impl Decide for ops::Vlan {
             Self::Find => Ok(grant.name),
         }
     }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Create { id, .. } => line::object("ids", &id.to_string()),
-            Self::Find => Vec::new(),
-        }
-    }
 }

@@ -194,13 +194,13 @@ fn other_lines_are_read_as_well() {
     let granted = granted("[grant.mac-guard]\nrequired = \"true\"\n[grant.ipam]\ntypes = [\"x\"]", "{}");
     let hints = [
         granted.native_hint("whereabouts"),
-        granted.unguarded_hint(),
-        granted.result_hint("addresses", "10.0.0.9/24"),
-        granted.result_hint("gateways", "10.0.0.1"),
-        granted.previous_addresses_hint(&"10.0.0.9/24".parse().unwrap()),
-        granted.result_addresses_hint(&"10.0.0.9/24".parse().unwrap()),
-        granted.previous_hint("names", "tap0"),
-        granted.previous_hint("in-container", "true"),
+        granted.object_hint("mac-guard.required", "false"),
+        granted.object_hint("result.addresses", "10.0.0.9/24"),
+        granted.object_hint("result.gateways", "10.0.0.1"),
+        granted.addresses_hint("previous.addresses", &"10.0.0.9/24".parse().unwrap()),
+        granted.addresses_hint("result.addresses", &"10.0.0.9/24".parse().unwrap()),
+        granted.object_hint("previous.names", "tap0"),
+        granted.object_hint("previous.in-container", "true"),
         granted.limit_hint("operations", 4096),
         granted.limit_hint("handles", 0),
         granted.limit_hint("depth", 7),
@@ -210,9 +210,13 @@ fn other_lines_are_read_as_well() {
         File::parse(line, Origin::Operator).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
     // A line for each address of a pool is no way out.
-    assert!(granted.previous_addresses_hint(&"10.0.0.9/24".parse().unwrap()).contains("[\"10.0.0.0/24\"]"));
     assert!(
-        granted.result_addresses_hint(&"fd00::9/128".parse().unwrap()).starts_with("an operator can name the network")
+        granted.addresses_hint("previous.addresses", &"10.0.0.9/24".parse().unwrap()).contains("[\"10.0.0.0/24\"]")
+    );
+    assert!(
+        granted
+            .addresses_hint("result.addresses", &"fd00::9/128".parse().unwrap())
+            .starts_with("an operator can name the network")
     );
     assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
     // A text that would mean something else in a file is not offered.

@@ -72,7 +72,7 @@ impl Stage {
             ops::Bridge::PreviousLink => {
                 let given = &self.given;
                 let counts = |name: &str| {
-                    guest.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
+                    guest.granted().has_object("previous.names", name) || given.links.iter().any(|given| given == name)
                 };
                 let named = rehearsal::named(&run.request.conf, guest.granted(), counts)?;
                 self.kernel.previous_link = named.map(|link| link.name);

@@ -23,7 +23,7 @@ use held::{HELD, Notes};
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
-use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
+use postern_policy::capability::device::{DEFAULT_LINK, PORTS, key_of};
 use postern_state::node::NodeObject;
 use postern_types::{DeviceKey, ErrorCode, LinkInfo, LinkName, Mac, OpError, host};
 use std::path::{Path, PathBuf};
@@ -80,8 +80,8 @@ impl host::Device for Gate<'_> {
     fn give_back(&mut self) -> Result<(), OpError> {
         give_back(self.run, |own, alias| {
             let granted = self.guest.granted();
-            alias.text().is_some_and(|alias| granted.has_device(DeviceKey::Name, alias))
-                || names_of(own).any(|(by, value)| granted.has_device(by, &value))
+            alias.text().is_some_and(|alias| granted.has_object("device.names", alias))
+                || names_of(own).any(|(by, value)| granted.has_object(key_of(by).1, &value))
         })
     }
 }
@@ -230,7 +230,7 @@ pub fn is_granted(granted: &Granted, link: &Link) -> bool {
     let path = device_path(link).and_then(|path| Some(path.to_str()?.to_owned()));
     let pci = pci_of(link).map(|pci| (DeviceKey::Pci, pci));
     let mut all = names.chain(names_of(link)).chain(pci).chain(path.map(|path| (DeviceKey::Path, path)));
-    all.any(|(by, value)| granted.has_device(by, &value))
+    all.any(|(by, value)| granted.has_object(key_of(by).1, &value))
 }
 
 /// Returns the directory of a link's device below `/sys/devices`.

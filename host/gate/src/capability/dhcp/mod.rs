@@ -70,7 +70,7 @@ impl host::Dhcp for Gate<'_> {
             if !self.guest.granted().allows_dhcp_address(&grant.address) {
                 let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
                 return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
-                    .hint(self.guest.granted().dhcp_address_hint(&grant.address)));
+                    .hint(self.guest.granted().object_hint("dhcp.addresses", &grant.address.trunc().to_string())));
             }
         }
         // The record has the addresses before others are asked for them. So of two attachments that are offered one address,

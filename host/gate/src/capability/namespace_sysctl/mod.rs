@@ -185,7 +185,10 @@ fn below_net(key: &str, ifname: &str) -> Option<String> {
 fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> {
     let parts: Vec<&str> = path.split('/').collect();
     let [_, "conf" | "neigh", link, _, ..] = parts.as_slice() else { return Ok(()) };
-    if *link == ifname || matches!(*link, "all" | "default" | "lo") || granted.may_set_other_links() {
+    if *link == ifname
+        || matches!(*link, "all" | "default" | "lo")
+        || granted.has_object("namespace-sysctl.other-links", "true")
+    {
         return Ok(());
     }
     let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
