@@ -136,8 +136,8 @@ impl Granted {
         self.tables.get(&table).filter(|grant| grant.holds())
     }
 
-    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key. The
-    /// text of a flag is `true`.
+    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key. For a flag
+    /// it is no question: a flag is on if its text is `true`, whatever a pattern would match.
     pub fn has_object(&self, rule: &str, object: &str) -> bool {
         let table = TableName::of_rule(rule).and_then(|(table, key)| Some((self.table(table)?, key)));
         table.is_some_and(|(grant, key)| grant.matches(key, object))
@@ -157,7 +157,12 @@ impl Granted {
     /// True if `[previous]` lets the kernel confirm what `prevResult` says: an address that the container has, and the
     /// other end of its link.
     pub fn may_take_over_in_container(&self) -> bool {
-        self.has_object("previous.in-container", "true")
+        self.table(TableName::Previous).is_some_and(|table| table.on("in-container"))
+    }
+
+    /// True if `namespace-sysctl` may set what belongs to links of earlier plugins.
+    pub fn may_set_other_links(&self) -> bool {
+        self.grant(Capability::NamespaceSysctl).is_some_and(|grant| grant.on("other-links"))
     }
 
     /// True if `[result]` has this gateway for this address. A gateway that is named for the address may lie anywhere,

@@ -111,7 +111,8 @@ pub struct RuleInput<'a> {
     pub granted: &'a Granted,
     /// The question.
     pub question: Question<'a>,
-    /// The object that the rule looks for, as a change that adds it.
+    /// The object that the rule looked for and did not find, as a change that adds it: the last one. A rule that asks for
+    /// several keys says itself what it asks for.
     pub asked: Cell<Vec<Change>>,
 }
 
@@ -119,10 +120,10 @@ impl RuleInput<'_> {
     /// Returns the rule `CAPABILITY.KEY` if that key of the operation's own table has this object.
     pub fn one_of(&self, grant: &Grant, rule: &'static str, object: &str) -> Result<&'static str, OpError> {
         let (_, key) = rule.split_once('.').unwrap_or_default();
-        self.asked.set(line::object(key, object));
         if grant.matches(key, object) {
             return Ok(rule);
         }
+        self.asked.set(line::object(key, object));
         let capability = self.question.operation.capability();
         let kind = capability::keys(capability).iter().find(|known| known.name == key).map(|known| known.kind);
         if let Some(Err(impossible)) = kind.map(|kind| kind.check_text(object)) {

@@ -189,6 +189,21 @@ fn lines_that_are_offered_are_read_and_allow() {
     assert!(lines > 200, "{lines}");
 }
 
+/// A star that comes from a default of the policy matches no more than itself in a flag.
+#[test]
+fn a_flag_is_on_by_its_exact_text() {
+    let flags = |value: &str| {
+        let policy = format!(
+            "[grant.namespace-sysctl]\nkeys = [\"net.*\"]\nother-links = \"{value}\"\n[previous]\nin-container = \"{value}\"\n"
+        );
+        let granted = granted(&policy, r#"{"a":"t"}"#);
+        [granted.may_set_other_links(), granted.may_take_over_in_container()]
+    };
+    assert_eq!(flags("true"), [true; 2]);
+    assert_eq!(flags("${config.a}${config.b | *}"), [false; 2]);
+    assert_eq!(flags("${config.a}${config.b | rue}"), [true; 2]);
+}
+
 #[test]
 fn other_lines_are_read_as_well() {
     let granted = granted("[grant.mac-guard]\nrequired = \"true\"\n[grant.ipam]\ntypes = [\"x\"]", "{}");

@@ -185,10 +185,7 @@ fn below_net(key: &str, ifname: &str) -> Option<String> {
 fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> {
     let parts: Vec<&str> = path.split('/').collect();
     let [_, "conf" | "neigh", link, _, ..] = parts.as_slice() else { return Ok(()) };
-    if *link == ifname
-        || matches!(*link, "all" | "default" | "lo")
-        || granted.has_object("namespace-sysctl.other-links", "true")
-    {
+    if *link == ifname || matches!(*link, "all" | "default" | "lo") || granted.may_set_other_links() {
         return Ok(());
     }
     let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
