@@ -260,10 +260,13 @@ impl Service {
         for key in late.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             // What was done for another one may have changed it.
             let Some(entry) = self.leases.get_mut(&key) else { continue };
+            // A lease that ends has first nothing more to await.
+            if matches!(due(entry), Some(Due::Close)) {
+                entry.open = None;
+            }
             match due(entry) {
                 Some(Due::Settle) => self.settle(&key, now),
                 Some(Due::Ask) => self.ask_link(&key),
-                Some(Due::Close) => entry.open = None,
                 Some(Due::Forget) => self.finish(&key),
                 Some(Due::Expire) => self.lose(&key, "it has expired"),
                 Some(Due::Wake) => {
@@ -274,7 +277,7 @@ impl Service {
                         self.look_at_one(&key);
                     }
                 }
-                None => {}
+                Some(Due::Close) | None => {}
             }
         }
     }

@@ -23,7 +23,8 @@ const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 const CLIENT: u16 = 68;
 const SERVER: u16 = 67;
 
-/// An end of a packet: a hardware address, and the station's own address. That of a sender can be unspecified.
+/// An end of a packet: the hardware address there (of a receiver: that of the next hop), and the station's address. That of a
+/// sender can be unspecified.
 pub type End = (MacBytes, Ipv4Addr);
 
 /// Returns the frame for a payload, from the client's port to the server's.

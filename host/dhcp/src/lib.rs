@@ -117,8 +117,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let mut service = service::Service::new(options, home, opener, store, places.logs, runners)?;
     let ended = service.run(&listener, &signals, &timer);
     drop(listener);
-    drop(service.runners);
-    service.opener.0.end();
+    service.end();
     if let Some(remover) = remover {
         remover.end();
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The settings of the service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `-pidfile`.
     pub pidfile: Option<PathBuf>,
@@ -18,6 +18,13 @@ pub struct Options {
     pub broadcast: bool,
     /// `-timeout`, `-resendmax`, `-resendtimeout`.
     pub timeouts: Timeouts,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (socket, timeouts) = (DEFAULT_SOCKET.into(), Timeouts::default());
+        Self { pidfile: None, host_prefix: String::new(), socket, broadcast: false, timeouts }
+    }
 }
 
 /// What `--help` prints.
@@ -55,7 +62,7 @@ pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
     }
-    let mut options = Options { socket: DEFAULT_SOCKET.into(), ..Options::default() };
+    let mut options = Options::default();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, argument)) = rest.next() {
         if at == 0 && (argument == "serve" || argument == "daemon") {

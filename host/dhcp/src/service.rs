@@ -250,4 +250,10 @@ impl Service {
             postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
         }
     }
+
+    /// Ends the processes of the service, and closes all its sockets.
+    pub fn end(self) {
+        drop(self.runners);
+        self.opener.0.end();
+    }
 }
