@@ -42,7 +42,8 @@ pub(crate) const FAMILIES: [(NetfilterProtoFamily, &str); 3] =
 
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let family = FAMILIES.iter().find(|(family, _)| *family == self.family).map_or("bridge", |(_, name)| name);
+        let known = FAMILIES.iter().chain(&[(NetfilterProtoFamily::Bridge, "bridge")]);
+        let family = known.into_iter().find(|(family, _)| *family == self.family).map_or("inet", |(_, name)| name);
         write!(f, "{family} {}", self.name)
     }
 }

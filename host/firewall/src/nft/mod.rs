@@ -57,7 +57,7 @@ pub struct Nft {
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
     memory: Memory,
-    /// A network of which a collection has found nothing, and the generation of the rules then.
+    /// A network of which a collection has found no rules besides those that stay, and the generation of the rules then.
     pub(crate) without_others: Option<(String, u32)>,
     /// Whether iptables' rules are nf_tables' alone in this namespace, for IPv4 and for IPv6.
     serves_iptables: [Option<bool>; 2],
