@@ -6,7 +6,7 @@ use crate::context::{Context, RunParts, View};
 use crate::effect::{Addresses, Dhcp, Effect};
 use crate::errors::state_error;
 use crate::in_container::as_far_as_possible;
-use crate::kept::Retention;
+use crate::retention::Retention;
 use crate::{collectable, kept, others};
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link};

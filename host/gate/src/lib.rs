@@ -70,6 +70,7 @@ mod program;
 pub mod protocol;
 pub mod rehearsal;
 mod request;
+mod retention;
 mod right;
 mod search;
 mod settings;

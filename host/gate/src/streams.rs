@@ -56,16 +56,22 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
 /// As [`write`], for so long. The clock is not asked as long as the reader takes all at once: the first question of a process
 /// takes 4 µs.
 pub fn write_within(to: impl AsFd, bytes: &[u8], within: Duration) -> nix::Result<()> {
-    let mut rest = bytes;
-    let is_ready = || poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO) == Ok(1);
-    if (1..=PIECE).contains(&bytes.len()) && is_ready() {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    if bytes.len() <= PIECE && is_ready(&to, PollFlags::POLLOUT) {
         match nix::unistd::write(&to, bytes) {
-            Ok(written) => rest = bytes.get(written..).unwrap_or_default(),
+            Ok(written) if written == bytes.len() => return Ok(()),
+            Ok(written) => return write(to, bytes.get(written..).unwrap_or_default(), Instant::now() + within),
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(errno) => return Err(errno),
         }
     }
-    if rest.is_empty() { Ok(()) } else { write(to, rest, Instant::now() + within) }
+    write(to, bytes, Instant::now() + within)
+}
+
+fn is_ready(stream: &impl AsFd, what: PollFlags) -> bool {
+    poll(&mut [PollFd::new(stream.as_fd(), what)], PollTimeout::ZERO) == Ok(1)
 }
 
 /// Reads standard input to its end, or one byte more than `limit`.

@@ -5,8 +5,8 @@ pub mod dhcp;
 
 use crate::deadline::Deadline;
 use crate::errors::{firewall_error, kernel_error};
-use crate::kept::LazyServed;
 use crate::known::{ContainerAccess, Known};
+use crate::retention::LazyServed;
 use dhcp::DhcpConnections;
 use postern_cni::Error;
 use postern_confine::{Direct, Run};

@@ -4,14 +4,14 @@
 pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
 pub use crate::clock::now;
-pub use crate::kept::LazyServed;
 pub use crate::others::is_link_of_index;
+pub use crate::retention::LazyServed;
 pub use crate::system::SharedNft;
 
 use crate::context::RunParts;
 use crate::effect::Effect;
-use crate::kept::Retention;
 use crate::places::Places;
+use crate::retention::Retention;
 use crate::{collect, collectable};
 use postern_state::Record;
 use postern_types::{ErrorCode, OpError};

@@ -67,10 +67,13 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
 
 /// True if the container's namespace counts as gone, because `CNI_NETNS` leads to another one than at ADD: a path can be reused.
 pub fn is_foreign_container(run: &Context) -> Result<bool, OpError> {
-    // A container that the runtime's last result is about is not another one, whatever an older record says, unless its link
-    // is another container's.
-    let is_anothers = || run.system.link_inside(&run.request.ifname)?.map_or(Ok(false), |own| spares(run, &own));
-    Ok(run.journal.has_foreign_record(run.system) && (!run.journal.is_replaced() || is_anothers()?))
+    // A container that the runtime's last result is about is not another one, whatever an older record says.
+    Ok(run.journal.has_foreign_record(run.system) && (!run.journal.is_replaced() || is_in_anothers(run)?))
+}
+
+/// True if the container's link is another container's, by its record.
+fn is_in_anothers(run: &Context) -> Result<bool, OpError> {
+    run.system.link_inside(&run.request.ifname)?.map_or(Ok(false), |own| spares(run, &own))
 }
 
 /// True if this DEL leaves a link of the container, and all that goes with it, alone: they are another container's. Then
