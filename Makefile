@@ -26,7 +26,7 @@ RUN     ?= $(shell tests/run-target)
 BIN     := target/cni/bin
 LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 
-# Whatever others can write is not trusted (docs/architecture.md, "Places").
+# Whatever others can write is not trusted (docs/design/places.md).
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 

@@ -1,4 +1,5 @@
-//! flannel: what it delegates, what is written down for DEL and for a rollback, and traffic between two nodes.
+//! flannel: what it delegates, what is written down for DEL and for a rollback, and traffic between two nodes. The native
+//! flannel (up to CNI 0.4.0) runs beside ours, with native delegates too.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};

@@ -85,7 +85,7 @@ impl Store {
 
     /// Reads all leases, with their times by this boot's clock. Those of a boot before this one are remembered. One that
     /// can't be read is left where it is, and said. What a kill or a power cut has left of a file is removed: nothing is
-    /// synced to disk (docs/decisions.md).
+    /// synced to disk (docs/decisions/0034-dhcp-files-unsynced.md).
     pub fn load(&self) -> io::Result<Vec<KeptLease>> {
         let mut leases = Vec::new();
         for unfinished in self.dir.names_that(|name| name.ends_with(".json.new"))? {

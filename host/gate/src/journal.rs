@@ -1,4 +1,5 @@
-//! The run's use of its attachment's record: the journal (docs/journal.md). Here are its beginning, its stages and its end.
+//! The run's use of its attachment's record: the journal (docs/design/journal.md). Here are its beginning, its stages and its
+//! end.
 
 mod effects;
 

@@ -2,7 +2,7 @@
 //!
 //! It is forked first. So it maps and links the plugin's code while the gate reads and checks the request. A fork of a
 //! process this small takes a tenth of an exec, which takes about a millisecond on the measured machines
-//! (docs/decisions.md). `postern-sandbox` confines the child, before it reads a byte of the guest.
+//! (docs/decisions, number 1). `postern-sandbox` confines the child, before it reads a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::plugin_error::PluginError;

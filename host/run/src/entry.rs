@@ -1,5 +1,5 @@
 //! The start of the program, in place of the standard library's. That one also prepares a stack and two handlers for
-//! signals, which tell the words of an overflowing stack. They take 13 to 25 µs of a run (docs/decisions.md). Without them,
+//! signals, which tell the words of an overflowing stack: 13 to 25 µs of a run (docs/decisions, number 12). Without them,
 //! an overflow ends the process by `SIGSEGV` in place of `SIGABRT`.
 #![allow(unsafe_code, reason = "the C library calls main(), and gives pointers")]
 

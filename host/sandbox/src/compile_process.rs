@@ -80,7 +80,7 @@ pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// A component of 20 MiB is read in 0.3 s (docs/architecture.md, "Installing").
+/// A component of 20 MiB is read in 0.3 s (docs/design/install.md).
 fn reading(size: u64) -> Bounds {
     Bounds { seconds: 20 + size / MIB, memory: 512 * MIB + 16 * size }
 }

@@ -6,7 +6,7 @@
 //!
 //! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). A message begins a packet of its own, and a long one
 //! has several. The reader of a `SOCK_STREAM` wakes the other side each time, although there is nothing for it: half of
-//! all wake-ups of a run (docs/decisions.md).
+//! all wake-ups of a run (docs/decisions/0005-packet-sockets.md).
 //!
 //! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole message
 //! and not a single byte: a peer that sends slowly can't block the channel.

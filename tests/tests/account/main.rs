@@ -1,5 +1,5 @@
-//! A node that is broken on purpose: the output of `postern ls`, `show` and `doctor`, and the success of their
-//! remedies.
+//! A node that is broken on purpose, in each way of [`table`]: the output of `postern ls`, `show` and `doctor`, and the
+//! success of their remedies.
 
 mod broken_node;
 mod table;

@@ -65,7 +65,7 @@ fn as_native(answer: &Answer) -> Result<Value> {
     Ok(with(vec![("cniVersion", json!("1.0.0")), ("ips", json!(ips)), ("routes", json!(routes))]))
 }
 
-/// Returns a native result with the differences that docs/dhcp.md lists.
+/// Returns a native result with the differences that docs/plugins/dhcp.md lists.
 fn as_documented(mut result: Value) -> Value {
     for route in result.get_mut("routes").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(route) = route.as_object_mut() {

@@ -2,6 +2,10 @@
 //! is killed. After any outcome of the run, DEL, `postern gc` and the next ADD each restore the node. A failed ADD
 //! leaves nothing even before that.
 //!
+//! No address is ever free and used. None is given back to a DHCP service while a link has it. No port is up without its
+//! guard. After an ADD that succeeds all the same, the record says so, and no link takes router advertisements. A system
+//! call that the lists of [`fault`] lack fails the test.
+//!
 //! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
 //! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
 //! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.

@@ -1,5 +1,6 @@
 //! `postern net validate` on a node: what it finds in files, and what policy and a change of policy would refuse. What it
-//! calls an error, native plugins refuse.
+//! calls an error, native plugins refuse; without the error they take the same file. False alarms are looked for in every
+//! differential case whose ADD succeeds (`differential/validated.rs`).
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 

@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The limit in `docs/threat-model.md`: pages, page tables and shared memory together, in bytes.
+/// The limit in `docs/security/confinement.md`: pages, page tables and shared memory together, in bytes.
 const CEILING: u64 = 512 << 20;
 
 /// The memory that each attempt tries to get, far above the ceiling.
