@@ -35,8 +35,8 @@ use std::time::Instant;
 const SAMPLE: usize = 9;
 /// The same in a scenario without a new kind of effect.
 const REST: usize = 2;
-/// The number of nodes at a time.
-const THREADS: usize = 3;
+/// The number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
+const THREADS: usize = 8;
 /// The number of failures after which the test stops.
 const ENOUGH: usize = 40;
 
