@@ -37,11 +37,11 @@ const SETS: Kind = Kind::List(&Kind::List(&Kind::Object(RANGE)));
 
 const SUBNET: Key = Key::new("subnet", Kind::Text(Form::Cidr), "Network, without host bits");
 const START: Key =
-    Key::new("rangeStart", Kind::Text(Form::Ip), "First address to give [default: the second of the subnet]");
+    Key::new("rangeStart", Kind::Text(Form::Ip), "First address to give [default: the first after the subnet's own]");
 const END: Key =
     Key::new("rangeEnd", Kind::Text(Form::Ip), "Last address to give [default: the last one, before broadcast]");
 const GATEWAY: Key =
-    Key::new("gateway", Kind::Text(Form::Ip), "Gateway, never given [default: the subnet's first address]");
+    Key::new("gateway", Kind::Text(Form::Ip), "Gateway, never given [default: the first after the subnet's own]");
 
 /// The keys of one range.
 const RANGE: &[Key] = &[
