@@ -175,6 +175,14 @@ pub fn is_whole(node: &Node, container: &str) -> Result<bool> {
     Ok(says_whole(&record(node, container)?))
 }
 
+/// True if a container has a record.
+///
+/// # Errors
+/// The records can't be read.
+pub fn is_recorded(node: &Node, container: &str) -> Result<bool> {
+    Ok(!record(node, container)?.is_empty())
+}
+
 /// True if an attachment's record says that its ADD or its DEL was killed. `postern gc` removes such an attachment.
 ///
 /// # Errors
