@@ -103,9 +103,9 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from [`nft_ensure`],
-/// called for the first rules, that are still the attachment's are those of all its rules, and no others are read. Each comment is read before its rule
-/// is deleted.
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from
+/// [`nft_ensure`], called for the first rules, that are still the attachment's are those of all its rules, and no
+/// others are read. Each comment is read before its rule is deleted.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes. It is no error if nothing is there.

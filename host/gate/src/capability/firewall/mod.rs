@@ -55,7 +55,8 @@ impl host::Firewall for Gate<'_> {
         let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
         let by_iptables = backend == FirewallBackend::Iptables;
         let effect = placed(self.run.journal, effect, by_iptables.then_some(addresses), |made| &mut made.variant);
-        // Asked before the intent is written: afterwards no rule would be the first. Behind a native plugin the list may have had a native firewall before.
+        // Asked before the intent is written: afterwards no rule would be the first. Behind a native plugin the list
+        // may have had a native firewall before.
         let is_first = !others::is_behind_native(self.run.journal) && is_first::<Firewall>(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)
