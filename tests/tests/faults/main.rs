@@ -10,6 +10,7 @@
 //! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
 //! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
 //! `POSTERN_FAULTS_ONLY=PATTERN,…` names scenarios, lists ([`chain`]) or verbs, and `POSTERN_FAULTS_OF` names plugins.
+//! `POSTERN_FAULTS_THESE=TEXT;…` tries only these faults once more, each as a failure names it: `tap, DEL: EIO instead of read 3`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,6 +38,8 @@ const SAMPLE: usize = 9;
 const REST: usize = 2;
 /// The number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
 const THREADS: usize = 8;
+/// The number of nodes that share the faults of one scenario and verb, if all are tried: some wait a second in each run.
+const PARTS: usize = 8;
 /// The number of failures after which the test stops.
 const ENOUGH: usize = 40;
 
@@ -76,7 +79,8 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     scenarios.retain(|scenario| group.is_empty() || group.split(' ').any(|plugin| plugin == scenario.plugin));
     let kinds = each_of(&scenarios, |scenario| Ok(Place::new(scenario, "ADD")?.kinds))?;
     let chosen = covering(&kinds);
-    let mut work: Vec<(usize, &Scenario, &'static str)> = scenarios
+    let parts = if all { PARTS } else { 1 };
+    let mut work: Vec<(usize, &Scenario, &'static str, usize)> = scenarios
         .iter()
         .enumerate()
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
@@ -87,6 +91,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             *verb != "GC" || !(scenario.name.contains("passthru") || scenario.plugin == "vlan")
         })
         .filter(|(_, scenario, verb)| is_chosen(&only, scenario.name, verb))
+        .flat_map(|(number, scenario, verb)| (0..parts).map(move |part| (number, scenario, verb, part)))
         .collect();
     work.reverse();
     let (work, report) = (Mutex::new(work), Mutex::new(Report::default()));
@@ -95,9 +100,9 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
-                    while let Some((number, scenario, verb)) = next() {
+                    while let Some((number, scenario, verb, part)) = next() {
                         let sample = if chosen.contains(&number) { sample } else { rest };
-                        let outcome = search(number, scenario, verb, sample, &report);
+                        let outcome = search(number, scenario, verb, (part, parts), sample, &report);
                         let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
                         report.failures.extend(outcome.err().map(|error| format!("{error:#}")));
                     }
@@ -111,8 +116,9 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     println!("{}\n{} s", table(&report, &scenarios), start.elapsed().as_secs());
     let count = report.failures.len();
     ensure!(count == 0, "{count} faults left something, or were badly answered:\n{}", report.failures.join("\n\n"));
+    let is_repeated = std::env::var_os("POSTERN_FAULTS_THESE").is_some();
     ensure!(
-        report.figures.values().any(|figures| figures.outcomes.contains_key(&Outcome::Killed)),
+        is_repeated || report.figures.values().any(|figures| figures.outcomes.contains_key(&Outcome::Killed)),
         "nothing was killed"
     );
     Ok(())
@@ -161,18 +167,33 @@ fn few_scenarios_have_every_kind_of_effect() {
     assert!(covering(&[]).is_empty());
 }
 
-/// Tries the faults of one scenario's verb.
-fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize, report: &Mutex<Report>) -> Result<()> {
+/// Tries the faults of one scenario's verb: the first of this many parts, or another one.
+fn search(
+    number: usize,
+    scenario: &Scenario,
+    verb: &'static str,
+    (part, parts): (usize, usize),
+    sample: usize,
+    report: &Mutex<Report>,
+) -> Result<()> {
     let named = |error: anyhow::Error| error.context(format!("{}, {verb}", scenario.name));
     let mut place = Place::new(scenario, verb).map_err(named)?;
     let faults = place.faults(sample == usize::MAX).map_err(named)?;
+    let these = std::env::var("POSTERN_FAULTS_THESE").unwrap_or_default();
+    let is_meant = |fault: &Fault| {
+        let name = format!("{}, {verb}: {fault}", scenario.name);
+        these.is_empty() || these.split(';').any(|this| this.trim() == name)
+    };
     let mut turn = number;
     for (kind, faults) in faults.iter().enumerate() {
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
         // Operations are few: every one is always tried.
         let stride = if kind == 0 { 1 } else { faults.len().div_ceil(sample).max(1) };
-        for fault in faults.iter().skip(number % stride).step_by(stride) {
+        for (place_in_turn, fault) in faults.iter().skip(number % stride).step_by(stride).enumerate() {
             turn += 1;
+            if place_in_turn % parts != part || !is_meant(fault) {
+                continue;
+            }
             let way = RESTORATIONS.get(turn % RESTORATIONS.len()).copied().unwrap_or(Restoration::Del);
             figures.tried += 1;
             match place.run(fault, way) {
@@ -200,7 +221,12 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
             );
         }
         let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
-        report.figures.insert((number, verb, kind), figures);
+        let sum = report.figures.entry((number, verb, kind)).or_default();
+        sum.possible = figures.possible;
+        sum.tried += figures.tried;
+        for (outcome, count) in figures.outcomes {
+            *sum.outcomes.entry(outcome).or_default() += count;
+        }
     }
     Ok(())
 }
