@@ -36,6 +36,7 @@ impl Backups {
     }
 
     /// Returns the name of an attachment's file. It is the native tuning plugin's.
+    #[must_use]
     pub fn name(container_id: &str, ifname: &str) -> String {
         format!("{container_id}_{ifname}.json")
     }

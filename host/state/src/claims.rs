@@ -28,31 +28,37 @@ pub struct Claim(u16);
 
 impl Claim {
     /// The claim on a link of the host with this interface index.
+    #[must_use]
     pub fn link(index: u32) -> Self {
         Self::of(&[b"link", &index.to_le_bytes()])
     }
 
     /// The claim on a driver's device, by its bus and name.
+    #[must_use]
     pub fn device(bus: &str, name: &str) -> Self {
         Self::of(&[b"device", bus.as_bytes(), name.as_bytes()])
     }
 
     /// The claim on a pair, by the name of its host end.
+    #[must_use]
     pub fn pair(host_end: &str) -> Self {
         Self::of(&[b"pair", host_end.as_bytes()])
     }
 
     /// The claim on a parent's mode, by the parent's interface index.
+    #[must_use]
     pub fn mode(parent: u32, mode: &str) -> Self {
         Self::of(&[b"mode", &parent.to_le_bytes(), mode.as_bytes()])
     }
 
     /// The claim on a setting of a link in the container's namespace.
+    #[must_use]
     pub fn setting(netns_cookie: u64, index: u32, key: &str) -> Self {
         Self::of(&[b"setting", &netns_cookie.to_le_bytes(), &index.to_le_bytes(), key.as_bytes()])
     }
 
     /// The claim on `lo` in the container's namespace.
+    #[must_use]
     pub fn loopback(netns_cookie: u64) -> Self {
         Self::of(&[b"lo", &netns_cookie.to_le_bytes()])
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// True if an error of a system call says nothing about its object: the same call can succeed at the next try.
+#[must_use]
 pub fn is_passing(errno: Errno) -> bool {
     use Errno::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};
     matches!(errno, EINTR | EIO | EMFILE | ENFILE | ENOBUFS | ENOMEM)

@@ -119,6 +119,7 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
 
 /// Opens the directory at a `place` that [`place`] has returned for this `data_dir`: itself, and never the target of a link.
 /// `None` if it is missing, or if another user could have put it there.
+#[must_use]
 pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
     // The data directory was missing, and another user may have made it since.
     if known_path(data_dir).is_none() {

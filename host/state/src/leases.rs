@@ -38,11 +38,13 @@ impl LeaseOwner {
     }
 
     /// Returns the text in its lease file.
+    #[must_use]
     pub fn text(&self) -> String {
         text_of(&self.container_id, &self.ifname)
     }
 
     /// Returns the text in a lease file of a very old native plugin.
+    #[must_use]
     pub fn old_text(&self) -> &str {
         self.container_id.trim()
     }
@@ -190,6 +192,7 @@ impl Leases {
     }
 
     /// Returns the owner of an address, if somebody has it. This is for a message, and takes no lock.
+    #[must_use]
     pub fn owner_of(&self, address: IpAddr) -> Option<LeaseOwner> {
         let Ok(Slot::Held(text, _)) = self.directory.read(address) else { return None };
         Some(LeaseOwner::of(&text))
@@ -316,6 +319,7 @@ struct Reading {
 }
 
 /// Returns the first set in which `taken` leaves no address.
+#[must_use]
 pub fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
     let usable = |range: &Range, ip: IpAddr| range.contains(ip) && Some(ip) != range.gateway;
     sets.iter().position(|set| {

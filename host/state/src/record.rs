@@ -310,6 +310,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Returns the sections in the order in which their plugins were called.
+    #[must_use]
     pub fn sections(&self) -> &[Section] {
         &self.content.sections
     }
@@ -329,33 +330,39 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Returns the live effects of `section`, or of all sections, in the order in which they were noted.
+    #[must_use]
     pub fn effects(&self, section: Option<&str>) -> Vec<NotedEffect<E>> {
         let own = |effect: &&NotedEffect<E>| section.is_none_or(|section| effect.section == section);
         self.content.live.iter().filter(own).cloned().collect()
     }
 
     /// True if no effect is live and there is no section.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.content.live.is_empty() && self.content.sections.is_empty()
     }
 
     /// Returns the header. For a record that existed, it is the one it was begun with.
+    #[must_use]
     pub fn header(&self) -> &Header {
         &self.content.header
     }
 
     /// Returns the open file that the lock belongs to: the lock is free when the last process that has it open has
     /// ended.
+    #[must_use]
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// True if this process began it.
+    #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// Returns the damage that was found on opening, for the log.
+    #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.content.warnings
     }

@@ -24,6 +24,7 @@ pub struct HeldAddress {
 
 impl HeldAddress {
     /// Returns the time of its file, when it was taken. `None` if the file is not a lease file.
+    #[must_use]
     pub fn taken(&self) -> Option<SystemTime> {
         let Slot::Held(_, file) = &self.slot else { return None };
         let (seconds, nanoseconds) = file.written;
@@ -68,6 +69,7 @@ impl Leases {
     }
 
     /// Returns the address last taken for a range set; `None` also for a file that says no address.
+    #[must_use]
     pub fn last_reserved(&self, set: usize) -> Option<IpAddr> {
         self.directory.last_reserved(set)
     }

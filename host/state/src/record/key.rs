@@ -24,6 +24,7 @@ pub struct NetworkKey(u64);
 
 impl NetworkKey {
     /// Returns the key of (host's namespace, network).
+    #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str) -> Self {
         Self(u64::from_be_bytes(digest(&[&host_netns_cookie.to_le_bytes(), network.as_bytes()])))
     }
@@ -39,11 +40,13 @@ impl RecordKey {
     /// Returns the key of (host's namespace, network, container, interface). Each part is hashed with its length, so
     /// that the parts stay apart. The namespace is a part because two hosts that share a file system share no
     /// attachment.
+    #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str, container_id: &str, ifname: &str) -> Self {
         Self::in_network(NetworkKey::new(host_netns_cookie, network), host_netns_cookie, network, container_id, ifname)
     }
 
     /// Returns the same, for callers with many attachments of one network.
+    #[must_use]
     pub fn in_network(
         key: NetworkKey,
         host_netns_cookie: u64,
@@ -57,6 +60,7 @@ impl RecordKey {
     }
 
     /// Returns the key of a file with this name, which may be one of Postern 0.1.
+    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut bytes = [0; SLOT];
         let (network, attachment) = decode(name, &mut bytes).ok()?.split_last_chunk()?;
@@ -68,6 +72,7 @@ impl RecordKey {
     }
 
     /// Returns the name of the file.
+    #[must_use]
     pub fn file_name(&self) -> String {
         let network = self.network.map(|network| network.to_string()).unwrap_or_default();
         format!("{network}{:032x}", self.attachment)
@@ -79,11 +84,13 @@ impl RecordKey {
     }
 
     /// True if this is the name of this record's file, or of one that was set aside.
+    #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         name.split('.').next().and_then(Self::parse).as_ref() == Some(self)
     }
 
     /// True if the file's name alone shows that it belongs to another network.
+    #[must_use]
     pub fn is_of_other(&self, network: NetworkKey) -> bool {
         self.network.is_some_and(|own| own != network)
     }
@@ -132,6 +139,7 @@ pub struct Header {
 
 impl Header {
     /// Returns the key of this attachment.
+    #[must_use]
     pub fn key(&self) -> RecordKey {
         RecordKey::new(self.host_netns_cookie, &self.network, &self.container_id, &self.ifname)
     }

@@ -42,6 +42,7 @@ pub struct Section {
 
 impl Section {
     /// Returns the plugin's name.
+    #[must_use]
     pub fn plugin(&self) -> &str {
         plugin_of(&self.name)
     }
@@ -65,6 +66,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Returns the name of a plugin's next section, after all its present ones.
+    #[must_use]
     pub fn next_section(&self, plugin: &str) -> String {
         let ordinal = |section: &Section| match section.name.split_once(ORDINAL) {
             Some((_, ordinal)) => ordinal.parse().unwrap_or(1_u32),
@@ -79,6 +81,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     /// Returns the section that a call of a plugin belongs to, found by the hash of the call's configuration. It is the
     /// last section with this hash, or else the plugin's last one. `None` if it has none.
+    #[must_use]
     pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
         let mut own = self.sections().iter().filter(|section| section.plugin() == plugin);
         let of_config = own.clone().rfind(|section| section.config.as_deref() == Some(config));
@@ -87,6 +90,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 }
 
 /// Returns the plugin that a section of this name belongs to.
+#[must_use]
 pub fn plugin_of(section: &str) -> &str {
     section.split_once(ORDINAL).map_or(section, |(plugin, _)| plugin)
 }

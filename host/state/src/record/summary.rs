@@ -83,6 +83,7 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
 
 /// True if there is a file of this record below `root`. The directory is not checked: this is for a look that decides
 /// nothing, and takes one system call.
+#[must_use]
 pub fn is_there(root: &Path, key: &RecordKey) -> bool {
     let directory = root.join(super::SUBDIRECTORY);
     let mut names = [Some(*key), key.earlier()].into_iter().flatten();
