@@ -116,12 +116,22 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     println!("{}\n{} s", table(&report, &scenarios), start.elapsed().as_secs());
     let count = report.failures.len();
     ensure!(count == 0, "{count} faults left something, or were badly answered:\n{}", report.failures.join("\n\n"));
-    let is_repeated = std::env::var_os("POSTERN_FAULTS_THESE").is_some();
+    // A fault that no run has was not tried: its number may be another one by now.
+    let these = these();
+    let tried: usize = report.figures.values().map(|figures| figures.tried).sum();
+    let is_repeated = !these.is_empty();
+    ensure!(!is_repeated || tried == these.len(), "{tried} of the {} faults that were named exist", these.len());
     ensure!(
         is_repeated || report.figures.values().any(|figures| figures.outcomes.contains_key(&Outcome::Killed)),
         "nothing was killed"
     );
     Ok(())
+}
+
+/// Returns the faults that are to be tried once more; none if all are.
+fn these() -> BTreeSet<String> {
+    let these = std::env::var("POSTERN_FAULTS_THESE").unwrap_or_default();
+    these.split(';').map(|this| this.trim().to_owned()).filter(|this| !this.is_empty()).collect()
 }
 
 /// True if one of the patterns names the scenario or the verb, or if there is none.
@@ -179,11 +189,8 @@ fn search(
     let named = |error: anyhow::Error| error.context(format!("{}, {verb}", scenario.name));
     let mut place = Place::new(scenario, verb).map_err(named)?;
     let faults = place.faults(sample == usize::MAX).map_err(named)?;
-    let these = std::env::var("POSTERN_FAULTS_THESE").unwrap_or_default();
-    let is_meant = |fault: &Fault| {
-        let name = format!("{}, {verb}: {fault}", scenario.name);
-        these.is_empty() || these.split(';').any(|this| this.trim() == name)
-    };
+    let these = these();
+    let is_meant = |fault: &Fault| these.is_empty() || these.contains(&format!("{}, {verb}: {fault}", scenario.name));
     let mut turn = number;
     for (kind, faults) in faults.iter().enumerate() {
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
