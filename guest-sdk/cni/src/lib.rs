@@ -6,6 +6,17 @@
 //!
 //! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON of Go's encoder.
 //! [`mod@print`] and [`Fields`] do the same wherever it is visible from outside.
+//!
+//! A result of an old plugin, printed for a runtime of today:
+//!
+//! ```
+//! use postern_cni::{CniResult, Version};
+//!
+//! let printed = br#"{"cniVersion": "0.2.0", "ip4": {"ip": "10.1.0.2/24"}}"#;
+//! let result = CniResult::parse_output(printed, 1 << 20, "0.2.0")?;
+//! assert!(result.to_json(Version::V1_1_0)?.contains(r#""address": "10.1.0.2/24""#));
+//! # Ok::<(), postern_cni::Error>(())
+//! ```
 
 mod address;
 mod args;

@@ -6,6 +6,26 @@
 //!
 //! The service (`host/dhcp`) uses only the messages, without the feature `client`. So the host has no code that reads a
 //! packet.
+//!
+//! The first step of a lease sends a DISCOVER, and sets a timer:
+//!
+//! ```
+//! # #[cfg(feature = "client")] {
+//! use postern_dhcp::{Client, Event, Hex, Input, Timeouts, To, client_id, step};
+//!
+//! let client = Client {
+//!     family: 4,
+//!     id: Hex(client_id("container", "net", "eth0")),
+//!     mac: [2, 0, 0, 0, 0, 1],
+//!     configuration: r#"{"name": "net", "ipam": {"type": "dhcp"}}"#.to_owned(),
+//!     args: String::new(),
+//!     broadcast: false,
+//!     timeouts: Timeouts::default(),
+//! };
+//! let output = step(&Input { client, state: None, event: Event::Start { previous: None }, now_ms: 0, random: 7 });
+//! assert!(output.send[0].to == To::Broadcast && output.wake_ms.is_some() && output.outcome.is_none());
+//! # }
+//! ```
 
 pub mod config;
 #[cfg(feature = "client")]

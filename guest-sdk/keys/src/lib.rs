@@ -3,6 +3,12 @@
 //! `postern net validate` checks files with them, and `postern net schema` prints them as JSON Schemas. Guests read their
 //! keys by hand, with the words of native plugins. So a test of each guest compares it with its table, both ways
 //! (`agreement`, behind the feature of this name).
+//!
+//! ```
+//! let bridge = postern_keys::plugin("bridge").unwrap();
+//! assert!(bridge.key("isGateway").is_some() && bridge.key("isGatway").is_none());
+//! assert_eq!(postern_keys::nearest("isGatway", bridge.keys.iter().map(|key| key.name)), Some("isGateway"));
+//! ```
 
 #[cfg(feature = "agreement")]
 pub mod agreement;

@@ -4,6 +4,15 @@
 //! Guests' tests run against it (`postern_guest::fake`), with a node that the test makes. `postern plan` runs the
 //! installed guests against it, with the state of the real node: see [`Kernel::seed_link`], [`Kernel::attachment`] and
 //! [`Kernel::host_end_name`]. Nothing here reads or changes anything outside of [`Kernel`].
+//!
+//! ```
+//! use postern_sim::{Kernel, Place};
+//! use postern_types::{VethPair, ops};
+//!
+//! let mut node = Kernel::default();
+//! let pair: VethPair = node.call(&ops::Veth::Create { mtu: None, mac: None }.into()).unwrap().read().unwrap();
+//! assert!(node.find(Place::Host, &pair.host.name).is_some());
+//! ```
 
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests and plans run")]
