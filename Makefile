@@ -86,6 +86,7 @@ lint:
 	cargo fmt --all --check
 	cargo xtask surface --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 		if cargo deny fetch db 2>/dev/null; then cargo deny check advisories; \
 		else echo "SKIPPED: advisories: their database can't be fetched here"; fi; \

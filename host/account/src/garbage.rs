@@ -55,7 +55,7 @@ impl fmt::Display for Reason {
 pub struct Garbage {
     /// Its attachment.
     pub header: Header,
-    /// Its section ([`plugin_of`]); `None` for the whole record.
+    /// Its section ([`plugin_of`](postern_state::plugin_of)); `None` for the whole record.
     pub section: Option<String>,
     /// The reason.
     pub reason: Reason,

@@ -1,4 +1,4 @@
-//! What is held of this node ([`postern_gate::effect::held`]): devices that may not be clean, and VLANs in use.
+//! What is held of this node ([`postern_gate::capability::device::held`]): devices that may not be clean, and VLANs in use.
 
 use postern_gate::capability::device::effect::home::DeviceHome;
 use postern_gate::capability::device::held::{self, HeldNote, HeldObject, Notes};

@@ -1,6 +1,6 @@
 //! A read-only view of leases without a lock, which predicts the addresses that would be given next.
 //!
-//! It searches as [`Leases::reserve`] does (a test compares the two). A file that can't be read counts as held. All
+//! It searches as [`Leases::reserve_others`] does (a test compares the two). A file that can't be read counts as held. All
 //! users can read the files of a native plugin, but only root can read those of Postern.
 
 use postern_state::{LeaseOwner, LeaseStore, Leases, Result, StateError, TakenAddress, full_set};
@@ -28,7 +28,7 @@ impl LeaseSnapshot {
         Ok(Self { taken: leases.texts()?, last })
     }
 
-    /// Takes one address from each set, as [`Leases::reserve`] would.
+    /// Takes one address from each set, as [`Leases::reserve_others`] would.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.

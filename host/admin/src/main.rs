@@ -181,7 +181,7 @@ enum Verb {
         attachment: plan::Attachment,
         /// Print one JSON object. Later versions may add keys.
         ///
-        /// Keys: network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
+        /// Keys: network, version, container, ifname, plugins [{plugin, native, digest, policy [file, ...], delegates [{plugin, digest,
         /// policy}], operations [{operation, request, words, lasting (nothing, attachment, part, namespace, node, ...),
         /// verdict (allow, deny), rule, from (shipped, operator), missing, outcome, changes, plugin, depth}], error {code,
         /// msg, details}}], result, notes, allowed.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! All attachments of the node share the table and its chains. They stay when the last attachment goes
-//! ([`crate::node`]).
+//! (`postern gc --node` removes them).
 
 use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
 use crate::nft::prelude::*;

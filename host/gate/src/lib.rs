@@ -6,7 +6,7 @@
 //! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] makes it ready ([`prepared`]) with all
 //!   else that comes before a guest.
 //! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
-//! - [`gate`] asks [`policy`] and writes the intent into the attachment's record ([`journal`], [`effect`]). One file of
+//! - [`gate`] asks [policy](postern_policy) and writes the intent into the attachment's record ([`journal`], [`effect`]). One file of
 //!   [`capability`] does the work with the parts of the run ([`context`]), and [`audit`] logs it.
 //! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that it made.
 //! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.

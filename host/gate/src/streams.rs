@@ -53,7 +53,7 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
     Ok(())
 }
 
-/// As [`write`], for so long. The clock is not asked as long as the reader takes all at once: the first question of a process
+/// As [`write()`], for so long. The clock is not asked as long as the reader takes all at once: the first question of a process
 /// takes 4 µs.
 pub fn write_within(to: impl AsFd, bytes: &[u8], within: Duration) -> nix::Result<()> {
     if bytes.is_empty() {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// `postern_types::channel`. `code` is an open file of precompiled code. The caller has verified that only root (or the
 /// user that the process runs as) can have written it.
 ///
-/// The process first gives up all privileges, loads the plugin, waits for [`Start`], runs the plugin and sends the
-/// outcome. Then it waits for the next [`Start`], because a confined gate can't make another process. It ends at once if
+/// The process first gives up all privileges, loads the plugin, waits for [`postern_types::Start`], runs the plugin and sends the
+/// outcome. Then it waits for the next `Start`, because a confined gate can't make another process. It ends at once if
 /// it was told that none follows. If the channel breaks, it exits without a message. It measures no time: the gate kills
 /// it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {

@@ -20,12 +20,12 @@ const WORKSHOP: &str = "/run";
 /// The directories of programs. An absent one is left out, and a link becomes a link.
 const PROGRAMS: [&str; 7] = ["bin", "sbin", "lib", "lib32", "lib64", "usr", "etc/alternatives"];
 
-/// Directories that each [`Node`] has separately.
+/// Directories that each node ([`on_node`]) has separately.
 const STATE: [&str; 2] = ["/run", "/var"];
 
 const NONE: Option<&str> = None;
 
-/// The container's namespace on every [`Node`].
+/// The container's namespace on every node ([`on_node`]).
 pub const NETNS: &str = "/run/netns/learn";
 
 /// Moves this process into a new place, with copies of `files` (path and content).
