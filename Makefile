@@ -1,5 +1,8 @@
 # make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
-# make test      everything that can fail: see tests/README.md
+# make check     the quick loop: format, clippy, unit tests, one real attachment
+# make test      what each change waits for: see tests/README.md
+# make test-all  emulated machines, other runtimes, languages
+# make test-long campaigns, before a release: random sequences and kills, every fault (some hours)
 # make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED); then list
 #                files and caches of results, each for a tenth of that time
 # make faults    every operation, system call and instant of every plugin goes wrong, one after the other (some hours)
@@ -30,7 +33,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup test fuzz faults kills lint bench install uninstall clean
+.PHONY: demo build setup check test test-all test-long fuzz faults kills lint bench install uninstall clean
 
 demo: build
 	@tests/demo
@@ -63,29 +66,35 @@ build: setup
 	done
 	@echo "==> $(BIN) is ready"
 
-test: build
+# The test programs are not linked here: `make test` does that.
+check: build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --features postern-tests/measure --quiet -- -D warnings
+	@tests/check
+
+test test-all test-long: build
 	@tests/setup test
-	@tests/all
+	@tests/suite $@
 
 fuzz: build
 	@tests/setup test
 	POSTERN_FUZZ_SECONDS=$${POSTERN_FUZZ_SECONDS:-3600} \
-		cargo test --quiet --package postern-tests --test attack -- --nocapture sequences
+		cargo test --quiet --package postern-tests --test security -- --nocapture attack::sequences
 	POSTERN_FUZZ_SECONDS=$$(($${POSTERN_FUZZ_SECONDS:-3600} / 10)) \
-		cargo test --quiet --package postern-tests --test net_files -- --nocapture
+		cargo test --quiet --package postern-tests --test commands -- --nocapture net_files::
 
 faults: build
 	@tests/setup test
-	POSTERN_FAULTS=all cargo test --quiet --package postern-tests --test faults --test disk -- --nocapture
+	POSTERN_FAULTS=all cargo test --quiet --package postern-tests --test campaigns -- --nocapture faults:: disk::
 
 kills: build
 	@tests/setup test
-	POSTERN_KILLS=$${POSTERN_KILLS:-5000} cargo test --quiet --package postern-tests --test kills -- --nocapture
+	POSTERN_KILLS=$${POSTERN_KILLS:-5000} cargo test --quiet --package postern-tests --test campaigns -- --nocapture kills::
 
 lint:
 	cargo fmt --all --check
 	cargo xtask surface --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features postern-tests/measure -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 		if cargo deny fetch db 2>/dev/null; then cargo deny check advisories; \

@@ -13,9 +13,11 @@ integration_tests() {
   [ $# -gt 0 ] || choice=(--lib --bins --tests)
   cargo_tests --quiet "${workspace[@]}" "${choice[@]}" | sed -n 's/^tests test \([^ ]*\) [^ ]* /\1 /p'
 }
-# tool NAME: prints the path of a program of tests/src/bin. It is built with the tests, as tests/all builds them: nothing is
+# tool NAME: prints the path of a program of tests/src/bin. It is built with the tests, as tests/suite builds them: nothing is
 # built twice.
 tool() {
-  cargo test --no-run --quiet --message-format=json "${workspace[@]}" --test tap |
+  cargo test --no-run --quiet --message-format=json "${workspace[@]}" --test plugins |
     jq -r --arg name "$1" 'select(.executable != null and (.profile.test | not) and .target.name == $name).executable'
 }
+# tests_of PROGRAM MODULE: prints the names of the tests of one module of a program.
+tests_of() { "$1" --list | sed -n "s/^\($2::.*\): test$/\1/p"; }

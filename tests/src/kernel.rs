@@ -1,11 +1,11 @@
-//! The kinds of links that the running kernel may lack. A test asks before it runs, and says loudly that it is skipped;
+//! The kinds of links that the running kernel may lack. A test asks before it runs, and says that it is skipped.
 //! `tests/vm/kernel` runs the same programs in a virtual machine whose kernel has them.
 
-use crate::Node;
+use crate::{Node, skip, skip_part};
 use anyhow::{Context, Result};
 
 /// Why there are no taps for a test: an ordinary user may not open the file.
-pub const NO_TAPS: &str = "this user may not open /dev/net/tun; root of the machine runs them";
+pub const NO_TAPS: &str = "this user may not open /dev/net/tun";
 
 /// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `macvlan`, `vrf`, `tap`.
 ///
@@ -24,14 +24,26 @@ pub fn has(kind: &str) -> Result<bool> {
     Ok(node.sh(&script).context("a probe of the kernel")? == "yes\n")
 }
 
-/// As [`has`], and says so if it can't.
+/// As [`has`]. Without such links, this test is skipped.
 ///
 /// # Errors
 /// As [`has`].
-pub fn has_or_says(kind: &str) -> Result<bool> {
+pub fn has_or_skips(kind: &str) -> Result<bool> {
     let here = has(kind)?;
     if !here {
-        println!("SKIPPED: this kernel has no {kind} links: tests/vm/kernel runs this test in a virtual machine");
+        skip(&format!("this kernel has no {kind} links"));
+    }
+    Ok(here)
+}
+
+/// As [`has`]. Without such links, the part of this test that needs them is skipped.
+///
+/// # Errors
+/// As [`has`].
+pub fn has_or_skips_part(kind: &str) -> Result<bool> {
+    let here = has(kind)?;
+    if !here {
+        skip_part(kind, &format!("this kernel has no {kind} links"));
     }
     Ok(here)
 }

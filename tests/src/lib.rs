@@ -15,8 +15,10 @@ pub mod measure;
 mod names;
 mod node;
 mod paths;
+pub mod proof;
 mod random;
 pub mod report;
+mod skip;
 mod snapshot;
 pub mod tour;
 mod tree;
@@ -29,6 +31,7 @@ pub use names::Names;
 pub use node::Node;
 pub use paths::{copy_bin, native_bin, plugin_bin, shipped};
 pub use random::Random;
+pub use skip::{skip, skip_part};
 pub use tree::{Mismatch, compare};
 pub use vocabulary::{Vocabulary, damage};
 

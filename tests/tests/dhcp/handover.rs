@@ -3,7 +3,7 @@
 use crate::lab::{Lab, address, attachment, wait};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::{Answer, Ask};
-use postern_tests::plugin_bin;
+use postern_tests::{plugin_bin, skip};
 use serde_json::json;
 use std::fs::File;
 use std::net::TcpListener;
@@ -104,7 +104,7 @@ fn what_is_no_listening_socket_is_refused() -> Result<()> {
 fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     let is_there = Command::new("systemd-socket-activate").arg("--version").output().is_ok();
     if !is_there {
-        println!("SKIPPED: systemd-socket-activate is not installed");
+        skip("systemd-socket-activate is not installed");
         return Ok(());
     }
     let lab = Lab::with_client(&["c1"], plugin_bin()?)?;

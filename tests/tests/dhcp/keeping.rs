@@ -4,6 +4,7 @@ use crate::attacks::{ask_with_offer, binds};
 use crate::lab::{Lab, address, attachment, refused, scripted_bin, wait};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::{Answer, Ask, Lease, Standing};
+use postern_tests::skip;
 use serde_json::json;
 use std::time::Duration;
 
@@ -223,7 +224,7 @@ fn over_a_relay_and_by_unicast() -> Result<()> {
 fn a_clock_that_jumps_makes_no_lease_longer() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
     if lab.node.sh("unshare --time --boottime 1 true").is_err() {
-        println!("SKIPPED: this kernel has no time namespaces");
+        skip("this kernel has no time namespaces");
         return Ok(());
     }
     lab.dnsmasq("--dhcp-authoritative")?;

@@ -4,8 +4,8 @@ use crate::lab::{Lab, wait};
 use crate::plugin::{call, call_for, lab_with, network};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::Standing;
-use postern_tests::kernel::has_or_says;
-use postern_tests::merge;
+use postern_tests::kernel::has_or_skips;
+use postern_tests::{merge, skip};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -52,7 +52,7 @@ fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
 
 #[test]
 fn vlans_have_leases_of_their_servers() -> Result<()> {
-    if !has_or_says("vlan")? {
+    if !has_or_skips("vlan")? {
         return Ok(());
     }
     // The server is in VLAN 5 alone.
@@ -69,7 +69,7 @@ fn vlans_have_leases_of_their_servers() -> Result<()> {
 /// Links of one master have one hardware address: servers tell them apart by their identifiers, and broadcast answers.
 #[test]
 fn ipvlans_have_leases_of_their_own() -> Result<()> {
-    if !has_or_says("ipvlan")? {
+    if !has_or_skips("ipvlan")? {
         return Ok(());
     }
     let lab = lab_with(SOON, MASTER)?;
@@ -79,7 +79,7 @@ fn ipvlans_have_leases_of_their_own() -> Result<()> {
 /// In these modes no broadcast leaves, so that no server could be found: that is said at once.
 #[test]
 fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
-    if !has_or_says("ipvlan")? {
+    if !has_or_skips("ipvlan")? {
         return Ok(());
     }
     for mode in ["l3", "l3s"] {
@@ -99,7 +99,7 @@ fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
 #[test]
 fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
     if std::env::var_os("POSTERN_CLOCK_IS_SET").is_none() {
-        println!("SKIPPED: nobody sets the clock here: tests/vm/kernel does in a virtual machine");
+        skip("the clock of this machine is not to be set");
         return Ok(());
     }
     let lab = lab_with("--dhcp-authoritative", "true")?;

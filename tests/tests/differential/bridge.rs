@@ -1,4 +1,4 @@
-//! Cases of the bridge plugin. VLAN filtering, which needs another kernel, is in `tests/tests/vlan.rs`.
+//! Cases of the bridge plugin. VLAN filtering, which needs another kernel, is in `tests/tests/plugins/vlan.rs`.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

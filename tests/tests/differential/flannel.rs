@@ -2,7 +2,7 @@
 //! bridge of the other native plugins. Where it could not be fetched, `tests/flannel.rs` holds the rest against what is
 //! known of it.
 
-use postern_tests::{Case, merge, native_bin};
+use postern_tests::{Case, merge, native_bin, skip_part};
 use serde_json::{Value, json};
 
 const PREPARE: &str = "
@@ -24,7 +24,7 @@ fn flannel(name: &str, patch: &Value) -> Case {
 /// All cases of flannel.
 pub fn cases() -> Vec<Case> {
     if !native_bin().is_ok_and(|bin| bin.join("flannel").exists()) {
-        println!("SKIPPED: flannel against the native plugin: there is none (tests/fetch-native)");
+        skip_part("flannel/*", "there is no native flannel (tests/fetch-native)");
         return Vec::new();
     }
     let file = |name: &str, file: &str| flannel(name, &json!({"subnetFile": format!("/run/other/{file}")}));

@@ -30,7 +30,7 @@ mod vrf;
 
 use anyhow::{Context, Result, bail};
 use observed::Observed;
-use postern_tests::{Case, Differences, Mismatch, Side, compare, kernel, native_bin, plugin_bin};
+use postern_tests::{Case, Differences, Mismatch, Side, compare, kernel, native_bin, plugin_bin, skip_part};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -109,10 +109,7 @@ fn test() -> Result<()> {
     if !options.list {
         cases.retain(|case| !lacking.iter().any(|kind| is_about(&case.name, kind)));
         for kind in &lacking {
-            println!(
-                "differential: SKIPPED: the cases {kind}/*: this kernel has no such links: tests/vm/kernel runs them in a \
-                 virtual machine"
-            );
+            skip_part(&format!("{kind}/*"), &format!("this kernel has no {kind} links"));
         }
     }
     let is_complete = chosen == total;

@@ -125,7 +125,7 @@ fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> 
 fn refused(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try], out_of_reach: &[Try]) {
     let has_landlock = Files::new([]).unwrap().enforced();
     if !has_landlock {
-        postern_gate::say!("SKIPPED: the files out of reach: this kernel has no Landlock");
+        postern_gate::say!("SKIPPED: confine (files out of reach): this kernel has no Landlock");
     }
     let out_of_reach = if has_landlock { out_of_reach } else { &[] };
     let all: Vec<Try> = tries.iter().chain(out_of_reach).copied().collect();

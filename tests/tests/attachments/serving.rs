@@ -1,0 +1,305 @@
+//! An address is not free while a rule still uses it; and STATUS reports if an ADD could work.
+
+use anyhow::{Result, ensure};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+
+/// Returns a network. Each test has its own: the namespaces of all tests that run at once can be seen.
+fn config(net: &str) -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("{net}.0/24")}]]},
+    })
+}
+
+fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+    node.call(&match verb {
+        "GC" | "STATUS" => call.attachment("", "", ""),
+        _ => call.attachment(container, &node.netns(container), "eth0"),
+    })
+}
+
+/// Runs native portmap, which the runtime calls after bridge.
+fn portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()> {
+    let config = json!({
+        "cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
+        "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]},
+    });
+    let call = Call::new(&native_bin()?, "portmap", verb, config.to_string());
+    node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?.success().map(drop)
+}
+
+/// Makes two containers with mapped ports by this host, which are gone without a DEL.
+fn dead_pair(net: &str, backend: &str) -> Result<Node> {
+    let node = Node::new()?;
+    for (container, port) in [("c1", 8080), ("c2", 8081)] {
+        node.add_container(container)?;
+        let result = call(&node, "ADD", container, &config(net))?.success()?;
+        let config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
+            "runtimeConfig": {"portMappings": [{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]},
+        });
+        let call = Call::new(&plugin_bin()?, "portmap", "ADD", config.to_string());
+        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()?;
+    }
+    ["c1", "c2"].iter().try_for_each(|container| node.remove_container(container))?;
+    Ok(node)
+}
+
+/// Makes a container with a mapped port that is gone without a DEL.
+fn dead(net: &str, backend: &str) -> Result<(Node, Value)> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let mut result = call(&node, "ADD", "c1", &config(net))?.success()?;
+    merge(&mut result, &json!({"cniVersion": "1.0.0"}));
+    if !backend.is_empty() {
+        portmap(&node, "ADD", backend, &result)?;
+    }
+    node.remove_container("c1")?;
+    Ok((node, result))
+}
+
+fn leases(node: &Node) -> Result<String> {
+    node.sh("cd /var/lib/cni/networks/net; ls -d 10.* 2>/dev/null || true")
+}
+
+fn rules(node: &Node) -> Result<String> {
+    node.sh("nft list ruleset | grep -E 'net: net|macspoofchk' || true; ip -o link | grep veth || true")
+}
+
+fn gc(node: &Node, lists: &str) -> Result<String> {
+    node.sh(&format!("mkdir -p {lists}; {}/postern gc --yes --conf-dir {lists} 2>&1", plugin_bin()?.display()))
+}
+
+#[test]
+fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
+    const NET: &str = "10.61.0";
+    for backend in ["iptables", "nftables"] {
+        let (node, result) = dead(NET, backend)?;
+        let printed = gc(&node, "/run/none")?;
+        ensure!(printed.contains("addresses are kept: a rule in ip") && printed.contains("10.61.0.2"), "{printed}");
+        ensure!(printed.contains("removed 0 of 1; of 1 all but the addresses, which are kept"), "{printed}");
+        ensure!(leases(&node)? == "10.61.0.2\n" && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
+        node.add_container("c2")?;
+        let second = call(&node, "ADD", "c2", &config(NET))?.success()?;
+        ensure!(second["ips"][0]["address"] == "10.61.0.3/24", "{second}");
+        let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
+        ensure!(doctor.contains("lead traffic to 10.61.0.2, which no namespace has"), "{doctor}");
+        // The runtime's DEL of the chain, from its end; after it nothing is in the way any more.
+        portmap(&node, "DEL", backend, &result)?;
+        call(&node, "DEL", "c1", &config(NET))?.success()?;
+        ensure!(leases(&node)? == format!("{NET}.3\n"), "{}", leases(&node)?);
+        let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
+        ensure!(!doctor.contains("lead traffic to"), "{doctor}");
+    }
+    Ok(())
+}
+
+/// The directory of leases is lost, and the records with the rules are not. No new container is reached at a dead one's port.
+#[test]
+fn an_address_that_forwards_of_a_record_lead_to_is_not_given_out() -> Result<()> {
+    const NET: &str = "10.67.0";
+    for backend in ["iptables", "nftables"] {
+        let node = dead_pair(NET, backend)?;
+        node.sh("rm -r /var/lib/cni")?;
+        node.add_container("c3")?;
+        let mut small = config(NET);
+        merge(
+            &mut small,
+            &json!({"ipam": {"ranges": [[{"subnet": format!("{NET}.0/24"), "rangeEnd": format!("{NET}.3")}]]}}),
+        );
+        let refused = call(&node, "ADD", "c3", &small)?;
+        let words = format!("attachment net/c2/eth0 has forwards to {NET}.3, by its record");
+        ensure!(
+            refused.status == 1 && refused.stdout.contains(&words) && refused.stdout.contains("postern gc"),
+            "{refused:?}"
+        );
+        let mut asked = config(NET);
+        merge(&mut asked, &json!({"args": {"cni": {"ips": [format!("{NET}.2")]}}}));
+        let refused = call(&node, "ADD", "c3", &asked)?;
+        let words = format!("attachment net/c1/eth0 has forwards to {NET}.2, by its record");
+        ensure!(refused.status == 1 && refused.stdout.contains(&words), "{refused:?}");
+        ensure!(leases(&node)?.is_empty(), "left: {}", leases(&node)?);
+        let given = call(&node, "ADD", "c3", &config(NET))?.success()?;
+        ensure!(given["ips"][0]["address"] == format!("{NET}.4/24"), "{given}");
+        call(&node, "DEL", "c3", &config(NET))?.success()?;
+        ensure!(gc(&node, "/run/none")?.contains("removed 2 of 2"), "{backend}");
+        call(&node, "ADD", "c3", &asked)?.success()?;
+    }
+    Ok(())
+}
+
+/// The forwards of an attachment go with it, so they are no reason to keep its address.
+#[test]
+fn the_own_forwards_keep_no_address() -> Result<()> {
+    const NET: &str = "10.66.0";
+    let forwards = "nft list ruleset | grep -F 10.66.0. || true";
+    for backend in ["iptables", "nftables"] {
+        let node = dead_pair(NET, backend)?;
+        let printed = gc(&node, "/run/none")?;
+        ensure!(printed.contains("removed 2 of 2") && !printed.contains("kept"), "{printed}");
+        ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
+        let node = dead_pair(NET, backend)?;
+        let mut empty = config(NET);
+        merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.status == 0 && printed.stderr.is_empty(), "{printed:?}");
+        ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
+        // Forwards with the same names that the record does not list are a native plugin's.
+        let node = dead_pair(NET, backend)?;
+        node.sh("cd /run/postern/attachments; sed -i '/port-mappings/d' *")?;
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.stderr.contains("still leads traffic to 10.66.0.2"), "{printed:?}");
+        ensure!(leases(&node)? == "10.66.0.2\n10.66.0.3\n", "{}", leases(&node)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
+    const NET: &str = "10.62.0";
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}, {"type": "of-others"}]});
+    let harmless = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}]});
+    for (cached, listed, keeps) in
+        [(None, &list, true), (None, &harmless, false), (Some(&harmless), &list, false), (Some(&list), &harmless, true)]
+    {
+        let (node, _) = dead(NET, "")?;
+        node.sh("mkdir -p /run/net.d /var/lib/cni/results")?;
+        std::fs::write(node.path("/run/net.d/10-net.conflist"), listed.to_string())?;
+        if let Some(cached) = cached {
+            let entry = "/var/lib/cni/results/net-c1-eth0";
+            std::fs::write(node.path("/run/list"), cached.to_string())?;
+            node.sh(&format!(
+                "printf '{{\"kind\":\"cniCacheV1\",\"config\":\"%s\"}}' $(base64 -w0 /run/list) > {entry}"
+            ))?;
+        }
+        for round in 0..2 {
+            let printed = gc(&node, "/run/net.d")?;
+            // Later there is no pair that shows the end of the namespace to a caller who can't look at all of them.
+            ensure!(round > 0 || printed.contains("native of-others") == keeps, "round {round}: {printed}");
+            ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
+        }
+        call(&node, "DEL", "c1", &config(NET))?.success()?;
+        ensure!(leases(&node)?.is_empty(), "DEL gives it back");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_runtimes_collection_keeps_what_a_rule_serves() -> Result<()> {
+    const NET: &str = "10.63.0";
+    for (backend, lose) in [("iptables", ":"), ("nftables", ":"), ("nftables", "rm /run/postern/attachments/*")] {
+        let (node, result) = dead(NET, backend)?;
+        node.sh(lose)?;
+        let mut empty = config(NET);
+        merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.status == 0 && printed.stderr.contains("still leads traffic to 10.63.0.2"), "{printed:?}");
+        ensure!(leases(&node)? == "10.63.0.2\n", "{backend}, {lose}: {}", leases(&node)?);
+        portmap(&node, "DEL", backend, &result)?;
+        call(&node, "GC", "", &empty)?.success()?;
+        ensure!(
+            leases(&node)?.is_empty() && !rules(&node)?.contains("net: net"),
+            "{} {}",
+            leases(&node)?,
+            rules(&node)?
+        );
+    }
+    Ok(())
+}
+
+/// A collection goes from plugin to plugin, in the order of the list.
+#[test]
+fn one_plugin_collects_for_the_whole_chain() -> Result<()> {
+    const NET: &str = "10.64.0";
+    let (node, _) = dead(NET, "")?;
+    node.sh("cd /run/postern/attachments; file=$(ls); sed -i '/\"effect\":\"masquerade\"/s/\"plugin\":\"bridge\"/\"plugin\":\"behind\"/' $file
+         echo '{\"plugin\":\"behind\",\"begun\":{\"digest\":\"0\",\"time\":1700000000000}}' >> $file
+         echo '{\"plugin\":\"behind\",\"given\":1700000000000}' >> $file")?;
+    let mut empty = config(NET);
+    merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
+    call(&node, "GC", "", &empty)?.success()?;
+    ensure!(leases(&node)?.is_empty() && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
+    let records = node.sh("ls /run/postern/attachments")?;
+    ensure!(records.is_empty(), "a section is left: {records}");
+    let log = node.sh("grep record.remove /var/log/postern/audit.jsonl")?;
+    let at = |what: &str| log.find(&format!("\"effect\":\"{what}\"")).unwrap_or_default();
+    ensure!(at("masquerade") < at("lease") && at("veth") < at("lease"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn status_says_whether_an_add_could_work() -> Result<()> {
+    const NET: &str = "10.65.0";
+    let node = Node::new()?;
+    node.sh(&format!("{PRIVATE_ETC} mkdir -p /run/empty"))?;
+    let settings = |text: &str| node.sh(&format!("echo '{text}' > /etc/postern/node.toml"));
+    let status = |patch: Value| -> Result<(u64, String)> {
+        let mut config = config(NET);
+        merge(&mut config, &patch);
+        settings("")?;
+        let lenient = call(&node, "STATUS", "", &config)?;
+        settings("status = \"strict\"")?;
+        let answer = call(&node, "STATUS", "", &config)?;
+        // A fault of the node alone is an error only if the operator wants it.
+        let is_policy = ["olicy", "host-local.toml", "nowhere"].iter().any(|word| answer.stdout.contains(word));
+        if answer.status != 0 && !is_policy {
+            let error: Value = serde_json::from_str(&answer.stdout)?;
+            let words = error["msg"].as_str().unwrap_or_default();
+            ensure!(lenient.status == 0 && lenient.stdout.is_empty(), "by default: {lenient:?}");
+            ensure!(lenient.stderr.contains("postern: an ADD to network"), "{words}: {lenient:?}");
+        } else {
+            ensure!((lenient.status, &lenient.stdout) == (answer.status, &answer.stdout), "{lenient:?} {answer:?}");
+        }
+        if answer.status == 0 {
+            return Ok((0, answer.stdout));
+        }
+        let error: Value = serde_json::from_str(&answer.stdout)?;
+        Ok((error["code"].as_u64().unwrap_or_default(), answer.stdout))
+    };
+    let expect = |before: &str, patch: Value, after: &str, code: u64, words: &str| -> Result<()> {
+        node.sh(before)?;
+        let (found, printed) = status(patch)?;
+        node.sh(after)?;
+        ensure!(found == code && printed.contains(words), "after {before}: {found} instead of {code}: {printed}");
+        let (found, printed) = status(json!({}))?;
+        ensure!(found == 0, "after {after}: {printed}");
+        Ok(())
+    };
+    let policy = |toml: &str| format!("printf '%s\\n' '{toml}' > /etc/postern/policy/bridge.toml");
+    let open = "rm -f /etc/postern/policy/*";
+    expect(":", json!({}), ":", 0, "")?;
+    expect(&policy("withdraw = [\"masquerade\"]"), json!({}), open, 50, "masquerade")?;
+    expect(&policy("withdraw = [\"masquerade\"]"), json!({"ipMasq": false}), open, 0, "")?;
+    expect(&policy("withdraw = [\"veth\"]"), json!({}), open, 50, "veth")?;
+    expect(&policy("grants = 1"), json!({}), open, 50, "grants")?;
+    expect(&policy("grant.masquerade = { backends = [\"iptables\"] }"), json!({}), open, 50, "nftables")?;
+    expect(&policy("grant.ipam = { types = [\"static\"] }"), json!({}), open, 50, "host-local")?;
+    expect("echo 'x = 1' > /etc/postern/policy/host-local.toml", json!({}), open, 50, "host-local.toml")?;
+    expect(":", json!({"ipam": {"type": "nowhere"}}), ":", 50, "nowhere")?;
+    expect("ip link add cni9 type veth peer name peer9", json!({"bridge": "cni9"}), ":", 51, "no bridge")?;
+    expect("ip link add cni0 type veth peer name p0", json!({"bridge": null}), "ip link del cni0", 51, "no bridge")?;
+    let tagged = json!({"bridge": "br7", "vlan": 100});
+    expect("ip link add br7 type bridge", tagged, "ip link del br7", 50, "does not filter VLANs")?;
+    expect(
+        "mkdir -p /var/lib/cni/networks; mount -t tmpfs -o ro,mode=755 x /var/lib/cni/networks",
+        json!({}),
+        "umount /var/lib/cni/networks",
+        50,
+        "Read-only",
+    )?;
+    expect(
+        "mkdir -p /var/lib/cni/networks/net; for i in 1 2 3 4 5 6; do printf 'x\\r\\neth0' > /var/lib/cni/networks/net/10.65.0.$i; done",
+        json!({"ipam": {"ranges": [[{"subnet": "10.65.0.0/29"}]]}}),
+        ":",
+        50,
+        "no IP addresses",
+    )?;
+    // None of this has changed the node.
+    let left =
+        node.sh("ip -o link | grep -c br9 || true; ls /run/postern/attachments 2>/dev/null || true; nft list ruleset")?;
+    ensure!(left == "0\n", "{left}");
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! DEL of a container without a record, where the path leads to another, living container by now: the number of a process is
+//! given again, or another namespace is mounted on the file. What the records of the other container tell stays, and DEL ends
+//! well.
+
+use anyhow::{Result, ensure};
+use postern_tests::tour::legs;
+use postern_tests::{Answer, Call, Node, kernel, merge, native_bin, plugin_bin, shipped};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What a container has, and its node, without counters and what the kernel changes a little later.
+const STATE: &str =
+    "{ ip addr; ip rule; ip route show table all; ip -6 route show table all; ip qdisc 2> /dev/null || true
+    cat /proc/sys/net/core/somaxconn; nft list ruleset 2> /dev/null || true; } | grep -v -e _lft -e fe80 -e multicast |
+    sed -E 's/counter packets [0-9]+ bytes [0-9]+//; s/,LOWER_UP|NO-CARRIER,| state [A-Z]+| tentative| linkdown//g'";
+
+fn state(node: &Node, container: &str) -> Result<String> {
+    Ok(node.sh(STATE)? + &node.sh_in(container, STATE)?)
+}
+
+/// DEL of the container `gone`, at the path of the container `c1`.
+fn strayed(node: &Node, plugin: &str, config: &Value) -> Result<Answer> {
+    let call = Call::new(&plugin_bin()?, plugin, "DEL", config.to_string());
+    node.call(&call.attachment("gone", &node.netns("c1"), "eth0"))
+}
+
+/// Every shipped plugin, on each network of the tour. loopback alone leaves no record (`letting_go` is about it). The runtime has no result any more, or that of the living container.
+#[test]
+fn what_a_living_container_has_stays() -> Result<()> {
+    let bin = plugin_bin()?;
+    let mut tried = 0;
+    for plugin in shipped()?.into_iter().filter(|plugin| plugin != "loopback") {
+        for leg in legs(&plugin)? {
+            let mut result = Value::Null;
+            leg.walk(&bin, |node, verb, call| {
+                if verb == "DEL" {
+                    // The native tuning's file about the container that is gone.
+                    node.sh("mkdir -p /run/cni/tuning; echo '{\"mtu\":1280}' > /run/cni/tuning/gone_eth0.json")?;
+                    for given in [Value::Null, result.clone()] {
+                        let mut config = leg.config.clone();
+                        merge(&mut config, &json!({"prevResult": given}));
+                        let before = state(node, "c1")?;
+                        let answer = strayed(node, &plugin, &config)?;
+                        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{}: {answer:?}", leg.name);
+                        let after = state(node, "c1")?;
+                        ensure!(before == after, "{}: {before}\nthen {after}\n{answer:?}", leg.name);
+                    }
+                    tried += 1;
+                }
+                let answer = node.call(call)?;
+                ensure!(answer.status == 0, "{} {verb}: {answer:?}", leg.name);
+                if verb == "ADD" {
+                    result = serde_json::from_str(&answer.stdout)?;
+                }
+                Ok(answer)
+            })?;
+        }
+    }
+    ensure!(tried >= 13, "only {tried} networks were tried");
+    Ok(())
+}
+
+/// The living container's link is a native plugin's. A plugin of ours behind that one has a record of the container.
+#[test]
+fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let bridge = |name: &str| {
+        json!({"cniVersion": "1.0.0", "name": name, "type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
+    };
+    let add = Call::new(&native_bin()?, "bridge", "ADD", bridge("net").to_string());
+    let result = node.call(&add.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+    let [tuning, firewall] =
+        [json!({"type": "tuning", "mtu": 1400}), json!({"type": "firewall", "backend": "iptables"})].map(
+            |mut config| {
+                merge(&mut config, &json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result}));
+                config
+            },
+        );
+    let call = |plugin: &str, verb: &str, config: &Value| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    call("tuning", "ADD", &tuning)?.success()?;
+    call("firewall", "ADD", &firewall)?.success()?;
+    // The container that is gone had the same address, by the runtime's last result.
+    let before = state(&node, "c1")?;
+    ensure!(before.contains("ip saddr 10.9.0.2"), "no rule: {before}");
+    let answer = strayed(&node, "firewall", &firewall)?;
+    ensure!(answer.status == 0 && state(&node, "c1")? == before, "{answer:?}");
+    let answer = strayed(&node, "bridge", &bridge("net"))?;
+    ensure!(answer.status == 0 && state(&node, "c1")? == before, "{answer:?}");
+    ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{answer:?}");
+    // The container's own DEL takes the link.
+    call("firewall", "DEL", &firewall)?.success()?;
+    call("tuning", "DEL", &tuning)?.success()?;
+    let mut config = bridge("net");
+    merge(&mut config, &json!({"prevResult": result}));
+    call("bridge", "DEL", &config)?.success()?;
+    ensure!(node.sh_in("c1", "ip link")?.lines().count() == 2, "{}", node.sh_in("c1", "ip link")?);
+    Ok(())
+}
+
+/// The record of the container is from before a rollback: its link is gone, and native plugins attached the container anew.
+#[test]
+fn so_it_does_after_a_rollback() -> Result<()> {
+    let node = Node::new()?;
+    let list = [
+        json!({"type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}),
+        json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400}),
+    ];
+    let attach = |bin: &Path, container: &str| -> Result<Value> {
+        node.add_container(container)?;
+        let mut result = Value::Null;
+        for plugin in &list {
+            let mut config = json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result});
+            merge(&mut config, plugin);
+            let add = Call::new(bin, plugin["type"].as_str().unwrap_or_default(), "ADD", config.to_string());
+            result = node.call(&add.attachment(container, &node.netns(container), "eth0"))?.success()?;
+        }
+        Ok(result)
+    };
+    attach(&plugin_bin()?, "gone")?;
+    node.remove_container("gone")?;
+    node.sh("rm -rf /var/lib/cni/networks")?;
+    let result = attach(&native_bin()?, "gone")?;
+    node.remove_container("gone")?;
+    attach(&plugin_bin()?, "c1")?;
+    let before = state(&node, "c1")?;
+    for plugin in list.iter().rev() {
+        let mut config = json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result});
+        merge(&mut config, plugin);
+        let answer = strayed(&node, plugin["type"].as_str().unwrap_or_default(), &config)?;
+        let after = state(&node, "c1")?;
+        ensure!(answer.status == 0 && before == after, "{plugin}: {before}\nthen {after}\n{answer:?}");
+    }
+    Ok(())
+}
+
+/// Devices of every kind, also those that show no way to the node.
+#[test]
+fn so_does_a_device_of_any_kind() -> Result<()> {
+    for (kind, make) in [
+        ("veth", "ip link add dev1 type veth peer name wire1"),
+        ("macvlan", "ip link add wire1 type veth peer name wire2; ip link add dev1 link wire1 type macvlan"),
+        ("ifb", "ip link add dev1 type ifb"),
+        ("tuntap", "ip tuntap add dev1 mode tap"),
+    ] {
+        if !kernel::has_or_skips_part(if kind == "tuntap" { "tap" } else { kind })? {
+            continue;
+        }
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(make)?;
+        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "host-device", "device": "dev1"});
+        let call = |verb: &str, name: &str| -> Result<Answer> {
+            let mut config = config.clone();
+            merge(&mut config, &json!({"name": name}));
+            let call = Call::new(&plugin_bin()?, "host-device", verb, config.to_string());
+            node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+        };
+        call("ADD", "net")?.success()?;
+        let before = state(&node, "c1")?;
+        let answer = strayed(&node, "host-device", &config)?;
+        ensure!(answer.status == 0 && state(&node, "c1")? == before, "{kind}: {answer:?}");
+        ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{kind}: {answer:?}");
+        // Another network's name is no other container.
+        call("DEL", "other")?.success()?;
+        call("DEL", "net")?.success()?;
+        node.sh("ip link show dev dev1")?;
+    }
+    Ok(())
+}
+
+/// Root in the container gives the names of two links to each other. What a record lists of another interface is no device of the
+/// node's that came by a native plugin, though a record of this interface tells which container is meant.
+#[test]
+fn a_link_of_another_interface_is_no_device_that_goes_home() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("ip link add dev1 type veth peer name wire1")?;
+    let call = |bin: &Path, verb: &str, ifname: &str, config: &Value| -> Result<Answer> {
+        let mut config = config.clone();
+        merge(&mut config, &json!({"cniVersion": "1.0.0", "name": ifname}));
+        let call = Call::new(bin, config["type"].as_str().unwrap_or_default(), verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), ifname))
+    };
+    let device = json!({"type": "host-device", "device": "dev1"});
+    let result = call(&native_bin()?, "ADD", "eth0", &device)?.success()?;
+    let tuning = json!({"type": "tuning", "mtu": 1400, "prevResult": result});
+    call(&plugin_bin()?, "ADD", "eth0", &tuning)?.success()?;
+    let bridge = json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+    call(&plugin_bin()?, "ADD", "net1", &bridge)?.success()?;
+    node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set net1 down; ip link set eth0 name other; ip link set net1 name eth0
+         ip link set other name net1; ip link set eth0 alias dev1",
+    )?;
+    let answer = call(&plugin_bin()?, "DEL", "eth0", &device)?;
+    let there = node.sh_in("c1", "ip -o link show dev eth0; ip -o link show dev net1")?;
+    ensure!(there.contains("alias dev1"), "the other interface's link is gone: {there}\n{answer:?}");
+    ensure!(answer.status == 0 && answer.stderr.contains("another attachment's, by its record"), "{answer:?}");
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Faults, kills and damaged disks: a sample here, all of them with `make faults` and `make kills`.
+
+mod disk;
+mod faults;
+mod kills;

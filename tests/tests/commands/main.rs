@@ -1,0 +1,15 @@
+//! What people type: the commands of postern, and its installation.
+
+mod account;
+mod command_line;
+mod compile;
+mod inspect;
+mod install;
+mod learn;
+mod net;
+mod net_files;
+mod plan;
+mod plugin_files;
+mod upgrade;
+mod validate;
+mod versions;

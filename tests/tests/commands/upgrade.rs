@@ -1,0 +1,378 @@
+//! Installing while runs continue, and uninstalling everything.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Call, Node, copy_bin, flat, native_bin, plugin_bin};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The CNI bin directory that is installed to.
+const BIN: &str = "/run/bin";
+
+const PLUGINS: &str = "bridge host-local loopback ptp static";
+
+/// A plugin that delegates, so that a run opens code twice, the second time after it has read its configuration.
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp",
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]}}"#;
+
+/// Two builds with engines that refuse each other's code, and policies that refuse each other's components.
+const BUILDS: &str = r#"
+    export LC_ALL=C
+    pin() { # pin BUILD PLUGIN DIGEST
+      sed -i "s/\"digest\": \"[^\"]*\"/\"digest\": \"$3\"/" $1/postern.d/$2.json
+      sed -i "1i digest = \"sha256:$3\"" $1/postern.d/$2.toml
+    }
+    for plugin in bridge host-local loopback ptp static; do
+      json=/run/second/postern.d/$plugin.json code=/run/second/postern.d/$plugin.cwasm
+      sed -i 's/wasmtime-48/wasmtimX-48/g' $code $json
+      sed -i "s/\"code\": \"[^\"]*\"/\"code\": \"$(sha256sum < $code | cut -d' ' -f1)\"/" $json
+      pin /run/first $plugin 1111111111111111111111111111111111111111111111111111111111111111
+      pin /run/second $plugin 2222222222222222222222222222222222222222222222222222222222222222
+    done
+    sed -i 's/wasmtime-\([^4]\)/wasmtimX-\1/g' /run/second/postern /run/second/postern-admin
+"#;
+
+/// Makes a node with a separate `/usr/local`.
+fn node() -> Result<Node> {
+    let node = Node::new()?;
+    node.sh("mount -t tmpfs -o mode=755 local /usr/local; mkdir /usr/local/lib /usr/local/bin")?;
+    Ok(node)
+}
+
+fn installation(build: &str) -> String {
+    format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
+}
+
+/// Runs an attachment, its check and its end; returns the first failure.
+fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
+    for verb in ["ADD", "DEL"] {
+        let call = Call::new(Path::new(BIN), "ptp", verb, CONFIG).attachment(id, &node.netns(container), "eth0");
+        node.call(&call)?.success().with_context(|| format!("{verb} of {id}"))?;
+    }
+    Ok(())
+}
+
+/// Makes 480 runs in four containers, while `change` is repeated. Returns the number of changes, and the failures.
+fn under_load(node: &Node, change: impl Fn(usize) -> Result<()> + Sync) -> Result<(usize, Vec<String>)> {
+    let containers = ["c1", "c2", "c3", "c4"];
+    containers.iter().try_for_each(|container| node.add_container(container))?;
+    let (over, left) = (AtomicBool::new(false), AtomicUsize::new(240));
+    let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).ok();
+    let work = |container: &str| {
+        std::iter::from_fn(next)
+            .filter_map(|number| attach(node, container, &format!("{container}-{number}")).err())
+            .map(|error| format!("{error:#}"))
+            .collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let changer = scope.spawn(|| {
+            let mut count = 0;
+            while !over.load(Ordering::Relaxed) {
+                change(count)?;
+                count += 1;
+            }
+            Ok::<_, anyhow::Error>(count)
+        });
+        let workers: Vec<_> = containers.map(|container| scope.spawn(move || work(container))).into_iter().collect();
+        let failures: Vec<String> = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect();
+        over.store(true, Ordering::Relaxed);
+        let count = changer.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the installer panicked")))?;
+        Ok((count, failures))
+    })
+}
+
+#[test]
+fn no_run_fails_while_versions_are_installed() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    node.sh(&format!("{}; {}; {BUILDS}", copy_bin(&bin, "/run/first"), copy_bin(&bin, "/run/second")))?;
+    node.sh(&installation("/run/first"))?;
+    let (count, failures) = under_load(&node, |at| {
+        let build = if at % 2 == 0 { "/run/second" } else { "/run/first" };
+        node.sh(&installation(build)).map(drop)
+    })?;
+    ensure!(count >= 10, "installed only {count} times meanwhile");
+    ensure!(
+        failures.is_empty(),
+        "{} of 240 attachments failed, {count} installations: {}",
+        failures.len(),
+        failures.join("\n")
+    );
+    // Exactly both versions are there: each has its own content.
+    let versions = node.sh("ls -A /usr/local/lib/postern/versions")?;
+    ensure!(versions.lines().count() == 2, "{versions}");
+    ensure!(node.sh("find /usr/local /run/bin -name '.*postern-new' -o -name .new")?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    // Two components of one name, each with a policy for it alone.
+    let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-ptp.wasm");
+    node.sh(&format!(
+        "{}; cp {} /run/1.wasm; cp /run/1.wasm /run/2.wasm; printf '\\0\\3\\1xy' >> /run/2.wasm
+         for n in 1 2; do (echo \"digest = \\\"sha256:$(sha256sum < /run/$n.wasm | cut -d' ' -f1)\\\"\"; cat /run/first/postern.d/ptp.toml) > /run/$n.toml; done",
+        copy_bin(&bin, "/run/first"),
+        wasm.display()
+    ))?;
+    node.sh(&installation("/run/first"))?;
+    let (count, failures) = under_load(&node, |at| {
+        let number = at % 2 + 1;
+        let add = format!("postern add /run/{number}.wasm --policy /run/{number}.toml --name ptp --bin {BIN}");
+        node.sh(&format!("PATH=/usr/local/bin:$PATH; {add}")).map(drop)
+    })?;
+    ensure!(count >= 2, "added only {count} times meanwhile");
+    ensure!(
+        failures.is_empty(),
+        "{} of 240 attachments failed, added {count} times: {}",
+        failures.len(),
+        failures.join("\n")
+    );
+    // The replaced version is gone, and the other plugins are there.
+    let left = node.sh("cd /usr/local/lib/postern; ls -A versions/*; ls postern.d/*.json | wc -l")?;
+    ensure!(!left.contains("postern-new") && left.ends_with("\n5\n"), "{left}");
+    Ok(())
+}
+
+#[test]
+fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    // One directory, and links to its host executable, as before there were versions; with a foreign plugin.
+    let bin = plugin_bin()?;
+    node.sh(&format!(
+        "{}; mkdir {BIN}; cd /usr/local/lib; mkdir postern; cp -a /run/first/postern /run/first/postern-admin /run/first/postern.d postern/
+         for plugin in {PLUGINS}; do ln -s /usr/local/lib/postern/postern {BIN}/$plugin; done
+         cd postern/postern.d; for end in toml cwasm; do cp ptp.$end theirs.$end; done; sed 's/\"plugin\": \"ptp\"/\"plugin\": \"theirs\"/' ptp.json > theirs.json",
+        copy_bin(&bin, "/run/first")
+    ))?;
+    attach(&node, "c1", "before")?;
+    let (count, failures) = under_load_once(&node, &installation("/run/first"))?;
+    ensure!(failures.is_empty(), "{count} {failures:?}");
+    attach(&node, "c1", "after")?;
+    let theirs =
+        node.sh("cd /usr/local/lib/postern; test -L postern -a -L postern.d; ls postern.d/theirs.*; ls -A . versions")?;
+    ensure!(theirs.lines().filter(|line| line.contains("theirs")).count() == 3, "{theirs}");
+    ensure!(!theirs.contains("old") && !theirs.contains("new"), "{theirs}");
+    ensure!(node.sh(&format!("ls {BIN}"))? == PLUGINS.replace(' ', "\n") + "\n", "links were kept as native plugins");
+    ensure!(node.sh(&format!("head -c 2 {BIN}/ptp"))? == "#!");
+    Ok(())
+}
+
+/// Makes runs during one command.
+fn under_load_once(node: &Node, command: &str) -> Result<(usize, Vec<String>)> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let (mut count, mut failures) = (0, Vec::new());
+            while !over.load(Ordering::Relaxed) {
+                count += 1;
+                failures.extend(attach(node, "c1", &format!("c{count}")).err().map(|error| format!("{error:#}")));
+            }
+            (count, failures)
+        });
+        let done = node.sh(command);
+        over.store(true, Ordering::Relaxed);
+        let result = worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))?;
+        done.map(|_| result)
+    })
+}
+
+#[test]
+fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    node.sh(&format!("{}; mkdir {BIN}", copy_bin(&bin, "/run/first")))?;
+    let listing = || node.sh(&format!("find /usr/local {BIN} -printf '%p %s %m %T@\\n'"));
+    let long = "d".repeat(240);
+    let cases: [(&str, &str, String, &str); 8] = [
+        ("mkdir /run/bin/ptp", "rmdir /run/bin/ptp", String::new(), "/run/bin/ptp is a directory"),
+        (
+            "echo x > /usr/local/bin/postern",
+            "rm /usr/local/bin/postern",
+            String::new(),
+            "no link of Postern's; take it away",
+        ),
+        ("ln -s /bin/true /usr/local/bin/postern", "rm /usr/local/bin/postern", String::new(), "no link of Postern's"),
+        ("chmod 777 /usr/local/lib", "chmod 755 /usr/local/lib", String::new(), "`chmod go-w /usr/local/lib` mends it"),
+        (
+            "rm /run/first/postern.d/ptp.json",
+            "cp $from/postern.d/ptp.json /run/first/postern.d",
+            String::new(),
+            "run `make build` first",
+        ),
+        (
+            "echo >> /run/first/postern.d/ptp.cwasm",
+            "cp $from/postern.d/ptp.cwasm /run/first/postern.d",
+            String::new(),
+            "is not in order; run `make build` again",
+        ),
+        ("true", "true", "--prefix '/a place'".to_owned(), "only by an absolute path without white space"),
+        ("true", "true", format!("--prefix /{long}"), "and the kernel reads 254"),
+    ];
+    postern_tests::proof::each(
+        cases,
+        |case| format!("{} {}", case.0, case.2),
+        |(break_it, mend, arguments, words)| {
+            node.sh(break_it)?;
+            let before = listing()?;
+            let printed = node.sh(&format!("! {} {arguments} 2>&1", installation("/run/first")))?;
+            ensure!(flat(&printed).contains(words), "{printed}");
+            ensure!(listing()? == before, "something was placed");
+            node.sh(&format!("from={}; {mend}", bin.display())).map(drop)
+        },
+    )?;
+    node.sh(&installation("/run/first")).map(drop)
+}
+
+#[test]
+fn root_needs_no_compiler() -> Result<()> {
+    let node = node()?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (source, bin) = (source.display(), plugin_bin()?);
+    // sudo's own search path, and nothing else of the environment.
+    let make = |arguments: &str| {
+        node.sh(&format!(
+            "env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+             sh -c '! command -v rustc && make -C {source} BIN={} CNI_BIN={BIN} {arguments} 2>&1'",
+            bin.display()
+        ))
+    };
+    make("install")?;
+    let printed = node.sh(&format!("find /usr/local/lib/postern {BIN} ! -user 0; {BIN}/ptp 2>&1"))?;
+    ensure!(printed.starts_with("CNI ptp plugin"), "{printed}");
+    make("uninstall").map(drop)
+}
+
+#[test]
+fn uninstalling_takes_back_everything() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let native = native_bin()?;
+    node.sh(&format!("mkdir {BIN} /run/other; cp {}/ptp {BIN}/ptp; cp {BIN}/ptp /run/other/ptp; echo x > /run/other/x; mkdir -p /usr/local/share /var/lib/cni", native.display()))?;
+    let tree = || {
+        node.sh(&format!("find {BIN} /run/other /usr/local -printf '%p %y %m %U %s %l\\n' | sort; ls /run /var/lib"))
+    };
+    let before = tree()?;
+    let bin = plugin_bin()?;
+    let bin = bin.display();
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    // Another plugin, and another directory.
+    node.sh("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
+        ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback")?;
+    attach(&node, "c1", "x")?;
+    ensure!(node.sh("ls /run/postern")?.contains("verified") || node.sh("ls /run/postern")?.contains("attachments"));
+    let uninstall = format!("{bin}/postern-admin uninstall --yes");
+    let printed = node.sh(&format!("{uninstall} 2>&1"))?;
+    ensure!(flat(&printed).contains("the audit log stays in /var/log/postern"), "{printed}");
+    ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
+    // Again is no error.
+    node.sh(&uninstall)?;
+    // The rest of a killed installation, and a file of Postern that an older one kept as native.
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    node.sh(&format!("cd {BIN}; cp bridge bridge.native; echo x > .ptp.postern-new; mkdir /usr/local/lib/postern/versions/.new; {uninstall}"))?;
+    ensure!(tree()? == before, "after a killed installation:\n{}", tree()?);
+
+    // With a living attachment its record is set aside, and an installer's plugin is unchanged.
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
+    node.call(&call)?.success()?;
+    node.sh(&format!("echo newer > {BIN}/ptp"))?;
+    let printed = node.sh(&format!("{uninstall} 2>&1"))?;
+    ensure!(
+        flat(&printed).contains("1 attachment had records") && flat(&printed).contains("/run/postern.uninstalled-1"),
+        "{printed}"
+    );
+    ensure!(flat(&printed).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{printed}");
+    ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
+    ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
+
+/// Nobody who means one plugin, or only looks, removes an installation.
+#[test]
+fn uninstall_removes_nothing_unasked() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let bin = plugin_bin()?;
+    let (bin, native) = (bin.display(), native_bin()?);
+    // Without names it installs all that the build has.
+    node.sh(&format!(
+        "mkdir {BIN}; cp {}/ptp {BIN}/ptp; {bin}/postern-admin install --from {bin} --cni-bin {BIN}
+         test $(ls {BIN} | grep -vc native) = $(ls {bin}/postern.d/*.json | wc -l)",
+        native.display()
+    ))?;
+    attach(&node, "c1", "x")?;
+    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
+    node.call(&call)?.success()?;
+    let tree = || {
+        node.sh(&format!("find {BIN} /usr/local /run/postern /var/lib/postern -printf '%p %y %m %s %l %T@\\n' | sort"))
+    };
+    let before = tree()?;
+    for (words, status, expected) in [
+        ("uninstall ptp", 2, "removes all of Postern, and takes no plugin's name"),
+        ("uninstall ptp --yes", 2, "a file ptp.native there is what was there before"),
+        ("uninstall bridge loopback --yes", 2, "unexpected argument"),
+        ("uninstall --help", 0, "shown first"),
+        ("uninstall", 1, "nothing was changed; `postern uninstall --yes` removes it"),
+        ("uninstall --prefix /usr/local", 1, "1 native plugin is put back"),
+        ("uninstall --prefix /usr/local", 1, "1 attachment"),
+        ("uninstall --prefix /usr --yes", 0, "there was no postern in /usr/lib/postern"),
+        ("install", 2, "--from"),
+    ] {
+        let printed =
+            node.sh(&format!("/usr/local/bin/postern {words} < /dev/null 2>&1 && echo status 0 || echo status $?"))?;
+        ensure!(printed.ends_with(&format!("status {status}\n")), "{words}: {printed}");
+        ensure!(flat(&printed).contains(expected), "{words}: {printed}");
+        ensure!(tree()? == before, "{words}: before:\n{before}\nafter:\n{}", tree()?);
+    }
+    // A build without plugins is none.
+    node.sh(&format!("mkdir -p /run/empty/postern.d; cp {bin}/postern* /run/empty 2>/dev/null || true"))?;
+    let printed = node.sh("! /usr/local/bin/postern install --from /run/empty 2>&1")?;
+    ensure!(flat(&printed).contains("/run/empty/postern.d has no plugin: run `make build` first"), "{printed}");
+    ensure!(tree()? == before, "an empty build was installed");
+    node.sh("/usr/local/bin/postern uninstall --yes")?;
+    ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "it is left");
+    Ok(())
+}
+
+/// One of several directories can be given back. What the other ones need stays.
+#[test]
+fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (source, bin) = (source.display(), plugin_bin()?);
+    let make = |arguments: &str| {
+        node.sh(&format!("make -C {source} -o build BIN={} {arguments} 2>&1", bin.display()))
+            .map(|printed| flat(&printed))
+    };
+    let native = native_bin()?;
+    node.sh(&format!("mkdir -p {BIN} /run/second; cp {}/ptp /run/second/ptp", native.display()))?;
+    make(&format!("install CNI_BIN={BIN}"))?;
+    make("install CNI_BIN=/run/second")?;
+    attach(&node, "c1", "x")?;
+    let first = node.sh(&format!("ls {BIN}"))?;
+    let library =
+        || node.sh("find /usr/local/lib/postern /usr/local/bin /run/postern | grep -v bin-directories | sort");
+    let before = library()?;
+    // A directory without any of its files, one that is misspelt, and the second one.
+    for (directory, count) in [("/run/none", 2), ("/run/second", 1), ("/run/second", 1)] {
+        let printed = make(&format!("uninstall CNI_BIN={directory}"))?;
+        let stays = format!("postern itself stays in /usr/local/lib/postern, for the plugins in {BIN}");
+        ensure!(printed.contains(&stays), "{directory}: {printed}");
+        ensure!(library()? == before && node.sh(&format!("ls {BIN}"))? == first, "{directory}: {printed}");
+        let noted = node.sh("wc -l < /usr/local/lib/postern/bin-directories")?;
+        ensure!(noted.trim() == count.to_string(), "{directory}: {noted}");
+    }
+    ensure!(node.sh(&format!("cmp {}/ptp /run/second/ptp; ls /run/second", native.display()))? == "ptp\n");
+    attach(&node, "c1", "y")?;
+    // A copy that finds another installation's catalog is that one's.
+    node.sh(&format!("cp /usr/local/lib/postern/postern {BIN}/loopback; mkdir {BIN}/postern.d"))?;
+    // The last one takes everything along.
+    let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
+    ensure!(printed.contains("postern is removed from /usr/local/lib/postern"), "{printed}");
+    ensure!(node.sh(&format!("ls {BIN}; ls /usr/local/lib"))? == "loopback\npostern.d\n", "{printed}");
+    Ok(())
+}

@@ -1,0 +1,414 @@
+//! VERSION tells what a component supports: it is asked once, when it is added, and policy narrows it. A run in another
+//! version is refused by the host.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::{PRIVATE_ETC, Refusal, Watched, each, test_bin};
+use postern_tests::{Answer, Call, Node, copy_bin, flat};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+const COPY: &str = "/run/copy";
+
+const ALL: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+
+/// What the component `claims` has where a test writes.
+const PLACEHOLDER: &str = "print what this plugin claims";
+
+/// The length of that place.
+const LENGTH: usize = 300;
+
+/// Returns a component of the tests.
+fn component(name: &str) -> Result<Vec<u8>> {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(own, PathBuf::from);
+    let path = target.join(format!("wasm32-wasip2/guest/{name}.wasm"));
+    std::fs::read(&path).with_context(|| format!("no {}: `tests/setup test` makes it", path.display()))
+}
+
+/// Returns a component that answers VERSION so: see `tests/guests/hostile/src/bin/claims.rs`.
+fn claiming(claim: &str) -> Result<Vec<u8>> {
+    let mut wasm = component("claims")?;
+    let at =
+        wasm.windows(PLACEHOLDER.len()).position(|part| part == PLACEHOLDER.as_bytes()).context("no placeholder")?;
+    ensure!(claim.len() <= LENGTH, "a long claim");
+    let text = format!("{claim:LENGTH$}");
+    wasm.splice(at..at + LENGTH, text.into_bytes());
+    Ok(wasm)
+}
+
+fn versions(supported: &[&str]) -> String {
+    format!("print {}", json!({"cniVersion": "1.1.0", "supportedVersions": supported}))
+}
+
+/// A node with a copy of the tests' CNI bin directory, and an `/etc` of its own.
+fn place() -> Result<Watched> {
+    let watched = Watched::new(&["c1"])?;
+    watched.node.sh(PRIVATE_ETC)?;
+    watched.node.sh(&copy_bin(&test_bin()?, COPY))?;
+    Ok(watched)
+}
+
+/// Adds a component. Returns exit status, standard output and standard error.
+fn add(node: &Node, name: &str, wasm: &[u8], policy: &str) -> Result<(bool, String, String)> {
+    std::fs::write(node.path("/run/file.wasm"), wasm)?;
+    std::fs::write(node.path("/run/policy.toml"), policy)?;
+    let mut command = node.command(format!("{COPY}/postern"));
+    command.args(["add", "/run/file.wasm", "--policy", "/run/policy.toml", "--json", "--name", name]);
+    let output = command.args(["--catalog", &format!("{COPY}/postern.d"), "--bin", COPY]).output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+}
+
+fn added(node: &Node, name: &str, wasm: &[u8], policy: &str) -> Result<Value> {
+    let (success, stdout, stderr) = add(node, name, wasm, policy)?;
+    ensure!(success, "{stderr}");
+    Ok(serde_json::from_str(&stdout)?)
+}
+
+fn call(watched: &Watched, plugin: &str, verb: &str, version: Option<&str>) -> Result<Answer> {
+    let mut config = json!({"name": "net", "type": plugin});
+    if let (Some(version), Some(config)) = (version, config.as_object_mut()) {
+        config.insert("cniVersion".to_owned(), json!(version));
+    }
+    let call = Call::new(Path::new(COPY), plugin, verb, config.to_string());
+    watched.node.call(&match verb {
+        "VERSION" | "GC" | "STATUS" => call,
+        _ => call.attachment("c1", &watched.node.netns("c1"), "eth0"),
+    })
+}
+
+/// Returns the answer to VERSION.
+fn supported(watched: &Watched, plugin: &str) -> Result<Value> {
+    let answer: Value = call(watched, plugin, "VERSION", None)?.success()?;
+    ensure!(answer.get("cniVersion") == Some(&json!("1.1.0")), "{answer}");
+    Ok(answer.get("supportedVersions").cloned().unwrap_or_default())
+}
+
+/// Claims, the policy, and the words of the refusal.
+const REFUSED: [(&str, &str, &str); 14] = [
+    (
+        r#"print {"cniVersion":"1.1.0","supportedVersions":["99.0.0"]}"#,
+        "",
+        "names no version that this host knows, but 99.0.0",
+    ),
+    ("many 10000 99.0.0", "", "bytes of JSON are more than the limit of 65536"),
+    ("many 1000 1.0.0", "", "it names 1000 versions, and 64 are the most"),
+    (r#"print {"cniVersion":"1.1.0","supportedVersions":["1.0.0","\u001b[2J"]}"#, "", "\\u{1b}[2J\" is no version"),
+    (r#"print {"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.0.0/../../x"]}"#, "", "is no version"),
+    (r#"print {"cniVersion":"1.1.0","supportedVersions":["1.0"]}"#, "", "\"1.0\" is no version"),
+    (r#"print {"cniVersion":"1.1.0","supportedVersions":[1]}"#, "", "cannot unmarshal number"),
+    (r#"print {"cniVersion":"1.1.0"}"#, "", "missing field supportedVersions"),
+    // What makes no sense is refused whatever policy says.
+    ("print hello", "versions = [\"1.0.0\"]", "answer to VERSION: expected value"),
+    ("print", "", "does not tell its CNI versions (VERSION): it printed nothing"),
+    (r#"fail {"code":4,"msg":"unknown CNI_COMMAND: VERSION"}"#, "", "it failed: unknown CNI_COMMAND: VERSION"),
+    ("spin", "[limits]\nseconds = 2", "ran past its deadline and was stopped"),
+    ("call", "", "asked for link.own when it was to name its versions"),
+    (
+        r#"print {"cniVersion":"1.1.0","supportedVersions":["0.3.1"]}"#,
+        "versions = [\"1.0.0\"]",
+        "supports CNI 0.3.1, and its policy allows none of them",
+    ),
+];
+
+#[test]
+fn odd_claims_are_refused_and_nothing_is_placed() -> Result<()> {
+    let watched = place()?;
+    let node = &watched.node;
+    let listing = || node.sh(&format!("find {COPY} -printf '%p %s %m %T@\\n'"));
+    let before = listing()?;
+    each(
+        REFUSED,
+        |case| case.0.to_owned(),
+        |(claim, policy, words)| {
+            let (success, stdout, stderr) = add(node, "claims", &claiming(claim)?, policy)?;
+            ensure!(!success && stdout.is_empty(), "it was added: {stdout}");
+            ensure!(flat(&stderr).contains(words), "not \"{words}\": {stderr}");
+            ensure!(!stderr.contains('\u{1b}') && stderr.len() < 2000, "{stderr:?}");
+            let after = listing()?;
+            ensure!(before == after, "something was placed:\n{before}{after}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_version_that_a_component_lacks_is_refused_before_it_runs() -> Result<()> {
+    let mut watched = place()?;
+    // The newest one is for a host of later days.
+    let claim = versions(&["99.0.0", "0.4.0", "0.3.1", "0.4.0"]);
+    let report = added(&watched.node, "claims", &claiming(&claim)?, "")?;
+    ensure!(report.get("versions") == Some(&json!(["0.3.1", "0.4.0"])), "{report}");
+    ensure!(report.get("unknown_versions") == Some(&json!(["99.0.0"])), "{report}");
+    added(&watched.node, "narrow", &component("narrow")?, "")?;
+    watched.look()?;
+    for (plugin, ran) in [("claims", 100), ("narrow", 999)] {
+        ensure!(supported(&watched, plugin)? == json!(["0.3.1", "0.4.0"]), "{plugin}");
+        for version in ALL.into_iter().map(Some).chain([None, Some(""), Some("99.0.0"), Some("1.0"), Some("v0.4.0")]) {
+            let has = matches!(version, Some("0.3.1" | "0.4.0"));
+            for verb in ["ADD", "DEL"] {
+                let refusal = Refusal::of(&call(&watched, plugin, verb, version)?)?;
+                let words = if has {
+                    "it ran"
+                } else {
+                    "incompatible CNI versions; config is…plugin supports [\"0.3.1\" \"0.4.0\"]"
+                };
+                refusal
+                    .expect(if has { ran } else { 1 }, words)
+                    .with_context(|| format!("{plugin} {verb} {version:?}"))?;
+            }
+        }
+        let refused = |verb: &str, version: &str, words: &str| {
+            Refusal::of(&call(&watched, plugin, verb, Some(version))?)?.expect(1, words)
+        };
+        refused("CHECK", "0.3.1", "config version does not allow CHECK")?;
+        refused("CHECK", "1.0.0", "plugin version does not allow CHECK")?;
+        refused("GC", "0.4.0", "config version does not allow GC")?;
+        refused("GC", "1.1.0", "plugin version does not allow GC")?;
+        refused("STATUS", "1.1.0", "plugin version does not allow STATUS")?;
+        Refusal::of(&call(&watched, plugin, "CHECK", Some("0.4.0"))?)?.expect(ran, "it ran")?;
+    }
+    watched.unchanged()
+}
+
+#[test]
+fn policy_narrows_what_a_component_supports() -> Result<()> {
+    let watched = place()?;
+    let node = &watched.node;
+    added(
+        node,
+        "claims",
+        &claiming(&versions(&["0.3.1", "0.4.0", "1.0.0"]))?,
+        "versions = [\"0.4.0\", \"1.0.0\", \"1.1.0\"]",
+    )?;
+    ensure!(supported(&watched, "claims")? == json!(["0.4.0", "1.0.0"]), "the shipped policy");
+    // The operator's list replaces the shipped one. It can name no version that the component lacks.
+    node.sh("printf 'versions = [\"0.3.1\", \"1.1.0\"]' > /etc/postern/policy/claims.toml")?;
+    ensure!(supported(&watched, "claims")? == json!(["0.3.1"]), "the operator's policy");
+    for (version, code) in [("0.3.1", 100), ("0.4.0", 1), ("1.0.0", 1), ("1.1.0", 1)] {
+        Refusal::of(&call(&watched, "claims", "ADD", Some(version))?)?.expect(code, "")?;
+    }
+    // An attachment is removed in the version that made it, and never in one that the component doesn't know.
+    Refusal::of(&call(&watched, "claims", "DEL", Some("1.0.0"))?)?.expect(100, "it ran")?;
+    Refusal::of(&call(&watched, "claims", "DEL", Some("1.1.0"))?)?.expect(1, "incompatible CNI versions")?;
+    // The refusal by policy is in the log.
+    let log = node.sh(&format!("{COPY}/postern log --container c1 --json"))?;
+    ensure!(log.contains("plugin.start") && log.contains("incompatible CNI versions"), "{log}");
+
+    // Policy and imports disagree: status 3.
+    let inspected = node.sh(&format!("{COPY}/postern inspect claims --json || [ $? = 3 ]"))?;
+    let report: Value = serde_json::from_str(&inspected)?;
+    ensure!(report.get("component_versions") == Some(&json!(["0.3.1", "0.4.0", "1.0.0"])), "{report}");
+    ensure!(report.get("versions") == Some(&json!(["0.3.1", "1.1.0"])), "{report}");
+
+    let list = |version: &str, plugin: &str| {
+        let list = json!({"cniVersion": version, "name": "net", "plugins": [{"type": plugin}]});
+        node.sh(&format!("mkdir -p /etc/cni/net.d; echo '{list}' > /etc/cni/net.d/net.conflist"))?;
+        Ok::<_, anyhow::Error>(flat(&node.sh(&format!("{COPY}/postern doctor --bin {COPY} || true"))?))
+    };
+    let found = list("1.0.0", "claims")?;
+    ensure!(found.contains("the policy of \"claims\" does not allow CNI version 1.0.0 of this network"), "{found}");
+    let found = list("1.1.0", "claims")?;
+    ensure!(found.contains("\"claims\" does not support CNI version 1.1.0 of this network"), "{found}");
+    ensure!(found.contains("a `cniVersion` that it speaks (0.3.1)"), "{found}");
+    let found = list("0.3.1", "claims")?;
+    ensure!(!found.contains("of this network"), "{found}");
+    Ok(())
+}
+
+/// Returns a shipped plugin's component as a build against another patch version of `postern:cni` is: nothing else differs.
+fn of_patch(plugin: &str, patch: u8) -> Result<Vec<u8>> {
+    let mut wasm = component(&format!("postern-{plugin}"))?;
+    let (package, version) = (b"postern:cni/", b"@0.1.");
+    let mut at = 0;
+    while let Some(found) = wasm.iter().skip(at).position(|byte| *byte == b'p').map(|next| at + next) {
+        at = found + 1;
+        let rest = wasm.get(found..).unwrap_or_default();
+        if !rest.starts_with(package) {
+            continue;
+        }
+        // The interface has letters and hyphens.
+        let name =
+            rest.iter().skip(package.len()).take_while(|byte| byte.is_ascii_lowercase() || **byte == b'-').count();
+        let end = found + package.len() + name;
+        if wasm.get(end..).is_some_and(|rest| rest.starts_with(version)) {
+            *wasm.get_mut(end + version.len()).context("a version ends")? = b'0' + patch;
+        }
+    }
+    Ok(wasm)
+}
+
+/// A plugin that was built before the newest functions came runs as it did, with the policy that it had.
+#[test]
+fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
+    let mut watched = place()?;
+    let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
+    let call = |watched: &Watched, verb: &str, previous: &Value| {
+        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "ptp", "prevResult": previous,
+            "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
+        let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
+        watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
+    };
+    // What the first attachment of a node leaves (forwarding) is there before.
+    let newest = call(&watched, "ADD", &Value::Null)?.success()?;
+    ensure!(call(&watched, "DEL", &newest)?.status == 0, "no DEL");
+
+    added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
+    watched.look()?;
+    let node = &watched.node;
+    let manifest = node.sh(&format!("cat {COPY}/postern.d/ptp.json"))?;
+    ensure!(manifest.contains("postern:cni/veth@0.1.0#create") && !manifest.contains("@0.1.1"), "{manifest}");
+    let result = call(&watched, "ADD", &Value::Null)?.success()?;
+    ensure!(result.pointer("/ips/0/address") == Some(&json!("10.9.0.5/24")), "{result}");
+    for verb in ["CHECK", "DEL"] {
+        let answer = call(&watched, verb, &result)?;
+        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{verb}: {answer:?}");
+    }
+    watched.unchanged()?;
+
+    // Built anew it can do nothing more: a ceiling is about functions, not about their versions.
+    let node = &watched.node;
+    std::fs::write(node.path("/run/file.wasm"), component("postern-ptp")?)?;
+    let difference: Value =
+        serde_json::from_str(&node.sh(&format!("{COPY}/postern inspect --diff ptp /run/file.wasm --json"))?)?;
+    ensure!(difference.get("no_more") == Some(&json!(true)), "{difference}");
+    for functions in ["added", "removed"] {
+        ensure!(difference.get(functions) == Some(&json!({})), "{functions}: {difference}");
+    }
+
+    // A newer one may count on what this host does not have.
+    let (success, _, stderr) = add(node, "newer", &of_patch("ptp", 9)?, &policy)?;
+    ensure!(!success, "it was added");
+    let words = flat(&stderr);
+    ensure!(words.contains("@0.1.9, but this host has postern:cni@0.1."), "{stderr}");
+    ensure!(words.contains(": update Postern, or build the plugin for 0.1."), "{stderr}");
+    Ok(())
+}
+
+#[test]
+fn a_delegate_is_held_to_its_versions() -> Result<()> {
+    let mut watched = place()?;
+    let call = |watched: &Watched, verb: &str, version: &str| {
+        let config = json!({"cniVersion": version, "name": "net", "type": "ptp",
+            "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
+        let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
+        watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
+    };
+    // What the first attachment of a node leaves (forwarding) is there before.
+    call(&watched, "ADD", "1.0.0")?.success()?;
+    call(&watched, "DEL", "1.0.0")?.success()?;
+    watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
+    watched.look()?;
+    Refusal::of(&call(&watched, "ADD", "1.0.0")?)?
+        .expect(1, "incompatible CNI versions; config is \"1.0.0\", plugin supports [\"1.1.0\"]")?;
+    call(&watched, "ADD", "1.1.0")?.success()?;
+    call(&watched, "DEL", "1.0.0")?.success()?;
+    watched.unchanged()
+}
+
+#[test]
+fn installations_of_before_are_as_before() -> Result<()> {
+    let watched = place()?;
+    let node = &watched.node;
+    added(node, "claims", &claiming(&versions(&["0.4.0"]))?, "versions = [\"0.4.0\", \"1.0.0\"]")?;
+    ensure!(supported(&watched, "claims")? == json!(["0.4.0"]), "now");
+    // A manifest without versions: policy alone tells them.
+    let manifest = node.path(Path::new(COPY).join("postern.d/claims.json"));
+    let mut old: Value = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
+    ensure!(old.as_object_mut().and_then(|keys| keys.remove("versions")) == Some(json!(["0.4.0"])), "{old}");
+    std::fs::write(&manifest, old.to_string())?;
+    ensure!(supported(&watched, "claims")? == json!(["0.4.0", "1.0.0"]), "before");
+    Refusal::of(&call(&watched, "claims", "ADD", Some("1.0.0"))?)?.expect(100, "it ran")?;
+    std::fs::write(node.path(Path::new(COPY).join("postern.d/claims.toml")), "")?;
+    ensure!(supported(&watched, "claims")? == json!(ALL), "before, without a list in its policy");
+    // A component that names none needs a policy that does.
+    let report = added(node, "claims", &claiming("print")?, "versions = [\"1.0.0\"]")?;
+    ensure!(report.get("versions") == Some(&json!(["1.0.0"])), "{report}");
+    ensure!(supported(&watched, "claims")? == json!(["1.0.0"]), "by policy");
+    Ok(())
+}
+
+#[test]
+fn version_runs_no_guest() -> Result<()> {
+    let watched = place()?;
+    added(&watched.node, "claims", &claiming(&versions(&["0.4.0"]))?, "")?;
+    // Its code can't be run any more, and is not needed.
+    watched.node.sh(&format!("echo > {COPY}/postern.d/claims.cwasm"))?;
+    ensure!(supported(&watched, "claims")? == json!(["0.4.0"]), "VERSION");
+    Refusal::of(&call(&watched, "claims", "ADD", Some("0.4.0"))?)?
+        .expect(999, "the code of plugin \"claims\" is not whole")?;
+    let about = Call::new(Path::new(COPY), "claims", "ADD", "").without("CNI_COMMAND");
+    let about = watched.node.call(&about)?;
+    ensure!(about.stderr.contains("CNI protocol versions supported: 0.4.0\n"), "{about:?}");
+    // Without its manifest nothing tells what it supports.
+    watched.node.sh(&format!("rm {COPY}/postern.d/claims.json"))?;
+    Refusal::of(&call(&watched, "claims", "VERSION", None)?)?.expect(999, "claims.json is missing")
+}
+
+/// Returns the first line that a plugin prints without CNI_COMMAND.
+fn about(watched: &Watched, plugin: &str) -> Result<String> {
+    let answer = watched.node.call(&Call::new(Path::new(COPY), plugin, "ADD", "").without("CNI_COMMAND"))?;
+    ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+    Ok(answer.stderr.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Returns a component with a further custom section, as `wasm-tools metadata add --version` writes it.
+fn with_version(mut wasm: Vec<u8>, version: &str) -> Result<Vec<u8>> {
+    let name = "version";
+    let length = u8::try_from(1 + name.len() + version.len()).ok().filter(|length| *length < 128);
+    wasm.extend([0, length.context("a long section")?, u8::try_from(name.len())?]);
+    wasm.extend(name.bytes().chain(version.bytes()));
+    Ok(wasm)
+}
+
+#[test]
+fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
+    let watched = place()?;
+    let node = &watched.node;
+    let wasm = claiming(&versions(&["1.0.0"]))?;
+    // Even under the name of one that comes with Postern. The SDK has put the version into the program.
+    ensure!(about(&watched, "bridge")?.starts_with("CNI bridge plugin v1.9.1+postern."), "before");
+    let report = added(node, "bridge", &wasm, "")?;
+    ensure!(report.get("version") == Some(&json!("0.3.7-claims")), "{report}");
+    ensure!(about(&watched, "bridge")? == "CNI bridge plugin v0.3.7-claims");
+    let inspected =
+        node.sh(&format!("{COPY}/postern inspect bridge --json || true; {COPY}/postern inspect bridge || true"))?;
+    ensure!(inspected.contains(r#""version": "0.3.7-claims""#), "{inspected}");
+    ensure!(inspected.contains("  version 0.3.7-claims\n"), "{inspected}");
+    // A tool's section of the whole component has priority.
+    for (said, printed) in [("2.0.1", "v2.0.1"), ("v2.0.2+linux.7", "v2.0.2+linux.7")] {
+        added(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
+        ensure!(about(&watched, "bridge")? == format!("CNI bridge plugin {printed}"), "{said}");
+    }
+    // What no program understands, and what only plugins of Postern say, is left out, and said.
+    for said in
+        ["1.9.1+postern.0.1.0", "v1.9.1+postern", "2.0", "latest", "2.0.1\u{1b}[2J", "2.0.1 or later", "\n2.0.1"]
+    {
+        let (success, _, stderr) = add(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
+        ensure!(success && !stderr.contains('\u{1b}'), "{said:?}: {stderr}");
+        let is_empty = said.starts_with('\n');
+        ensure!(is_empty || flat(&stderr).contains("programs that look for one read \"version unknown\""), "{stderr}");
+        ensure!(about(&watched, "bridge")? == "CNI bridge plugin version unknown", "{said:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_plugin_that_came_with_postern_is_no_other_when_it_is_added_again() -> Result<()> {
+    let watched = place()?;
+    let own = component("postern-static")?;
+    let (before, policy) = (about(&watched, "static")?, watched.node.sh(&format!("cat {COPY}/postern.d/static.toml"))?);
+    ensure!(before.starts_with("CNI static plugin v1.9.1+postern."), "{before}");
+    added(&watched.node, "static", &own, &policy)?;
+    ensure!(about(&watched, "static")? == before, "{}", about(&watched, "static")?);
+    // With one byte more it is another component.
+    added(&watched.node, "static", &[own.as_slice(), b"\0\x03\x01xy"].concat(), &policy)?;
+    ensure!(about(&watched, "static")? == "CNI static plugin version unknown");
+    // A manifest of an earlier Postern has no version.
+    let manifest = watched.node.path(Path::new(COPY).join("postern.d/ptp.json"));
+    let mut old: Value = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
+    ensure!(old.as_object_mut().and_then(|keys| keys.remove("version")).is_some(), "{old}");
+    std::fs::write(&manifest, old.to_string())?;
+    ensure!(about(&watched, "ptp")? == "CNI ptp plugin version unknown");
+    Ok(())
+}

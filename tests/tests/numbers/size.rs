@@ -1,0 +1,456 @@
+//! A run costs the same on a full node as on an empty one. It opens no other attachment's files, and reads no other
+//! attachment's rules. The test measures no time: it counts the opened files and the bytes of the kernel's answers.
+
+use anyhow::{Result, ensure};
+use postern_tests::tour::{VERBS, legs};
+use postern_tests::{Call, Node, merge, native_bin, plugin_bin, shipped, skip_part};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// The file of strace's trace.
+const TRACE: &str = "/var/log/trace";
+/// The numbers of attachments of the full node that runs made, and of rules that no run made.
+const OTHERS: usize = 40;
+const RULES: usize = 400;
+/// The bytes of further answers about the run's own link: it is read again and again until it is up.
+const SLACK: u64 = 24 << 10;
+/// The beginnings of two chains: one datagram of each, of at most 32 KiB.
+const HEAD: u64 = 64 << 10;
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
+        "ipMasq": true, "ipMasqBackend": "nftables",
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
+    })
+}
+
+/// Files that a run opened, and bytes that it received.
+#[derive(Debug)]
+struct Cost {
+    opened: u64,
+    received: u64,
+    /// Requests for which the kernel walks through rules or links, though its answer is short.
+    walks: Vec<String>,
+}
+
+/// Runs a verb for interface `ifname` of the container, and counts.
+fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
+    let wrapper =
+        ["strace", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
+            .map(str::to_owned);
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+    let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
+    let answer = node.call_under(&wrapper, &call)?;
+    // A plugin without a result prints nothing.
+    let result = answer.success()?;
+    let mut cost = Cost { opened: 0, received: 0, walks: Vec::new() };
+    for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
+        let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
+        if line.starts_with("openat(") || line.starts_with("openat2(") {
+            cost.opened += 1;
+        } else if line.starts_with("sendto(") {
+            let of_all_links =
+                line.contains("RTM_GETADDR") && line.contains("NLM_F_DUMP") && line.contains("ifa_index=0");
+            if of_all_links || line.contains("NFT_MSG_GETRULE") {
+                cost.walks.push(line.to_owned());
+            }
+        } else if let Ok(received) = answer.parse::<u64>() {
+            cost.received += received;
+        }
+    }
+    Ok((cost, result))
+}
+
+/// True if a request is about rules in a chain of iptables that all attachments share.
+fn is_in_long_chain(request: &str) -> bool {
+    // The form in which strace shows a text with its end.
+    let shown = |chain: &str| chain.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    ["CNI-HOSTPORT-DNAT", "POSTROUTING", "CNI-FORWARD"].iter().any(|chain| request.contains(&shown(chain)))
+}
+
+/// ADD, CHECK and DEL of one attachment.
+fn life(node: &Node) -> Result<[Cost; 3]> {
+    life_of(node, config())
+}
+
+fn life_of(node: &Node, mut config: Value) -> Result<[Cost; 3]> {
+    let (add, result) = cost(node, "ADD", "eth0", &config)?;
+    merge(&mut config, &json!({"prevResult": result}));
+    Ok([add, cost(node, "CHECK", "eth0", &config)?.0, cost(node, "DEL", "eth0", &config)?.0])
+}
+
+fn collection(node: &Node, others: usize) -> Result<Cost> {
+    let valid: Vec<Value> =
+        (1..=others).map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")})).collect();
+    let mut config = config();
+    merge(&mut config, &json!({"cni.dev/valid-attachments": valid}));
+    Ok(cost(node, "GC", "", &config)?.0)
+}
+
+fn attach(node: &Node, number: usize, config: &Value) -> Result<()> {
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
+    node.call(&call.attachment("c1", &node.netns("c1"), &format!("eth{number}")))?.success().map(drop)
+}
+
+#[test]
+fn a_run_does_the_same_on_a_full_node() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    attach(&node, 1, &config())?;
+    life(&node)?;
+    let empty = life(&node)?;
+    let collected = collection(&node, 1)?;
+
+    for number in 2..=OTHERS {
+        attach(&node, number, &config())?;
+    }
+    // The names of the records show other networks' records.
+    let mut another = config();
+    merge(
+        &mut another,
+        &json!({"name": "another", "bridge": "br8", "ipam": {"ranges": [[{"subnet": "10.7.0.0/16"}]]}}),
+    );
+    for number in 1..=OTHERS {
+        attach(&node, OTHERS + number, &another)?;
+    }
+    // A transaction of an ordinary user is short.
+    for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
+        let lines = chunk.iter().map(|number| {
+            format!(
+                "add rule inet cni_plugins_masquerade masq_checks ip saddr 10.8.{}.{} masquerade\n\
+                 add rule bridge nat PREROUTING iifname \"stranger{number}\" accept\n",
+                number / 250,
+                number % 250
+            )
+        });
+        std::fs::write(node.path("/var/log/rules"), lines.collect::<String>())?;
+        node.sh("nft -f /var/log/rules")?;
+    }
+    let full = life(&node)?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
+        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+    }
+    let all = collection(&node, OTHERS)?;
+    ensure!(
+        all.opened <= collected.opened + 2,
+        "GC opens what is valid, or another network's: {collected:?}, with all valid {all:?}"
+    );
+    let status = node.sh("ls /run/postern/attachments | wc -l")?;
+    ensure!(status.trim() == (2 * OTHERS).to_string(), "{status} records of {} are left", 2 * OTHERS);
+    Ok(())
+}
+
+/// With iptables too, no rules of other attachments are read.
+#[test]
+fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
+    let mut config = config();
+    merge(&mut config, &json!({"ipMasqBackend": "iptables", "macspoofchk": false}));
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    life_of(&node, config.clone())?;
+    let empty = life_of(&node, config.clone())?;
+    // A transaction of an ordinary user is short.
+    for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
+        let rules = chunk.iter().map(|number| {
+            let (chain, address) = (format!("CNI-{number:024x}"), format!("10.8.{}.{}", number / 250, number % 250));
+            format!("-N {chain}\n-A {chain} -j ACCEPT\n-A POSTROUTING -s {address} -j {chain}\n")
+        });
+        std::fs::write(node.path("/var/log/rules"), format!("*nat\n{}COMMIT\n", rules.collect::<String>()))?;
+        node.sh("iptables-restore --noflush < /var/log/rules")?;
+    }
+    let full = life_of(&node, config)?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+        let walks: Vec<&String> = full.walks.iter().filter(|line| is_in_long_chain(line)).collect();
+        ensure!(*verb != "DEL" || walks.is_empty(), "{verb} looks at rules of others: {walks:?}");
+    }
+    ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "others lost a chain");
+    Ok(())
+}
+
+/// portmap and firewall read no rules of other attachments, and no records, whichever packet filter they use.
+#[test]
+fn forwards_of_others_are_not_read() -> Result<()> {
+    let mappings = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    let portmap = |backend: &str| json!({"type": "portmap", "backend": backend, "snat": true, "runtimeConfig": {"portMappings": mappings}});
+    let others_in_iptables = |number: usize| {
+        let (chain, address) = (format!("CNI-DN-{number:021x}"), format!("10.8.{}.{}", number / 250, number % 250));
+        format!(
+            "*nat\n-N {chain}\n-A {chain} -p tcp -m tcp --dport {number} -j DNAT --to-destination {address}:80\n\
+             -A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports {number} -j {chain}\n-A POSTROUTING -s {address} -j RETURN\n\
+             COMMIT\n*filter\n-A CNI-FORWARD -d {address} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+             -A CNI-FORWARD -s {address} -j ACCEPT\nCOMMIT\n"
+        )
+    };
+    let others_in_nftables = |number: usize| {
+        format!(
+            "add rule ip cni_hostport hostports tcp dport {number} dnat to 10.8.0.1:80 comment \"other{number}\"\n\
+             add rule ip cni_hostport masquerading ip daddr 10.8.0.1 masquerade comment \"other{number}\"\n"
+        )
+    };
+    for (kind, patch) in [
+        ("iptables", portmap("iptables")),
+        ("nftables", portmap("nftables")),
+        ("iptables", json!({"type": "firewall", "backend": "iptables"})),
+        ("iptables", json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"})),
+    ] {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        let bridge = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
+        });
+        let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
+        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous});
+        merge(&mut config, &patch);
+        let life = || -> Result<[Cost; 3]> {
+            let [add, check, del] = ["ADD", "CHECK", "DEL"].map(|verb| cost(&node, verb, "eth0", &config));
+            Ok([add?.0, check?.0, del?.0])
+        };
+        // All are valid: there is nothing to collect.
+        let collect = |others: usize| -> Result<Cost> {
+            let valid: Vec<Value> =
+                (0..=others).map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")})).collect();
+            let mut config = config.clone();
+            merge(&mut config, &json!({"prevResult": null, "cni.dev/valid-attachments": valid}));
+            Ok(cost(&node, "GC", "", &config)?.0)
+        };
+        // What all attachments share is there from the second one on.
+        let sole = || node.sh(if kind == "iptables" { "iptables-save | grep -v ^#" } else { "nft list ruleset" });
+        life()?;
+        let before = sole()?;
+        let empty = life()?;
+        let collected = collect(0)?;
+        for chunk in (1..=RULES).collect::<Vec<_>>().chunks(20) {
+            let (text, load) = match kind {
+                "iptables" => (
+                    chunk.iter().map(|number| others_in_iptables(*number)).collect::<String>(),
+                    "iptables-restore --noflush <",
+                ),
+                _ => (chunk.iter().map(|number| others_in_nftables(*number)).collect(), "nft -f"),
+            };
+            // Each table may be missing a chain that the other plugin makes.
+            let chains = "iptables -t nat -N CNI-HOSTPORT-DNAT; iptables -N CNI-FORWARD";
+            std::fs::write(node.path("/var/log/rules"), text)?;
+            node.sh(&format!("({chains}) 2>/dev/null || true; {load} /var/log/rules"))?;
+        }
+        for number in 1..=OTHERS {
+            cost(&node, "ADD", &format!("eth{number}"), &bridge)?;
+        }
+        let full = life()?;
+        // portmap compares the names of all chains, and looks at rules if it knows one of them not.
+        if patch.get("type") == Some(&json!("firewall")) {
+            let all = collect(OTHERS)?;
+            ensure!(
+                all.opened <= collected.opened + 2 && all.received <= collected.received + SLACK,
+                "{patch}: GC looks at others: {collected:?}, on a full node {all:?}"
+            );
+        }
+        for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+            ensure!(full.opened <= empty.opened + 2, "{patch}: {verb} opens more: {empty:?}, on a full node {full:?}");
+            ensure!(
+                full.received <= empty.received + HEAD,
+                "{patch}: {verb} looks at others: {empty:?}, on a full node {full:?}"
+            );
+            // The record has the numbers of rules and table. In iptables, an attachment's own chain is short.
+            let mut walks = full.walks.iter().filter(|line| kind != "iptables" || is_in_long_chain(line));
+            ensure!(*verb != "DEL" || walks.next().is_none(), "{patch}: {verb} looks at rules: {:?}", full.walks);
+        }
+        let after = sole()?;
+        let own =
+            |rules: &str| rules.lines().filter(|line| line.contains("10.9.0.")).map(str::to_owned).collect::<Vec<_>>();
+        ensure!(own(&before) == own(&after), "{patch}: rules are left: {after}");
+    }
+    Ok(())
+}
+
+/// Behind a native plugin an ADD asks which record has its address. It opens no other records than those.
+#[test]
+fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
+    let node = Node::new()?;
+    for container in ["c1", "c2"] {
+        node.add_container(container)?;
+    }
+    let bridge = json!({
+        "cniVersion": "1.1.0", "name": "behind", "type": "bridge", "bridge": "br6", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.6.0.0/16"}], [{"subnet": "fd00:6::/64"}]]},
+    });
+    let native = |ifname: &str| -> Result<Value> {
+        let call = Call::new(&native_bin()?, "bridge", "ADD", bridge.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), ifname))?.success()
+    };
+    let forward = |port: u16, previous: &Value| {
+        let mappings = json!([{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]);
+        json!({"cniVersion": "1.1.0", "name": "behind", "type": "portmap", "backend": "nftables",
+            "runtimeConfig": {"portMappings": mappings}, "prevResult": previous})
+    };
+    let first = native("eth0")?;
+    // The first one reads all records, and fills the index.
+    let life = || life_of(&node, forward(8000, &first));
+    life()?;
+    let empty = life()?;
+    // The other end of the container's pair may be another attachment's.
+    let fence = || {
+        let config = json!({"cniVersion": "1.1.0", "name": "behind", "type": "firewall", "backend": "iptables",
+            "ingressPolicy": "same-bridge", "prevResult": first});
+        life_of(&node, config)
+    };
+    fence()?;
+    let fenced = fence()?;
+    for number in 1..=u16::try_from(OTHERS)? {
+        let ifname = format!("eth{number}");
+        cost(&node, "ADD", &ifname, &forward(8000 + number, &native(&ifname)?))?;
+    }
+    let full = life()?;
+    let fenced_full = fence()?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&fenced).zip(&fenced_full) {
+        ensure!(full.opened <= empty.opened + 2, "firewall {verb} opens more: {empty:?}, on a full node {full:?}");
+    }
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
+        let listings: Vec<&String> = full.walks.iter().filter(|line| line.contains("RTM_GETADDR")).collect();
+        ensure!(listings.is_empty(), "{verb} looks at all links of the node: {listings:?}");
+    }
+    // What a record gets after the index was filled is found too: an address of a plugin of ours, and of one behind a
+    // native plugin.
+    let mut other = bridge.clone();
+    merge(&mut other, &json!({"name": "other", "bridge": "br5", "ipam": {"ranges": [[{"subnet": "10.5.0.0/16"}]]}}));
+    let of_other = |verb: &str, config: &Value| -> Result<Value> {
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        node.call(&call.attachment("c2", &node.netns("c2"), "eth0"))?.success()
+    };
+    let result = of_other("ADD", &other)?;
+    let given = result["ips"][0]["address"].as_str().unwrap_or_default().to_owned();
+    node.sh(&format!("ip -n c1 address add {given} dev eth0"))?;
+    let claim = |address: &str| -> Result<postern_tests::Answer> {
+        let mut previous = first.clone();
+        merge(&mut previous, &json!({"ips": [{"address": address, "interface": 2}]}));
+        let call = Call::new(&plugin_bin()?, "portmap", "ADD", forward(9000, &previous).to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let refused = claim(&given)?;
+    ensure!(refused.stdout.contains("attachment other/c2/eth0 has it, by its record"), "{}", refused.stdout);
+    let mut gone = other.clone();
+    merge(&mut gone, &json!({"prevResult": result}));
+    of_other("DEL", &gone)?;
+    claim(&given)?.success()?;
+    Ok(())
+}
+
+/// Very many forwards go in several transactions. The chain is read once for all of them.
+#[test]
+fn many_forwards_are_read_once() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let bridge = json!({
+        "cniVersion": "1.1.0", "name": "many", "type": "bridge", "bridge": "br4", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/16"}]]},
+    });
+    let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
+    let mappings: Value =
+        (0..4000).map(|step| json!({"hostPort": 10_000 + step, "containerPort": 80, "protocol": "tcp"})).collect();
+    let config = json!({"cniVersion": "1.1.0", "name": "many", "type": "portmap", "backend": "nftables", "snat": false,
+        "runtimeConfig": {"portMappings": mappings}, "prevResult": previous});
+    let [_, check, del] = life_of(&node, config)?;
+    ensure!(del.received < check.received * 3 / 2, "DEL reads more than a look at all forwards: {check:?}, {del:?}");
+    ensure!(!node.sh("nft list ruleset")?.contains("10.4.0."), "forwards are left");
+    Ok(())
+}
+
+/// Copies a record: the names of half of the copies are those of other networks.
+const CROWD: &str = "cd /run/postern/attachments; record=$(ls); other=0123456789abcdef
+    for number in $(seq 30); do
+        cp $record $(printf 'SAME%032x' $number); cp $record $(printf '%s%032x' $other $number)
+    done";
+/// The copies of each half.
+const COPIES: usize = 30;
+
+/// No plugin opens the record of another attachment, with any verb. The copies of a record are records of others. Links that this
+/// kernel lacks are looked at in a virtual machine: `tests/vm/kernel` names their plugins in `POSTERN_SIZE_OF`.
+#[test]
+fn no_plugin_opens_the_records_of_others() -> Result<()> {
+    let bin = plugin_bin()?;
+    let wrapper = ["strace", "-f", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2", "-e", "signal=none"]
+        .map(str::to_owned);
+    // Names of records end like those of the copies; a set, because one may be opened twice.
+    let opened = |node: &Node| -> Result<usize> {
+        let trace = std::fs::read_to_string(node.path(TRACE))?;
+        let of_copy = |word: &str| word.len() == 48 && word[16..46].bytes().all(|byte| byte == b'0');
+        Ok(trace.split('"').filter(|word| of_copy(word)).collect::<BTreeSet<_>>().len())
+    };
+    let (mut measured, mut sees, mut beyond) = (BTreeSet::new(), false, Vec::new());
+    let in_vm = std::env::var("POSTERN_SIZE_OF").unwrap_or_default();
+    let wanted: Vec<&str> = in_vm.split_whitespace().collect();
+    let least = if wanted.is_empty() { 13 } else { wanted.len() };
+    for plugin in shipped()?.into_iter().filter(|plugin| wanted.is_empty() || wanted.contains(&plugin.as_str())) {
+        let legs = legs(&plugin)?;
+        if legs.is_empty() {
+            skip_part(&plugin, &format!("this kernel has no {plugin} links"));
+        }
+        for mut leg in legs {
+            // Both directions: an ifb has a name that another record may have.
+            if plugin == "bandwidth" {
+                merge(&mut leg.config, &json!({"egressRate": 1_000_000, "egressBurst": 1_000_000}));
+            }
+            // With IPv6, settings of the link and of `lo` are changed too, which another record may have changed before.
+            if leg.config.pointer("/ipam/ranges").is_some_and(Value::is_array) {
+                merge(
+                    &mut leg.config,
+                    &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd09::/64"}]]}}),
+                );
+            }
+            let node = Node::new()?;
+            node.add_container("c0")?;
+            let first = json!({"cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0",
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+            let add = Call::new(&bin, "bridge", "ADD", first.to_string());
+            let result = node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            // Who asks for a port first after a boot reads all records, and fills the index.
+            if plugin == "portmap" {
+                let ports = json!({"cniVersion": "1.1.0", "name": "tour", "type": "portmap", "prevResult": result,
+                    "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
+                let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
+                node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            }
+            // So it is with addresses, links and settings.
+            node.sh("ip link add prime0 type veth peer name prime1")?;
+            for verb in ["ADD", "DEL"] {
+                let device = json!({"cniVersion": "1.1.0", "name": "prime", "type": "host-device", "device": "prime0"});
+                let call = Call::new(&bin, "host-device", verb, device.to_string());
+                node.call(&call.attachment("c0", &node.netns("c0"), "dev0"))?.success()?;
+            }
+            let name = node.sh("ls /run/postern/attachments")?;
+            let network = name.trim().get(..16).unwrap_or_default();
+            node.sh(&CROWD.replace("SAME", network))?;
+            let same = format!("rm /run/postern/attachments/{network}0000*");
+            leg.walk_on(&node, &bin, |node, verb, call| {
+                if verb == "GC" {
+                    // What is not valid is opened, to be collected. So the count can see it.
+                    if !sees {
+                        node.call_under(&wrapper, call)?;
+                        sees = opened(node)? >= COPIES;
+                        ensure!(sees, "{}: {} records were opened", leg.name, opened(node)?);
+                    }
+                    node.sh(&format!("{same} 2>/dev/null || true"))?;
+                }
+                let answer = node.call_under(&wrapper, call)?;
+                ensure!(answer.status == 0, "{} {verb}: {answer:?}", leg.name);
+                if opened(node)? > 1 {
+                    beyond.push(format!("{} {verb} opens {} records of others", leg.name, opened(node)?));
+                }
+                measured.insert((plugin.clone(), verb.to_owned()));
+                Ok(answer)
+            })?;
+        }
+    }
+    ensure!(beyond.is_empty(), "{}", beyond.join("\n"));
+    let plugins = measured.iter().map(|(plugin, _)| plugin).collect::<BTreeSet<_>>().len();
+    ensure!(
+        measured.len() == plugins * VERBS.len() && plugins >= least && sees,
+        "too little was measured: {measured:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,420 @@
+//! A plugin that comes behind another one, and changes that one's link in the container. The chained plugin is the rogue:
+//! its configuration lists what it asks the gate for. What it changed is undone by a failed ADD, by the next ADD after a
+//! kill, and by DEL, whoever made the link.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::{PRIVATE_ETC, Refusal, test_bin};
+use postern_tests::{Answer, Call, Node, merge, native_bin};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What the chained plugin may do.
+const POLICY: &str = "[grant.link]\n[grant.addresses]\n[grant.routes]\n[grant.link-sysctl]\n[grant.leases]\n\
+    directories = [\"/run/chained\"]\nranges = [\"10.8.0.0/24\"]\n[previous]\nin-container = \"true\"";
+
+/// All that a change of the link can be seen by. Link-local addresses come when the kernel has time.
+const LOOK: &str = "ip -o address show dev eth0 | grep -v 'scope link' | sed 's/ valid_lft.*//; s/ tentative//; s/ nodad//' | sort
+    ip -o link show dev eth0 | sed 's/.*<//; s/ qdisc [a-z_]*//; s/ qlen.*//; s/[, ]*[A-Z_]*LOWER_UP//'
+    (ip route show table all; ip -6 route show table all) | grep 'dev eth0' | grep -v -e fe80 -e ff00 -e '^local' -e '^broadcast' | sort
+    cd /proc/sys/net/ipv6/conf/eth0; head accept_dad enhanced_dad ndisc_notify keep_addr_on_down disable_ipv6
+    head ../lo/disable_ipv6 /proc/sys/net/ipv4/conf/eth0/arp_notify";
+
+/// The plugin that makes the link: a native one leaves no record.
+#[derive(Clone, Copy, Debug)]
+enum Maker {
+    Ours,
+    Native,
+    /// Root, by hand: the link is down.
+    Hand,
+}
+
+struct Place {
+    node: Node,
+    bin: PathBuf,
+    maker: Maker,
+    previous: Value,
+    before: String,
+}
+
+fn maker() -> Value {
+    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "dataDir": "/run/made",
+        "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]], "routes": [{"dst": "0.0.0.0/0"}]}})
+}
+
+impl Place {
+    fn new(maker: Maker) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(PRIVATE_ETC)?;
+        node.sh(&format!("mkdir -p /etc/postern/policy; printf '{POLICY}' > /etc/postern/policy/chained.toml"))?;
+        let mut place = Self { node, bin: test_bin()?, maker, previous: Value::Null, before: String::new() };
+        place.make()?;
+        place.before = place.look()?;
+        Ok(place)
+    }
+
+    fn make(&mut self) -> Result<()> {
+        self.previous = match self.maker {
+            Maker::Hand => {
+                self.node.sh_in(
+                    "c1",
+                    "ip link add eth0 type veth peer name far; ip address add fd00:9::2/64 dev eth0 nodad",
+                )?;
+                json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": self.node.netns("c1")}],
+                    "ips": [{"address": "fd00:9::2/64", "interface": 0}]})
+            }
+            Maker::Ours => self.call("ADD", &maker())?.success()?,
+            Maker::Native => self.call_of(&native_bin()?, "ADD", &maker())?.success()?,
+        };
+        Ok(())
+    }
+
+    fn call_of(&self, bin: &std::path::Path, verb: &str, config: &Value) -> Result<Answer> {
+        self.node.call(&self.request(bin, verb, config)?)
+    }
+
+    fn request(&self, bin: &std::path::Path, verb: &str, config: &Value) -> Result<Call> {
+        let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
+        let mut config = config.clone();
+        if !self.previous.is_null() {
+            merge(&mut config, &json!({"prevResult": self.previous}));
+        }
+        Ok(Call::new(bin, plugin, verb, config.to_string()).attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
+        self.call_of(&self.bin, verb, config)
+    }
+
+    fn look(&self) -> Result<String> {
+        self.node.sh_in("c1", LOOK)
+    }
+
+    fn is_as_before(&self, when: &str) -> Result<()> {
+        let now = self.look()?;
+        ensure!(now == self.before, "{:?}, {when}: before:\n{}\nnow:\n{now}", self.maker, self.before);
+        Ok(())
+    }
+
+    /// The chained plugin with these operations; `last` comes after them.
+    fn chained(&self, operations: &[Value], last: &Value) -> Value {
+        let mut steps = vec![json!({"call": {"op": "link-own"}})];
+        steps.extend(operations.iter().map(|operation| json!({"call": operation})));
+        steps.push(last.clone());
+        json!({"cniVersion": "1.0.0", "name": "net", "type": "chained", "rogue": steps,
+            "ipam": {"type": "host-local", "dataDir": "/run/chained", "ranges": [[{"subnet": "10.8.0.0/24"}]]}})
+    }
+}
+
+/// What one operation of the chained plugin changes, in a set that can be done at once. Addresses and routes need a link
+/// that is up.
+fn changes() -> Vec<(&'static str, Vec<Value>)> {
+    let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
+    let route = |route: Value| json!({"op": "routes-add", "link": 0, "routes": [route]});
+    let (up, lease) = (
+        json!({"op": "link-up", "link": 0}),
+        json!({"op": "leases-reserve", "sets": [[{"subnet": "10.8.0.0/24"}]], "requested": ["10.8.0.2"]}),
+    );
+    let address = json!({"op": "addresses-add", "link": 0, "addresses": ["10.8.0.2/24"]});
+    vec![
+        ("set it up", vec![up.clone()]),
+        ("an address", vec![up.clone(), lease.clone(), address.clone()]),
+        (
+            "routes",
+            vec![
+                up.clone(),
+                lease,
+                address,
+                route(json!({"dst": "192.0.2.0/24", "gateway": "10.8.0.1", "mtu": 1400})),
+                route(json!({"dst": "198.51.100.0/24", "scope": 253, "table": 77, "source": "10.8.0.2"})),
+                route(json!({"dst": "2001:db8::/32"})),
+            ],
+        ),
+        (
+            "settings",
+            vec![
+                set("arp_notify", true),
+                set("ndisc_notify", true),
+                set("keep_addr_on_down", true),
+                set("accept_dad", false),
+                set("enhanced_dad", false),
+            ],
+        ),
+        ("IPv6 off", vec![up.clone(), route(json!({"dst": "2001:db8::/32"})), set("disable_ipv6", true)]),
+        (
+            "IPv6 off and on",
+            vec![up.clone(), set("disable_ipv6", true), set("disable_ipv6", false), set("keep_addr_on_down", true)],
+        ),
+        (
+            "no connected route",
+            vec![up, json!({"op": "routes-remove-connected", "link": 0, "networks": ["fd00:9::/64"]})],
+        ),
+    ]
+}
+
+/// A step that policy refuses.
+fn denied() -> Value {
+    json!({"call": {"op": "forwarding-enable"}})
+}
+
+/// The last step of a plugin that succeeds.
+fn passes(place: &Place) -> Value {
+    json!({"print": place.previous.to_string()})
+}
+
+#[test]
+fn a_failed_add_leaves_the_link_as_it_was() -> Result<()> {
+    for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
+        let place = Place::new(maker)?;
+        for (name, operations) in changes() {
+            for time in ["first", "second"] {
+                let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+                Refusal::of(&answer)?.expect(110, "forwarding.enable").with_context(|| format!("{time} {name}"))?;
+                place.is_as_before(&format!("{name}, after the {time} failed ADD"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn del_takes_back_what_the_plugin_changed() -> Result<()> {
+    for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
+        let place = Place::new(maker)?;
+        for (name, operations) in changes() {
+            let config = place.chained(&operations, &passes(&place));
+            place.call("ADD", &config)?.success().with_context(|| name.to_owned())?;
+            place.call("DEL", &config)?.success().with_context(|| name.to_owned())?;
+            place.is_as_before(&format!("{name}, after DEL"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Nobody has undone the ADD of a killed run. The next one does, and `postern gc`.
+#[test]
+fn after_a_kill_the_next_run_takes_it_back() -> Result<()> {
+    for maker in [Maker::Ours, Maker::Native] {
+        let place = Place::new(maker)?;
+        for (name, operations) in
+            changes().into_iter().filter(|(name, _)| ["routes", "settings", "IPv6 off"].contains(name))
+        {
+            for next in ["ADD", "DEL", "gc"] {
+                let hangs = place.chained(&operations, &json!({"hang": true}));
+                let mut run = place.node.start(&place.request(&place.bin, "ADD", &hangs)?)?;
+                let until = Instant::now() + Duration::from_secs(5);
+                while place.look()? == place.before && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                run.kill()?;
+                run.wait()?;
+                let config = place.chained(&operations, &denied());
+                match next {
+                    "ADD" => Refusal::of(&place.call("ADD", &config)?)?.expect(110, "forwarding.enable")?,
+                    "DEL" => drop(place.call("DEL", &config)?.success()?),
+                    _ => drop(place.node.sh(&format!("{}/postern gc --yes", place.bin.display()))?),
+                }
+                place.is_as_before(&format!("{name}, after a kill and {next}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was there before is not the plugin's: its failed ADD does not take it away.
+#[test]
+fn what_was_there_stays() -> Result<()> {
+    let mut place = Place::new(Maker::Ours)?;
+    let (node, route) = (&place.node, |words: &str| format!("ip route add 192.0.2.0/24 via 10.9.0.1 dev eth0 {words}"));
+    node.sh_in("c1", "ip -6 route add 2001:db8::/32 dev eth0 proto boot; ip address add 10.8.0.2/24 dev eth0")?;
+    node.sh_in("c1", &format!("{}; {}", route("proto boot"), route("metric 7 mtu 1300 proto static")))?;
+    place.before = place.look()?;
+    let via = json!({"dst": "192.0.2.0/24", "gateway": "10.9.0.1"});
+    let mut other = via.clone();
+    merge(&mut other, &json!({"priority": 7}));
+    let add = |route: &Value| json!({"op": "routes-add", "link": 0, "routes": [route]});
+    let address = json!({"op": "addresses-add", "link": 0, "addresses": ["10.8.0.2/24"]});
+    for (operations, words) in [
+        (vec![add(&via)], "file exists"),
+        (vec![add(&json!({"dst": "2001:db8::/32"}))], "file exists"),
+        (
+            vec![
+                json!({"op": "leases-reserve", "sets": [[{"subnet": "10.8.0.0/24"}]], "requested": ["10.8.0.2"]}),
+                address,
+            ],
+            "file exists",
+        ),
+        // It is another route for the kernel, beside the one that is there.
+        (vec![add(&other)], "forwarding.enable"),
+    ] {
+        let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+        let refusal = Refusal::of(&answer)?;
+        ensure!(refusal.text.contains(words), "{operations:?}: {}", refusal.text);
+        place.is_as_before(&format!("{operations:?}"))?;
+    }
+    Ok(())
+}
+
+/// Only a route that the kernel made can be removed so.
+#[test]
+fn connected_routes_are_the_kernels_own() -> Result<()> {
+    let mut place = Place::new(Maker::Ours)?;
+    place.node.sh_in(
+        "c1",
+        "ip route add 192.0.2.0/24 dev eth0; ip -6 route add default via fd00:9::1 dev eth0
+        ip -6 route add 2001:db8::/32 dev eth0 proto static",
+    )?;
+    place.before = place.look()?;
+    for network in ["0.0.0.0/0", "::/0", "192.0.2.0/24", "2001:db8::/32", "10.7.0.0/24"] {
+        let remove = json!({"op": "routes-remove-connected", "link": 0, "networks": [network]});
+        let answer = place.call("ADD", &place.chained(&[remove], &passes(&place)))?;
+        Refusal::of(&answer)?.expect(999, "failed to delete route…no such process").with_context(|| network)?;
+        place.is_as_before(network)?;
+    }
+    Ok(())
+}
+
+/// A plugin may make each route by an operation of its own, and write one setting as often as it likes.
+#[test]
+fn many_single_changes_are_made_and_undone() -> Result<()> {
+    let place = Place::new(Maker::Ours)?;
+    let route = |n: u32| json!({"dst": format!("198.18.{}.{}/32", n / 200, n % 200)});
+    let mut operations = vec![json!({"op": "link-up", "link": 0})];
+    operations.extend((0..300).map(|n| json!({"op": "routes-add", "link": 0, "routes": [route(n)]})));
+    operations
+        .extend((0..300).map(|n| json!({"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": n % 2 == 0})));
+    let config = place.chained(&operations, &passes(&place));
+    place.call("ADD", &config)?.success()?;
+    let count = place.node.sh("cat /run/postern/attachments/* | grep -o '\"setting\":' | wc -l")?;
+    ensure!(count.trim() == "1", "{count} notes on one setting");
+    place.call("DEL", &config)?.success()?;
+    place.is_as_before("after DEL")?;
+    let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+    Refusal::of(&answer)?.expect(110, "forwarding.enable")?;
+    place.is_as_before("after a failed ADD")
+}
+
+/// `lo` is for all attachments of a container: the setting that one of them needs is put back by the last one.
+#[test]
+fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
+    let place = Place::new(Maker::Native)?;
+    let netns = place.node.netns("c1");
+    let call = |bin: &std::path::Path, verb: &str, ifname: &str, config: &Value| {
+        let plugin = config["type"].as_str().unwrap_or_default();
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        place.node.call(&call.attachment("c1", &netns, ifname))
+    };
+    let second = call(&native_bin()?, "ADD", "eth1", &maker())?.success()?;
+    let lo = || place.node.sh_in("c1", "cat /proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    let set = json!({"op": "sysctl-set", "link": 0, "key": "disable_ipv6", "value": false});
+    for order in [["eth0", "eth1"], ["eth1", "eth0"]] {
+        place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6")?;
+        let configs = [("eth0", &place.previous), ("eth1", &second)].map(|(ifname, previous)| {
+            let mut config = place.chained(std::slice::from_ref(&set), &json!({"print": previous.to_string()}));
+            merge(&mut config, &json!({"prevResult": previous}));
+            (ifname, config)
+        });
+        for (ifname, config) in &configs {
+            call(&place.bin, "ADD", ifname, config)?.success()?;
+            ensure!(lo()?.trim() == "0", "{ifname}: {}", lo()?);
+        }
+        for (ifname, expected) in order.into_iter().zip(["0", "1"]) {
+            let (_, config) = configs.iter().find(|(of, _)| *of == ifname).context("a configuration")?;
+            call(&place.bin, "DEL", ifname, config)?.success()?;
+            ensure!(lo()?.trim() == expected, "{order:?}: after DEL of {ifname}: {}", lo()?);
+        }
+    }
+    Ok(())
+}
+
+/// Which attachment changed a setting before is asked by the index of claims: no run opens the records of others for it.
+#[test]
+fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()> {
+    let place = Place::new(Maker::Native)?;
+    let trace = "/var/log/trace";
+    let strace = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=openat,openat2", "-e", "signal=none"];
+    let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
+    let config = place.chained(&[set("disable_ipv6", false), set("accept_dad", false)], &passes(&place));
+    let off = || place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    // The first question reads all records, and fills the index.
+    off()?;
+    place.call("ADD", &config)?.success()?;
+    place.node.sh(
+        "cd /run/postern/attachments; record=$(ls); for number in $(seq 30); do cp $record $(printf '%048x' $number); done",
+    )?;
+    for verb in ["DEL", "ADD"] {
+        let call = place.request(&place.bin, verb, &config)?;
+        place.node.call_under(&strace.map(str::to_owned), &call)?.success()?;
+        let text = std::fs::read_to_string(place.node.path(trace))?;
+        ensure!(text.contains("disable_ipv6"), "{verb}: the trace lacks what the run does: {text}");
+        let copies = text.lines().filter(|line| line.contains(&"0".repeat(40))).count();
+        ensure!(copies == 0, "{verb} opens records of others {copies} times");
+        off()?;
+    }
+    Ok(())
+}
+
+/// An ADD can't bring back a link that another program made, and so does not delete it.
+#[test]
+fn an_add_deletes_no_link_of_another() -> Result<()> {
+    for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
+        let place = Place::new(maker)?;
+        let answer = place.call("ADD", &place.chained(&[json!({"op": "link-delete", "link": 0})], &denied()))?;
+        Refusal::of(&answer)?.expect(999, "link.delete")?;
+        place.is_as_before("delete")?;
+    }
+    Ok(())
+}
+
+/// The third party's plugin has its own keys. What the grant takes from them counts as what the operator named.
+#[test]
+fn the_grant_decides_whatever_the_keys_are_called() -> Result<()> {
+    let mut place = Place::new(Maker::Ours)?;
+    let policy = r#"[grant.link]\nlook-only = "true"\n[grant.link-settings]\nmacs = ["${config.own.address}", "02:00:00:00:00:78"]
+        mtu = ["${config.size}"]\npromisc = ["true"]\ndirectories = ["/run/third"]\n[grant.namespace-sysctl]\nkeys = ["net.core.*"]"#;
+    place.node.sh(&format!("printf '{policy}' > /etc/postern/policy/chained.toml"))?;
+    // With spoofing protection.
+    let mut guarded = maker();
+    merge(&mut guarded, &json!({"macspoofchk": true}));
+    place.call("DEL", &maker())?.success()?;
+    place.previous = Value::Null;
+    place.previous = place.call("ADD", &guarded)?.success()?;
+    place.before = place.look()?;
+    let change = |settings: Value| json!({"op": "link-settings-change", "link": 0, "settings": settings});
+    let set = |value: &str| json!({"op": "namespace-sysctl-set", "key": "net.core.somaxconn", "value": value});
+    let own = json!({"dataDir": "/run/third", "size": 1400, "own": {"address": "02:00:00:00:00:77"},
+        "kernel": [{"net.core.somaxconn": "99"}], "runtimeConfig": {"io": {"net.core.somaxconn": "98"}}});
+    let call = |verb: &str, operations: &[Value]| {
+        let mut config = place.chained(operations, &passes(&place));
+        merge(&mut config, &own);
+        place.call(verb, &config)
+    };
+    let all = change(json!({"mac": "02:00:00:00:00:77", "mtu": 1400, "promisc": true}));
+    let done = [all, change(json!({"promisc": false})), set("99")];
+    call("ADD", &done)?.success()?;
+    let look = "ip -o link show dev eth0; cat /proc/sys/net/core/somaxconn";
+    let now = place.node.sh_in("c1", look)?;
+    ensure!(["02:00:00:00:00:77", "mtu 1400", "\n99"].iter().all(|part| now.contains(part)), "{now}");
+    ensure!(
+        place.node.sh("nft list ruleset")?.contains("02:00:00:00:00:77"),
+        "the spoofing protection does not follow"
+    );
+    call("DEL", &done)?.success()?;
+    place.is_as_before("DEL")?;
+    for (operation, code, words) in [
+        // Policy alone names it.
+        (change(json!({"mac": "02:00:00:00:00:78"})), 999, "is named by neither configuration nor CNI_ARGS"),
+        (change(json!({"mac": "02:00:00:00:00:79"})), 110, "with address 02:00:00:00:00:79"),
+        (change(json!({"allmulti": false})), 110, "without all multicast frames"),
+        // A pod may have written it.
+        (set("98"), 999, "does not list"),
+    ] {
+        Refusal::of(&call("ADD", std::slice::from_ref(&operation))?)?
+            .expect(code, words)
+            .with_context(|| operation.to_string())?;
+        place.is_as_before(words)?;
+    }
+    Ok(())
+}

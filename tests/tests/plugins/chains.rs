@@ -1,0 +1,421 @@
+//! Lists in which each plugin is ours or the native one: bridge, portmap and firewall in every mixture, with both packet
+//! filters; bandwidth and tuning beside them in the orders that users write. What one side made, the other checks and
+//! removes, with the container running.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::{PRIVATE_ETC, Refusal, each};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
+const SHORT: &[&str] = &["bridge", "portmap", "firewall"];
+/// Long lists. A plugin can be there twice.
+const LONG: [&[&str]; 4] = [
+    &["bridge", "portmap", "bandwidth", "firewall", "tuning"],
+    &["bridge", "tuning", "firewall", "bandwidth", "portmap"],
+    &["bridge", "bandwidth", "tuning", "portmap", "firewall", "tuning"],
+    &["bridge", "firewall", "portmap", "tuning", "bandwidth"],
+];
+
+/// Forwards nothing of its own accord. `out` is behind link `wan`.
+const WIRE: &str = "
+    ip link set lo up; sysctl -qw net.ipv4.ip_forward=1
+    ip link add wan type veth peer name wan netns out; ip address add 192.0.2.1/24 dev wan; ip link set wan up
+    ip -n out link set lo up; ip -n out address add 192.0.2.2/24 dev wan; ip -n out link set wan up
+    ip -n out route add 10.4.0.0/24 via 192.0.2.1; iptables -P FORWARD DROP
+    iptables -A FORWARD -i wan -d 10.4.0.0/24 -j ACCEPT";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Native,
+}
+
+use Side::{Native, Ours};
+
+impl Side {
+    fn other(self) -> Self {
+        if self == Ours { Native } else { Ours }
+    }
+}
+
+/// The sides of the plugins of a list.
+type Sides = Vec<Side>;
+
+/// Returns the sides that the bits of a number stand for.
+fn sides(bits: u32, plugins: &[&str]) -> Sides {
+    plugins.iter().enumerate().map(|(at, _)| if bits & (1 << at) == 0 { Ours } else { Native }).collect()
+}
+
+struct Place {
+    node: Node,
+    backend: &'static str,
+    plugins: &'static [&'static str],
+}
+
+/// A server in the container, until it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    fn new(backend: &'static str, plugins: &'static [&'static str]) -> Result<Self> {
+        let node = Node::new()?;
+        ["c1", "out"].iter().try_for_each(|container| node.add_container(container))?;
+        node.sh(PRIVATE_ETC)?;
+        node.sh(WIRE)?;
+        node.sh_in("c1", "ip link set lo up")?;
+        Ok(Self { node, backend, plugins })
+    }
+
+    /// The configuration of one plugin of the list, as a runtime sends it. The native DEL fails after masquerading by
+    /// nftables.
+    fn config(&self, plugin: &str, previous: Option<&Value>) -> Value {
+        let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin});
+        merge(
+            &mut config,
+            &match plugin {
+                "bridge" => {
+                    json!({"bridge": "br4", "isGateway": true, "ipMasq": self.backend == "iptables", "ipMasqBackend": "iptables", "hairpinMode": true, "macspoofchk": true,
+                    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}})
+                }
+                "portmap" => json!({"backend": self.backend,
+                    "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}),
+                "bandwidth" => json!({"ingressRate": 80_000_000, "ingressBurst": 80_000_000, "egressRate": 80_000_000,
+                    "egressBurst": 80_000_000}),
+                "tuning" => {
+                    json!({"mtu": 1400, "txQLen": 77, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}})
+                }
+                _ => json!({"backend": "iptables", "ingressPolicy": "same-bridge"}),
+            },
+        );
+        if let Some(previous) = previous {
+            merge(&mut config, &json!({"prevResult": previous}));
+        }
+        config
+    }
+
+    fn call(&self, side: Side, plugin: &str, verb: &str, previous: Option<&Value>) -> Result<Answer> {
+        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
+        let call = Call::new(&bin, plugin, verb, self.config(plugin, previous).to_string());
+        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    /// Calls the plugins one after the other. Returns the last result of an ADD.
+    fn each(&self, sides: &[Side], verb: &str, result: Option<&Value>) -> Result<Option<Value>> {
+        let mut calls: Vec<(&str, Side)> = self.plugins.iter().copied().zip(sides.iter().copied()).collect();
+        if verb == "DEL" {
+            calls.reverse();
+        }
+        let mut last = result.cloned();
+        for (plugin, side) in calls {
+            let answer = self.call(side, plugin, verb, last.as_ref())?.success();
+            let answer = answer.with_context(|| format!("{verb} of {side:?} {plugin}"))?;
+            if verb == "ADD" {
+                // bandwidth adds its link.
+                let is_same = last.is_none() || last.as_ref() == Some(&answer) || plugin == "bandwidth";
+                ensure!(is_same, "{plugin} changed the result: {answer}");
+                last = Some(answer);
+            }
+        }
+        Ok(last)
+    }
+
+    fn add(&self, sides: &[Side]) -> Result<Value> {
+        self.each(sides, "ADD", None)?.context("no result")
+    }
+
+    fn check(&self, sides: &[Side], result: &Value) -> Result<()> {
+        self.each(sides, "CHECK", Some(result)).map(drop)
+    }
+
+    fn del(&self, sides: &[Side], result: &Value) -> Result<()> {
+        self.each(sides, "DEL", Some(result)).map(drop)
+    }
+
+    fn serve(&self) -> Result<Server> {
+        let mut command = self.node.command_in("c1", TALK);
+        command.args(["serve", "tcp", "0.0.0.0:80"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout")?).read_line(&mut line)?;
+        ensure!(line.trim() == "ready", "nothing is served");
+        Ok(Server(child))
+    }
+
+    /// Who the container's server sees: a sender outside, by the node's port.
+    fn seen(&self) -> Result<String> {
+        Ok(self.node.sh_in("out", &format!("{TALK} ask tcp 192.0.2.1:8080"))?.trim().to_owned())
+    }
+
+    /// True if the server answers by the node's port. A busy machine can take longer than one try waits.
+    fn forwards(&self) -> Result<bool> {
+        Ok(self.seen()? == "192.0.2.2" || self.seen()? == "192.0.2.2")
+    }
+
+    /// What is there of an attachment: its rules, link and lease.
+    fn left(&self) -> Result<String> {
+        self.node.sh(
+            "nft -s list ruleset 2>/dev/null | grep -E '10\\.4\\.0\\.[0-9]+[^/0-9]|comment \"c1' || true
+             for save in iptables-save ip6tables-save; do $save | grep -E '10\\.4\\.0\\.([2-9]|[1-9][0-9]+)|CNI-DN-|CNI-[0-9a-f]{24}' || true; done
+             ip -o link | grep -E 'veth[0-9a-f]{8}|bwp' || true; find /run/cni -name '*.json' 2>/dev/null || true; ip -o -n c1 link show eth0 2>/dev/null || true
+             ls /var/lib/cni/networks/net | grep '^10' || true",
+        )
+    }
+}
+
+/// Adds the list of one mixture, sends traffic, and has others check and remove it.
+fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
+    let result = place.add(made)?;
+    let _server = place.serve()?;
+    ensure!(place.forwards()?, "no forward: {}", place.seen()?);
+    place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("the way out")?;
+    place.check(made, &result)?;
+    place.check(removed, &result)?;
+    ensure!(place.forwards()?, "CHECK changed something");
+    for time in ["first", "repeated"] {
+        place.del(removed, &result).with_context(|| format!("{time} DEL"))?;
+        ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
+    }
+    // Native plugins know nothing of records. DEL of ours ends them, as the next ADD would.
+    place.del(&vec![Ours; place.plugins.len()], &result)?;
+    let records = place.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")?;
+    ensure!(records.is_empty(), "records are left: {records}");
+    Ok(())
+}
+
+fn every_mixture(backend: &'static str) -> Result<()> {
+    let mixtures: Vec<(u32, bool)> = (0..8).flat_map(|bits| [(bits, false), (bits, true)]).collect();
+    each(
+        &mixtures,
+        |mixture| format!("{backend}: {mixture:?}"),
+        |(bits, by_others)| mixture(backend, SHORT, *bits, *by_others),
+    )
+}
+
+/// One mixture, removed by those that made it or by the other sides.
+fn mixture(backend: &'static str, plugins: &'static [&'static str], bits: u32, by_others: bool) -> Result<()> {
+    let made = sides(bits, plugins);
+    let removed = if by_others { made.iter().map(|side| side.other()).collect() } else { made.clone() };
+    let place = Place::new(backend, plugins)?;
+    lives(&place, &made, &removed).with_context(|| format!("{plugins:?}: made by {made:?}, removed by {removed:?}"))
+}
+
+/// Long lists: all ours, all native, and mixtures in which any two plugins meet on all combinations of sides.
+#[test]
+fn long_lists_in_the_orders_that_users_write() -> Result<()> {
+    let bits = [0b00_0000, 0b11_1111, 0b00_1110, 0b01_0101, 0b10_0011, 0b11_1000];
+    let mixtures: Vec<(usize, u32, bool)> = (0..LONG.len())
+        .flat_map(|list| bits.into_iter().map(move |bits| (list, bits)))
+        .enumerate()
+        .map(|(at, (list, bits))| (list, bits, at % 2 == 1))
+        .collect();
+    each(
+        &mixtures,
+        |mixture| format!("{mixture:?}"),
+        |(list, bits, by_others)| {
+            let backend = if bits.count_ones() % 2 == 0 { "nftables" } else { "iptables" };
+            mixture(backend, LONG.get(*list).context("a list")?, *bits, *by_others)
+        },
+    )
+}
+
+#[test]
+fn every_mixture_by_nftables() -> Result<()> {
+    every_mixture("nftables")
+}
+
+#[test]
+fn every_mixture_by_iptables() -> Result<()> {
+    every_mixture("iptables")
+}
+
+/// Postern is rolled back under a running container, and comes back: rules and ways stay, and each side can go on.
+#[test]
+fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend, SHORT)?;
+        let result = place.add(&[Ours; 3])?;
+        let _server = place.serve()?;
+        // Native plugins take portmap and firewall over, and give them back. The container's link stays.
+        for side in [Native, Ours, Native] {
+            for plugin in ["firewall", "portmap"] {
+                place.call(side, plugin, "DEL", Some(&result))?.success()?;
+            }
+            ensure!(place.seen()? == "nobody", "{backend}: {side:?} left the forward");
+            for plugin in ["portmap", "firewall"] {
+                place
+                    .call(side, plugin, "ADD", Some(&result))?
+                    .success()
+                    .with_context(|| format!("{side:?} {plugin}"))?;
+            }
+            ensure!(place.forwards()?, "{backend}: no forward of {side:?}");
+            for checking in [Native, Ours] {
+                let checked = place.check(&[Ours, checking, checking], &result);
+                checked.with_context(|| format!("{backend}: made by {side:?}, checked by {checking:?}"))?;
+            }
+        }
+        place.del(&vec![Ours; place.plugins.len()], &result)?;
+        ensure!(place.left()?.is_empty(), "{backend}: {}", place.left()?);
+    }
+    Ok(())
+}
+
+/// firewall has no version below 0.4.0, natively either. DEL answers so, and removes what the record lists all the same.
+#[test]
+fn firewall_without_an_earlier_result() -> Result<()> {
+    let place = Place::new("iptables", SHORT)?;
+    for (made, is_removed) in [(Ours, true), (Native, false)] {
+        let result = place.add(&[Native, Native, made])?;
+        let mut config = place.config("firewall", None);
+        merge(&mut config, &json!({"cniVersion": "0.3.1"}));
+        let call = |verb: &str| {
+            let call = Call::new(&plugin_bin()?, "firewall", verb, config.to_string());
+            place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))
+        };
+        for verb in ["ADD", "DEL"] {
+            Refusal::of(&call(verb)?)?.expect(1, "incompatible CNI versions")?;
+        }
+        let rules = place.node.sh("iptables-save -t filter | grep -cE '10\\.4\\.0\\.[0-9]+/32' || true")?;
+        // The rules name addresses only: without record and result nobody knows whose they are.
+        ensure!((rules.trim() == "0") == is_removed, "{made:?}: {rules}");
+        place.del(&[Native, Native, Ours], &result)?;
+        ensure!(place.left()?.is_empty(), "{made:?}: {}", place.left()?);
+    }
+    Ok(())
+}
+
+/// Results of other vendors' interface plugins: the text of `sandbox` is theirs (Antrea, hostnic-cni, terway#358), and so
+/// are indices, gateways and empty entries (cni#1191). Each plugin behind works, and hands on what it does not change.
+#[test]
+fn results_of_third_parties() -> Result<()> {
+    const BEHIND: &[&str] = &["tuning", "portmap", "firewall", "bandwidth", "sbr"];
+    let place = Place::new("nftables", SHORT)?;
+    let ours = plugin_bin()?;
+    let netns = place.node.netns("c1");
+    let own = |sandbox: Value| json!([{"name": "br4"}, null, {"name": "eth0", "sandbox": sandbox}]);
+    let numbers = [json!(2), Value::Null, json!(-1), json!(9)];
+    let spellings = [
+        json!(netns),
+        json!(format!("/host{netns}")),
+        json!("0af3c17f6b0b5d1d8f3f8c5f2f7e6a5d"),
+        json!(netns.replace("/netns/", "/./netns/")),
+        json!("/proc/4194305/ns/net"),
+        json!(""),
+        Value::Null,
+    ];
+    let cases = spellings.into_iter().map(|sandbox| (own(sandbox), json!(2)));
+    let cases = cases.chain(numbers.into_iter().map(|number| (own(json!(netns)), number)));
+    each(
+        cases.collect::<Vec<_>>(),
+        |case| format!("{} {}", case.0, case.1),
+        |(interfaces, number)| {
+            let result = place.call(Native, "bridge", "ADD", None)?.success()?;
+            let mut previous = result.clone();
+            let end = result.pointer("/interfaces/1").context("no host end")?;
+            previous["interfaces"] = interfaces.clone();
+            previous["interfaces"][1] = end.clone();
+            if let Some(all) = previous["interfaces"].as_array_mut() {
+                all.push(Value::Null);
+            }
+            merge(&mut previous["ips"][0], &json!({"interface": null}));
+            merge(&mut previous["ips"][0], &json!({"interface": number}));
+            let foreign = json!({"address": "10.4.9.9/24", "gateway": "fd00::1", "interface": -1});
+            previous["routes"] = json!([null, {"dst": "0.0.0.0/0"}]);
+            for plugin in BEHIND {
+                let mut config = place.config(plugin, Some(&previous));
+                match *plugin {
+                    "tuning" => merge(&mut config, &json!({"mac": "02:00:00:00:00:77"})),
+                    "firewall" => merge(&mut config, &json!({"ingressPolicy": "open"})),
+                    "sbr" => merge(&mut config, &json!({"backend": null, "ingressPolicy": null})),
+                    // Neither uses addresses: what is wrong with one is not theirs.
+                    "bandwidth" => {
+                        merge(&mut config, &json!({"prevResult": {"ips": [previous["ips"][0], foreign, null]}}))
+                    }
+                    _ => {}
+                }
+                let call = |verb: &str| {
+                    let call = Call::new(&ours, plugin, verb, config.to_string());
+                    place.node.call(&call.attachment("c1", &netns, "eth0"))
+                };
+                let answer = call("ADD")?.success().with_context(|| (*plugin).to_owned())?;
+                ensure!(answer["ips"][0] == previous["ips"][0], "{plugin}: {answer}");
+                let mac = answer.pointer("/interfaces/2/mac").cloned();
+                match *plugin {
+                    "tuning" => ensure!(mac == Some(json!("02:00:00:00:00:77")), "the old address: {answer}"),
+                    "bandwidth" => ensure!(answer["ips"][1] == foreign, "{answer}"),
+                    _ => {}
+                }
+                if *plugin != "sbr" {
+                    call("CHECK")?.success().with_context(|| format!("CHECK of {plugin}"))?;
+                }
+            }
+            let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
+            ensure!(rules.contains("dnat to 10.4.0.") && rules.contains("-s 10.4.0."), "{rules}");
+            for plugin in BEHIND.iter().rev() {
+                let config = place.config(plugin, Some(&previous));
+                let call = Call::new(&ours, plugin, "DEL", config.to_string());
+                place.node.call(&call.attachment("c1", &netns, "eth0"))?.success()?;
+            }
+            place.call(Native, "bridge", "DEL", Some(&result))?;
+            let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
+            ensure!(!rules.contains("10.4.0."), "{rules}");
+            place.node.sh("rm -f /var/lib/cni/networks/net/last_reserved_ip.0")?;
+            Ok(())
+        },
+    )
+}
+
+/// Addresses of third parties that their results name in another way than our plugins would: a single address on the link, with
+/// the network in the result (Terway), and one that a plugin between ours adds. Plugins of both sides work with them.
+#[test]
+fn addresses_of_third_parties() -> Result<()> {
+    let place = Place::new("nftables", SHORT)?;
+    let netns = place.node.netns("c1");
+    let call = |side: Side, plugin: &str, verb: &str, previous: &Value| -> Result<Value> {
+        let mut config = place.config(plugin, Some(previous));
+        merge(&mut config, &json!({"cniVersion": previous["cniVersion"], "ingressPolicy": "open"}));
+        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
+        let call = Call::new(&bin, plugin, verb, config.to_string()).attachment("c1", &netns, "eth0");
+        place.node.call(&call)?.success().with_context(|| format!("{verb} of {side:?} {plugin}"))
+    };
+    let rules = || place.node.sh("nft list ruleset; iptables -S; ip6tables -S");
+    let behind = |previous: &Value, address: &str| -> Result<()> {
+        for side in [Native, Ours] {
+            for verb in ["ADD", "CHECK"] {
+                for plugin in ["portmap", "firewall"] {
+                    call(side, plugin, verb, previous)?;
+                }
+            }
+            ensure!(rules()?.contains(&format!("-s {address} -j ACCEPT")), "{side:?}: {}", rules()?);
+            for plugin in ["firewall", "portmap"] {
+                call(side, plugin, "DEL", previous)?;
+            }
+            ensure!(!rules()?.contains(address.split('/').next().unwrap_or_default()), "{side:?}: {}", rules()?);
+        }
+        Ok(())
+    };
+    place.node.sh("ip link add host0 type veth peer name eth0 netns c1; ip link set host0 up")?;
+    place.node.sh_in("c1", "ip address add 10.7.0.9/32 dev eth0; ip link set eth0 up")?;
+    let routed =
+        json!({"cniVersion": "0.4.0", "ips": [{"version": "4", "address": "10.7.0.9/24", "gateway": "10.7.0.253"}]});
+    behind(&routed, "10.7.0.9/32")?;
+    place.node.sh("ip link delete host0")?;
+
+    let mut both = place.call(Ours, "bridge", "ADD", None)?.success()?;
+    place.node.sh_in("c1", "ip address add fd00:4::5/64 dev eth0 nodad")?;
+    if let Some(ips) = both["ips"].as_array_mut() {
+        ips.push(json!({"address": "fd00:4::5/64", "gateway": "fd00:4::1", "interface": 2}));
+    }
+    behind(&both, "fd00:4::5/128")?;
+    place.call(Ours, "bridge", "DEL", Some(&both))?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}

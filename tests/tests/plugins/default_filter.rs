@@ -1,0 +1,186 @@
+//! The packet filter of a network that names none: as the native plugins choose, or as the operator says in one line.
+
+use anyhow::{Result, ensure};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Answer, Call, Node, plugin_bin};
+use serde_json::{Value, json};
+
+const NODE_FILE: &str = "/etc/postern/node.toml";
+const POLICY: &str = "/etc/postern/policy/bridge.toml";
+
+struct Place(Node);
+
+impl Place {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.sh(PRIVATE_ETC)?;
+        for container in ["c1", "c2"] {
+            node.add_container(container)?;
+        }
+        Ok(Self(node))
+    }
+
+    fn call(&self, verb: &str, container: &str, keys: &Value) -> Result<Answer> {
+        self.0.call(&self.request(verb, container, keys)?)
+    }
+
+    fn request(&self, verb: &str, container: &str, keys: &Value) -> Result<Call> {
+        let mut config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        if let (Some(config), Some(keys)) = (config.as_object_mut(), keys.as_object()) {
+            config.extend(keys.clone());
+        }
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        Ok(call.attachment(container, &self.0.netns(container), "eth0"))
+    }
+
+    /// Returns the packet filters that have rules of attachments.
+    fn filters(&self) -> Result<Vec<&'static str>> {
+        let rules = self.0.sh("nft list ruleset 2>/dev/null")?;
+        let nftables = rules.contains("cni_plugins_masquerade") && rules.contains("net: net, if: eth0");
+        let iptables = rules.contains("table ip nat") && rules.contains("jump CNI-");
+        Ok([(nftables, "nftables"), (iptables, "iptables")]
+            .into_iter()
+            .filter(|(has, _)| *has)
+            .map(|(_, n)| n)
+            .collect())
+    }
+
+    /// Makes an attachment, and expects its rules in one packet filter.
+    fn expect(&self, before: &str, filter: &str) -> Result<()> {
+        self.0.sh(before)?;
+        self.call("ADD", "c1", &json!({}))?.success()?;
+        let found = self.filters()?;
+        ensure!(found == [filter], "after `{before}`: {found:?} instead of {filter}");
+        self.call("DEL", "c1", &json!({}))?.success()?;
+        ensure!(self.filters()?.is_empty(), "left after `{before}`");
+        Ok(())
+    }
+}
+
+/// The operator's line comes first, then what policy leaves, then the native plugins' choice.
+#[test]
+fn the_default_is_native_unless_an_operator_says_otherwise() -> Result<()> {
+    let place = Place::new()?;
+    place.expect(":", "iptables")?;
+    place.expect(&format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}"), "nftables")?;
+    place.expect(&format!("echo 'packet-filter = \"iptables\"' > {NODE_FILE}"), "iptables")?;
+    place.expect(&format!("echo 'grant.masquerade = {{ backends = [\"nftables\"] }}' > {POLICY}"), "nftables")?;
+    place.expect(&format!("rm {POLICY} {NODE_FILE}"), "iptables")?;
+    // Only nftables can be used.
+    let hide = "mkdir /run/real /run/sbin; mount --bind /usr/sbin /run/real
+        for file in $(ls /run/real | grep -v tables); do ln -s /run/real/$file /run/sbin/$file; done
+        mount --bind /run/sbin /usr/sbin";
+    place.expect(hide, "nftables")
+}
+
+/// An attachment keeps the packet filter that its record lists, whatever the default has become.
+#[test]
+fn a_changed_default_leaves_attachments_where_they_are() -> Result<()> {
+    let place = Place::new()?;
+    let line = format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}");
+    let added = |container: &str| -> Result<Value> {
+        Ok(json!({"prevResult": place.call("ADD", container, &json!({}))?.success()?}))
+    };
+    place.0.sh(&line)?;
+    let old = added("c1")?;
+    place.0.sh(&format!("rm {NODE_FILE}"))?;
+    let new = added("c2")?;
+    ensure!(place.filters()? == ["nftables", "iptables"], "{:?}", place.filters()?);
+    for default in [":", line.as_str()] {
+        place.0.sh(default)?;
+        place.call("CHECK", "c1", &old)?.success()?;
+        place.call("CHECK", "c2", &new)?.success()?;
+    }
+    place.0.sh("nft flush chain ip nat POSTROUTING")?;
+    ensure!(place.call("CHECK", "c2", &new)?.status != 0, "the rules of c2 are gone");
+    place.call("CHECK", "c1", &old)?.success()?;
+    // Without a record the rules of either are enough.
+    place.0.sh("rm /run/postern/attachments/*")?;
+    place.call("CHECK", "c1", &old)?.success()?;
+    ensure!(place.call("CHECK", "c2", &new)?.status != 0, "the rules of c2 are gone, without a record too");
+    for (container, conf) in [("c1", &old), ("c2", &new)] {
+        place.call("DEL", container, conf)?.success()?;
+    }
+    ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
+    Ok(())
+}
+
+/// Settings that can't be read stop what depends on them, and nothing else.
+#[test]
+fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
+    let place = Place::new()?;
+    place.0.sh(&format!("echo 'packet-filter = \"pf\"' > {NODE_FILE}"))?;
+    let refused = place.call("ADD", "c1", &json!({}))?;
+    ensure!(refused.status != 0 && refused.stdout.contains("node.toml: packet-filter: \\\"pf\\\""), "{refused:?}");
+    let named = json!({"ipMasqBackend": "nftables"});
+    place.call("ADD", "c1", &named)?.success()?;
+    place.call("DEL", "c1", &json!({}))?.success()?;
+    place.0.sh(&format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}; chmod 666 {NODE_FILE}"))?;
+    let refused = place.call("ADD", "c1", &json!({}))?;
+    ensure!(refused.status != 0 && refused.stdout.contains("can be written by others"), "{refused:?}");
+    let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
+    ensure!(doctor.contains("node.toml"), "doctor tells it: {doctor}");
+    Ok(())
+}
+
+/// Where iptables is the nf_tables variant, no program runs, and no helper is there that could run one.
+#[test]
+fn iptables_needs_no_program_and_no_helper() -> Result<()> {
+    const TRACE: &str = "/var/log/trace";
+    let place = Place::new()?;
+    let traced = |verb: &str, keys: &Value| -> Result<(Value, usize, usize)> {
+        let forks = "trace=execve,fork,vfork,clone,clone3";
+        let wrapper = ["strace", "-f", "-qq", "-o", TRACE, "-e", forks, "-e", "signal=none"].map(str::to_owned);
+        let result = place.0.call_under(&wrapper, &place.request(verb, "c1", keys)?)?.success()?;
+        let trace = std::fs::read_to_string(place.0.path(TRACE))?;
+        let count = |is: &dyn Fn(&str) -> bool| trace.lines().filter(|line| is(line)).count();
+        let programs = count(&|line| line.contains("execve(") && line.contains("tables"));
+        Ok((result, programs, count(&|line| line.contains("fork(") || line.contains("clone"))))
+    };
+    let life = |backend: &str| -> Result<Vec<(usize, usize)>> {
+        let mut keys = json!({"ipMasqBackend": backend});
+        let mut counts = Vec::new();
+        for verb in ["ADD", "CHECK", "DEL"] {
+            let (result, programs, processes) = traced(verb, &keys)?;
+            counts.push((programs, processes));
+            if verb == "ADD" {
+                ensure!(place.filters()? == [backend], "{backend}: {:?}", place.filters()?);
+                keys = json!({"ipMasqBackend": backend, "prevResult": result});
+            }
+        }
+        ensure!(place.filters()?.is_empty(), "left by {backend}");
+        Ok(counts)
+    };
+    // The first ADD makes directories, and has a process that removes them if it fails.
+    life("nftables")?;
+    let (nftables, iptables) = (life("nftables")?, life("iptables")?);
+    ensure!(iptables == nftables && iptables.iter().all(|(programs, _)| *programs == 0), "{nftables:?}, {iptables:?}");
+    // A rule in a form that nobody writes for masquerading: it might take the program to tell what it is.
+    let (result, ..) = traced("ADD", &json!({}))?;
+    let odd = "iptables -t nat -A $(nft list chains | grep -o 'CNI-[0-9a-f]*') -m limit --limit 1/s -j RETURN";
+    place.0.sh(odd)?;
+    let (_, _, processes) = traced("DEL", &json!({"prevResult": result}))?;
+    ensure!(nftables.last().is_some_and(|(_, without)| processes > *without), "there is a helper");
+    ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
+    Ok(())
+}
+
+/// Legacy iptables is used as native plugins use it, and `doctor` says that there is a better way.
+#[test]
+fn legacy_iptables_is_used_by_its_programs() -> Result<()> {
+    let place = Place::new()?;
+    place.0.sh("for family in iptables ip6tables; do for tool in '' -save -restore; do
+            ln -sf /usr/sbin/$family-legacy$tool /etc/alternatives/$family$tool; done; done")?;
+    let rules = || place.0.sh("iptables-legacy-save -t nat | grep CNI- || true");
+    let result = place.call("ADD", "c1", &json!({}))?.success()?;
+    ensure!(rules()?.lines().count() == 4 && place.filters()?.is_empty(), "{}", rules()?);
+    place.call("CHECK", "c1", &json!({"prevResult": result}))?.success()?;
+    let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
+    ensure!(doctor.contains("use legacy iptables") && doctor.contains("packet-filter"), "doctor: {doctor}");
+    place.call("DEL", "c1", &json!({"prevResult": result}))?.success()?;
+    ensure!(rules()?.is_empty(), "left: {}", rules()?);
+    Ok(())
+}

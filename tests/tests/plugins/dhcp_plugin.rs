@@ -1,0 +1,546 @@
+//! The IPAM plugin dhcp in front of a service that this test plays: what the host asks, what it believes, what it gives
+//! back. `dhcp_service` has the real service and real servers.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::dhcp::{lease, play};
+use postern_tests::proof::Refusal;
+use postern_tests::{Answer, Call, Names, Node, compare, copy_bin, flat, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A separate CNI bin directory of the node: a copy, so that its policies can be changed.
+const BIN: &str = "/run/cni-bin";
+
+/// What the service answers to `acquire` and `check`; `None` is no answer at all.
+type Script = Arc<Mutex<Option<Value>>>;
+
+/// A service that answers as it is told, and notes what it is asked.
+struct Service {
+    script: Script,
+    asked: Arc<Mutex<Vec<Value>>>,
+    /// What it says when it is asked for all leases.
+    listed: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Service {
+    fn start(node: &Node, answer: Value) -> Result<Self> {
+        let own = Self { script: Arc::new(Mutex::new(Some(answer))), asked: Arc::default(), listed: Arc::default() };
+        let (script, asked, listed) = (Arc::clone(&own.script), Arc::clone(&own.asked), Arc::clone(&own.listed));
+        play(node, move |ask| answer_to(ask, &script, &asked, &listed).unwrap_or_default())?;
+        Ok(own)
+    }
+
+    fn says(&self, answer: Option<Value>) {
+        if let Ok(mut script) = self.script.lock() {
+            *script = answer;
+        }
+    }
+
+    fn lists(&self, leases: Vec<Value>) {
+        if let Ok(mut listed) = self.listed.lock() {
+            *listed = leases;
+        }
+    }
+
+    /// The kinds of asks since the last call.
+    fn asked(&self) -> Vec<String> {
+        self.asks().iter().map(|(kind, _)| kind.clone()).collect()
+    }
+
+    fn asks(&self) -> Vec<(String, Value)> {
+        let asked = self.asked.lock().map(|mut asked| std::mem::take(&mut *asked)).unwrap_or_default();
+        let kind = |ask: Value| match ask {
+            Value::Object(map) => map.into_iter().next().unwrap_or_default(),
+            other => (other.as_str().unwrap_or_default().to_owned(), Value::Null),
+        };
+        asked.into_iter().map(kind).collect()
+    }
+}
+
+/// The answer to one ask, or to none for a minute.
+fn answer_to(ask: Value, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mutex<Vec<Value>>) -> Option<Value> {
+    asked.lock().ok()?.push(ask.clone());
+    let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
+    match ask.as_str() {
+        Some("leases") => Some(json!({"leases": *listed.lock().ok()?})),
+        _ if wants_lease => {
+            let answer = script.lock().ok()?.clone();
+            if answer.is_none() {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            answer
+        }
+        _ => Some(json!("done")),
+    }
+}
+
+struct Place {
+    node: Node,
+    service: Service,
+    config: Value,
+}
+
+impl Place {
+    fn new(patch: &Value) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(&format!("{}; ip link add up0 type veth peer name up1; ip address add 192.0.2.77/24 dev up0; ip link set up0 up; ip link set up1 up", copy_bin(&plugin_bin()?, BIN)))?;
+        let service = Service::start(&node, lease("10.9.0.42/24", "10.9.0.1"))?;
+        let mut config =
+            json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}});
+        merge(&mut config, patch);
+        Ok(Self { node, service, config })
+    }
+
+    fn call_with(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+        let call = Call::new(Path::new(BIN), plugin, verb, config.to_string());
+        self.node.call(&call.attachment(container, &self.node.netns("c1"), "eth0"))
+    }
+
+    fn call(&self, verb: &str) -> Result<Answer> {
+        self.call_with(verb, "c1", &self.config)
+    }
+
+    /// Fails unless an ADD is refused so, the lease given back, and nothing left.
+    fn refused(&self, code: u64, words: &str) -> Result<()> {
+        self.service.asked();
+        Refusal::of(&self.call("ADD")?)?.expect(code, words)?;
+        let asked = self.service.asked();
+        ensure!(asked == ["acquire", "release"], "{asked:?}");
+        let left = self.left()?;
+        ensure!(left.is_empty(), "{left}");
+        Ok(())
+    }
+
+    fn left(&self) -> Result<String> {
+        self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
+            ls /run/postern/attachments 2>/dev/null || true; ip -n c1 -o link | grep -v ' lo:' || true")
+    }
+}
+
+#[test]
+fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.call("ADD")?.success()?;
+    ensure!(
+        result.pointer("/ips/0") == Some(&json!({"address": "10.9.0.42/24", "gateway": "10.9.0.1", "interface": 2})),
+        "{result}"
+    );
+    ensure!(result.get("routes") == Some(&json!([{"dst": "0.0.0.0/0", "gw": "10.9.0.1"}])), "{result}");
+    let shown = place.node.sh("ip -n c1 -4 -o address show dev eth0; ip -n c1 route")?;
+    ensure!(shown.contains("10.9.0.42/24") && shown.contains("default via 10.9.0.1"), "{shown}");
+    // The service gets all of the attachment from the host.
+    let asks = place.service.asks();
+    let [(kind, ask)] = asks.as_slice() else { anyhow::bail!("{asks:?}") };
+    let text = |key: &str| ask.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    ensure!(kind == "acquire", "{asks:?}");
+    let names = [text("container_id"), text("network"), text("ifname"), text("netns")];
+    ensure!(names == ["c1", "net", "eth0", "/run/netns/c1"], "{ask}");
+    ensure!(serde_json::from_str::<Value>(&text("configuration"))? == place.config, "{ask}");
+
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"prevResult": result}));
+    place.call_with("CHECK", "c1", &config)?.success()?;
+    ensure!(place.service.asked() == ["check"]);
+    place.service.says(Some(lease("10.9.0.43/24", "10.9.0.1")));
+    let other = place.call_with("CHECK", "c1", &config)?;
+    Refusal::of(&other)?.expect(999, "the lease is of 10.9.0.43/24 now")?;
+    let lost = json!({"refused": {"code": 999, "words": "the lease has expired", "details": "no server renewed it"}});
+    place.service.says(Some(lost));
+    Refusal::of(&place.call_with("CHECK", "c1", &config)?)?
+        .expect(999, "the lease has expired…no server renewed it")?;
+
+    let shown = place.node.sh(&format!("{BIN}/postern show c1; {BIN}/postern ls"))?;
+    ensure!(shown.contains("10.9.0.42/24"), "{shown}");
+    place.service.asked();
+    place.call("DEL")?.success()?;
+    ensure!(place.service.asked() == ["release"]);
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    place.call("DEL")?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    let log = place.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains(r#""dhcp.acquire""#) && log.contains(r#""dhcp.release""#), "{log}");
+    // Before it is given back, the host takes the address from the link. Once: nothing else is in the log.
+    let taken: Vec<&str> = log.lines().filter(|line| line.contains(r#""operation":"address.remove""#)).collect();
+    let [line] = taken.as_slice() else { anyhow::bail!("{taken:?} of {log}") };
+    ensure!(line.contains(r#""request":{"address":"10.9.0.42/24","link":"eth0"}"#), "{line}");
+    Ok(())
+}
+
+#[test]
+fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.call("ADD")?.success()?;
+    place.node.sh("rm /run/cni/dhcp.sock")?;
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"prevResult": result}));
+    let check = Refusal::of(&place.call_with("CHECK", "c1", &config)?)?;
+    check.expect(999, "error dialing DHCP daemon: dial unix /run/cni/dhcp.sock: connect: no such file or directory…postern dhcp serve")?;
+    let del = place.call("DEL")?;
+    ensure!(del.stderr.contains("the DHCP lease is not given back"), "{del:?}");
+    del.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Refusal::of(&place.call("ADD")?)?
+        .expect(999, "error dialing DHCP daemon…start it: `systemctl enable --now postern-dhcp.socket`")?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    // Natively nothing is asked, and a kubelet evicts the pods of a node that is not ready.
+    let status = place.call("STATUS")?;
+    ensure!(status.status == 0 && status.stderr.contains("would fail: error dialing DHCP daemon"), "{status:?}");
+    postern_tests::proof::strict_status(&place.node)?;
+    Refusal::of(&place.call("STATUS")?)?.expect(50, "error dialing DHCP daemon")?;
+    // Another path, which policy grants because the network names it.
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"ipam": {"daemonSocketPath": "/run/other.sock"}}));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?.expect(999, "dial unix /run/other.sock")?;
+    let doctor = place.node.command(format!("{BIN}/postern")).arg("doctor").arg("--json").output()?;
+    ensure!(!doctor.stdout.is_empty());
+    Ok(())
+}
+
+#[test]
+fn status_asks_the_service() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("STATUS")?.success()?;
+    ensure!(place.service.asked() == ["alive"]);
+    Ok(())
+}
+
+/// What a server on the network can do to a node.
+#[test]
+fn leases_that_no_container_may_have() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.add_container("c2")?;
+    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
+    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
+    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success()?;
+    place.node.sh("ip link set br9 down; ip link del br9; ip link add br9 type bridge; ip link set br9 up")?;
+    let before = place.node.snapshot(&["c1", "c2"], &mut Names::new(""))?;
+    for (address, gateway, words) in [
+        ("127.0.0.2/8", "127.0.0.1", "offers 127.0.0.2/8, which the container can't have: it is a loopback address"),
+        ("169.254.169.254/16", "169.254.0.1", "link-local"),
+        ("224.0.0.5/24", "224.0.0.1", "multicast"),
+        ("10.9.0.42/1", "10.9.0.1", "most of the Internet"),
+        ("192.0.2.77/24", "192.0.2.1", "the node itself has it"),
+        ("10.8.0.1/24", "10.8.0.9", "the node itself has it"),
+        ("10.8.0.2/24", "10.8.0.9", "attachment other/c2/eth0 has it, by its record"),
+        ("10.9.0.42/24", "10.9.0.42", "names router 10.9.0.42 for 10.9.0.42/24: it is the container's own address"),
+        ("10.9.0.42/24", "127.0.0.1", "no router has that address"),
+    ] {
+        place.service.says(Some(lease(address, gateway)));
+        let left = place.left()?;
+        place.service.asked();
+        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        let asked = place.service.asked();
+        ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
+        ensure!(place.left()? == left, "{address}: {}", place.left()?);
+    }
+    let after = place.node.snapshot(&["c1", "c2"], &mut Names::new(""))?;
+    let differences = compare(&before, &after);
+    ensure!(differences.iter().all(|mismatch| mismatch.path.contains("br9")), "{differences:?}");
+    Ok(())
+}
+
+/// The same of DHCPv6, and what a router says.
+#[test]
+fn ipv6_leases_that_no_container_may_have() -> Result<()> {
+    let place = Place::new(&json!({"ipam": {"families": ["ipv6"]}}))?;
+    place.node.sh("ip address add 2001:db8:7::77/64 dev up0 nodad")?;
+    place.node.add_container("c2")?;
+    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "2001:db8:8::/64"}]]}});
+    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
+    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    let six = |address: &str, gateway: &str| {
+        let mut lease = lease(address, gateway);
+        merge(&mut lease, &json!({"lease": {"routes": [{"dst": "::/0", "gw": gateway}]}}));
+        lease
+    };
+    for (address, gateway, words) in [
+        ("::1/128", "fe80::1", "offers ::1/128, which the container can't have: it is a loopback address"),
+        ("fe80::7/64", "fe80::1", "link-local"),
+        ("ff02::1/64", "fe80::1", "multicast"),
+        ("2001:db8:9::7/16", "fe80::1", "most of the Internet"),
+        ("2001:db8:7::77/64", "fe80::1", "the node itself has it"),
+        ("2001:db8:8::1/64", "fe80::1", "the node itself has it"),
+        ("2001:db8:8::2/64", "fe80::1", "attachment other/c2/eth0 has it, by its record"),
+        ("2001:db8:9::7/64", "2001:db8:9::1", "a router advertises itself by its link-local address"),
+        ("2001:db8:9::7/64", "10.9.0.1", "it has the other IP version"),
+        ("10.9.0.42/24", "10.9.0.1", "has 1 IPv4 addresses for the attachment, and not 0"),
+    ] {
+        place.service.says(Some(six(address, gateway)));
+        let left = place.left()?;
+        place.service.asked();
+        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        let asked = place.service.asked();
+        ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
+        ensure!(place.left()? == left, "{address}: {}", place.left()?);
+    }
+    // A server that gives what it may. It chooses no address of the node here, either.
+    place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
+    place.service.asks();
+    place.call("ADD")?.success()?;
+    let asks = place.service.asks();
+    ensure!(asks.iter().any(|(kind, ask)| kind == "acquire" && ask["families"] == json!(["ipv6"])), "{asks:?}");
+    place.call("DEL")?.success()?;
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"isGateway": true}));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+        .expect(999, "the gateway of 2001:db8:9::7/64 would be fe80::1…leave isGateway out")?;
+    // A service of an older version knows IPv4 alone.
+    merge(&mut config, &json!({"isGateway": false, "ipam": {"families": ["ipv4", "ipv6"]}}));
+    place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+        .expect(999, "has 0 IPv6 addresses for the attachment, and not 1…older version")
+}
+
+/// A native daemon speaks another protocol. Each verb but DEL says so at once, and names its unit and the way out.
+#[test]
+fn a_native_daemon_is_not_asked() -> Result<()> {
+    let place = Place::new(&json!({"ipam": {"daemonSocketPath": "/run/cni/native.sock"}}))?;
+    let listener = UnixListener::bind(place.node.path("/run/cni/native.sock"))?;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let hears = Arc::clone(&hears);
+            std::thread::spawn(move || -> Option<()> {
+                let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
+                let is_go = lines.next()?.ok()?.contains("/_goRPC_");
+                while !lines.next()?.ok()?.is_empty() {}
+                let answer =
+                    if is_go { "HTTP/1.0 200 Connected to Go RPC\n\n" } else { "HTTP/1.0 404 Not Found\r\n\r\n" };
+                stream.write_all(answer.as_bytes()).ok()?;
+                let more = lines.next().and_then(Result::ok);
+                hears.lock().ok()?.extend(more);
+                Some(())
+            });
+        }
+    });
+    postern_tests::proof::strict_status(&place.node)?;
+    let began = Instant::now();
+    for (verb, code) in [("ADD", 999), ("STATUS", 50)] {
+        Refusal::of(&place.call(verb)?)?.expect(
+            code,
+            "the DHCP service at /run/cni/native.sock is a native daemon (cni-dhcp.service), which Postern does not ask…\
+             systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now postern-dhcp.socket",
+        )?;
+    }
+    // Whatever lease it has: the container goes.
+    place.call("DEL")?.success()?;
+    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(heard.lock().is_ok_and(|heard| heard.is_empty()));
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// The server would choose an address and a route of the node.
+#[test]
+fn a_server_chooses_no_address_of_the_node() -> Result<()> {
+    let place = Place::new(&json!({"isGateway": true}))?;
+    place.refused(999, "\"br9\" does not get 10.9.0.1/24, because a DHCP server chose it")?;
+    ensure!(!place.node.sh("ip -o -4 address")?.contains("10.9.0.1"));
+    // Where the operator has put it there, nothing is made.
+    place.node.sh("ip address add 10.9.0.1/24 dev br9")?;
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success().map(drop)
+}
+
+#[test]
+fn an_operator_can_name_the_networks_of_leases() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(&format!(
+        "echo 'addresses = [\"10.7.0.0/16\"]' > /run/line; sed -i '/^sockets/r /run/line' {BIN}/postern.d/dhcp.toml"
+    ))?;
+    place.refused(110, "offers 10.9.0.42/24, and policy does not have it")?;
+    place.service.says(Some(lease("10.7.3.4/24", "10.7.3.1")));
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success().map(drop)
+}
+
+#[test]
+fn a_failed_add_gives_the_lease_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    // A router that can't be reached: the route fails after all else was made.
+    place.service.says(Some(lease("10.9.0.42/24", "10.5.0.1")));
+    place.refused(999, "10.5.0.1")?;
+    // The service's own error is handed on.
+    place
+        .service
+        .says(Some(json!({"refused": {"code": 999, "words": "no more tries", "details": "no server answered"}})));
+    place.refused(999, "no more tries…no server answered")
+}
+
+/// The runtime hears of it before it gives up, and the lease that may still come is given back.
+#[test]
+fn a_wait_without_end_ends_in_time() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(&format!("printf '[limits]\\nseconds = 4\\n' >> {BIN}/postern.d/bridge.toml"))?;
+    place.service.says(None);
+    let start = Instant::now();
+    place.refused(
+        11,
+        "no lease within 2 s: no DHCP server answers on \"eth0\", or the DHCP service at /run/cni/dhcp.sock is stuck…tcpdump -ni any \
+         port 67",
+    )?;
+    ensure!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    Ok(())
+}
+
+/// Its socket is there, and nobody takes the connections. That says nothing of a server.
+#[test]
+fn a_service_that_takes_no_connection_is_said_to_be_stuck() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place
+        .node
+        .sh(&format!("printf '[limits]\\nseconds = 6\\n' >> {BIN}/postern.d/bridge.toml; rm /run/cni/dhcp.sock"))?;
+    let _stuck = UnixListener::bind(place.node.path("/run/cni/dhcp.sock"))?;
+    let refused = Refusal::of(&place.call("ADD")?)?;
+    refused.expect(11, "the DHCP service at /run/cni/dhcp.sock took no connection in time: it is stuck…restart it")?;
+    ensure!(!refused.text.contains("no DHCP server"), "{}", refused.text);
+    Ok(())
+}
+
+#[test]
+fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
+    for by_del in [true, false] {
+        let place = Place::new(&json!({}))?;
+        place.service.says(None);
+        let call = Call::new(Path::new(BIN), "bridge", "ADD", place.config.to_string());
+        let mut run = place.node.start(&call.attachment("c1", &place.node.netns("c1"), "eth0"))?;
+        let end = Instant::now() + Duration::from_secs(20);
+        while !place.service.asked().contains(&"acquire".to_owned()) {
+            ensure!(Instant::now() < end, "it never asked");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run.kill()?;
+        run.wait()?;
+        place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
+        if by_del {
+            place.call("DEL")?.success()?;
+            ensure!(place.service.asked() == ["release"]);
+        } else {
+            place.call("ADD")?.success()?;
+            ensure!(place.service.asked() == ["release", "acquire"]);
+            place.call("DEL")?.success()?;
+        }
+        ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    }
+    Ok(())
+}
+
+#[test]
+fn collections_give_leases_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD")?.success()?;
+    place.service.asked();
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}));
+    place.call_with("GC", "", &config)?.success()?;
+    ensure!(place.service.asked().is_empty(), "a valid attachment's lease");
+    merge(&mut config, &json!({"cni.dev/valid-attachments": []}));
+    place.call_with("GC", "", &config)?.success()?;
+    ensure!(place.service.asked() == ["release"]);
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    // People's collection, when the container is gone.
+    place.call("ADD")?.success()?;
+    place.node.remove_container("c1")?;
+    place.service.asked();
+    place.node.sh(&format!("{BIN}/postern gc --yes"))?;
+    let asked = place.service.asked();
+    ensure!(asked.contains(&"release".to_owned()), "{asked:?}");
+    let left = place.node.sh("ls /run/postern/attachments")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+/// Others could have put the socket there: nothing is sent to it.
+#[test]
+fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh("chmod 777 /run/cni")?;
+    Refusal::of(&place.call("ADD")?)?.expect(5, "the DHCP service at /run/cni/dhcp.sock is not to be trusted")?;
+    ensure!(place.service.asked().is_empty());
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// A main plugin that makes its link after it has the addresses (ptp) has none to ask for.
+#[test]
+fn plans_say_what_only_a_server_knows() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}}]});
+    place.node.sh(&format!("echo '{list}' > /run/net.conflist"))?;
+    let plan = place.node.sh(&format!("{BIN}/postern plan /run/net.conflist 2>&1 || true"))?;
+    ensure!(
+        flat(&plan).contains("have the DHCP service at /run/cni/dhcp.sock get an address")
+            && flat(&plan).contains("no DHCP server was asked"),
+        "{plan}"
+    );
+    ensure!(place.service.asked().is_empty());
+    let list = list.to_string().replace(r#""type":"dhcp""#, r#""type":"dhcp","families":["ipv6"]"#);
+    place.node.sh(&format!("echo '{list}' > /run/net.conflist"))?;
+    let plan = place.node.sh(&format!("{BIN}/postern plan /run/net.conflist 2>&1 || true"))?;
+    ensure!(flat(&plan).contains("2001:db8::2/64") && !plan.contains("192.0.2.2"), "{plan}");
+    let inspect = place.node.sh(&format!("{BIN}/postern inspect dhcp"))?;
+    ensure!(flat(&inspect).contains("get an address for this attachment, and keep it alive"), "{inspect}");
+    Ok(())
+}
+
+/// What `show`, `doctor` and `validate` say about leases and their service.
+#[test]
+fn people_see_how_leases_stand() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(postern_tests::proof::PRIVATE_ETC)?;
+    let list = |ipam: Value| json!({"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "bridge", "bridge": "br9", "ipam": ipam}]});
+    let file = "/etc/cni/net.d/10-net.conflist";
+    place.node.sh("mkdir -p /etc/cni/net.d")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp"})).to_string())?;
+    place.call("ADD")?.success()?;
+    let say =
+        |words: &str| -> Result<String> { Ok(flat(&place.node.sh(&format!("{BIN}/postern {words} 2>&1 || true"))?)) };
+    let held = |container: &str, standing: Value| {
+        let lease = lease("10.9.0.42/24", "10.9.0.1").get("lease").cloned();
+        json!({"container_id": container, "network": "net", "ifname": "eth0", "netns": "/run/netns/c1",
+            "standing": standing, "lease": lease, "seconds_left": 3600})
+    };
+    let expect = |verb: &str, words: &str| -> Result<()> {
+        let said = say(verb)?;
+        for part in words.split('…') {
+            ensure!(said.contains(part), "{verb}: not \"{part}\": {said}");
+        }
+        Ok(())
+    };
+    place.service.lists(vec![held("c1", json!("bound"))]);
+    expect("show c1", "10.9.0.42/24, for 1h more, by the service at /run/cni/dhcp.sock")?;
+    let sound = say("doctor")?;
+    ensure!(!sound.contains("DHCP lease of") && !sound.contains("no DHCP service"), "{sound}");
+    // A lease that is lost, and one that no record knows.
+    let lost = json!({"lost": "no server renewed it"});
+    place.service.lists(vec![held("c1", lost.clone()), held("c7", json!("bound")), held("c8", lost)]);
+    expect("show c1", "lost: no server renewed it")?;
+    expect("doctor", "the DHCP lease of 10.9.0.42/24 is lost: no server renewed it")?;
+    expect("doctor", "it keeps an IPv4 lease of net/c7/eth0, and there is no record of such an attachment")?;
+    expect("doctor", "it keeps an IPv4 lease of net/c8/eth0 that is lost (no server renewed it)")?;
+    place.service.lists(Vec::new());
+    expect("doctor", "the DHCP service at /run/cni/dhcp.sock has no lease of 10.9.0.42/24")?;
+    // A network whose keys make no sense, and no service.
+    expect(&format!("net validate {file}"), "10-net.conflist")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp", "daemonSocketPath": 7})).to_string())?;
+    expect(&format!("net validate {file}"), "daemonSocketPath")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp"})).to_string())?;
+    place.node.sh("rm /run/cni/dhcp.sock")?;
+    expect("show c1", "by the service at /run/cni/dhcp.sock, which is not there")?;
+    expect(
+        "doctor",
+        "no DHCP service answers…every ADD of network \"net\" fails…systemctl enable --now postern-dhcp.socket",
+    )?;
+    place.call("DEL")?.success().map(drop)
+}

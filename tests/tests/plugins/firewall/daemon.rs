@@ -1,0 +1,264 @@
+//! A real firewalld, on a message bus of the node's own. `tests/install-packages firewalld` installs what is needed; the
+//! tests are `ignored` for nodes without it, and `make test-all` runs them or says that it can't.
+
+use crate::firewall::place::{Place, Side, addresses};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use postern_tests::merge;
+use postern_tests::proof::Refusal;
+use serde_json::{Value, json};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A bus for root alone, without the system's users and services.
+const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>"#;
+
+/// The node of the other tests, with a firewalld that goes when it is dropped.
+struct Firewalld {
+    place: Place,
+    daemons: Vec<Child>,
+}
+
+impl Firewalld {
+    fn new() -> Result<Self> {
+        let place = Place::new()?;
+        // firewalld has a chain of its own, and decides there.
+        place.node.sh(
+            "iptables -P FORWARD ACCEPT; ip6tables -P FORWARD ACCEPT
+             mkdir -p /run/dbus /run/firewalld/zones /run/firewalld/services /run/firewalld/ipsets /run/firewalld/policies /run/firewalld/icmptypes /run/firewalld/helpers",
+        )?;
+        std::fs::write(place.node.path("/run/dbus/bus.conf"), BUS)?;
+        let mut new = Self { place, daemons: Vec::new() };
+        new.start("dbus-daemon", &["--config-file=/run/dbus/bus.conf", "--nofork", "--nopidfile"])?;
+        new.wait("[ -S /run/dbus/system_bus_socket ]")?;
+        new.start("firewalld", &["--nofork", "--nopid", "--system-config", "/run/firewalld"])?;
+        new.wait("firewall-cmd --state")?;
+        Ok(new)
+    }
+
+    fn start(&mut self, program: &str, arguments: &[&str]) -> Result<()> {
+        let mut command = self.place.node.command(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.daemons.push(command.spawn().with_context(|| program.to_owned())?);
+        Ok(())
+    }
+
+    fn wait(&self, condition: &str) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = self.place.node.sh(&format!("{condition} >/dev/null 2>&1")) {
+            ensure!(Instant::now() < until, "{condition}: {error:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    /// Ends firewalld alone: it was started last.
+    fn stop(&mut self) -> Result<()> {
+        self.daemons.pop().into_iter().for_each(end);
+        self.wait("! firewall-cmd --state")
+    }
+
+    fn sources(&self, zone: &str) -> Result<Vec<String>> {
+        let said = self.place.node.sh(&format!("firewall-cmd --zone={zone} --list-sources"))?;
+        let mut sources: Vec<String> = said.split_whitespace().map(str::to_owned).collect();
+        sources.sort();
+        Ok(sources)
+    }
+}
+
+impl Drop for Firewalld {
+    fn drop(&mut self) {
+        while let Some(daemon) = self.daemons.pop() {
+            end(daemon);
+        }
+    }
+}
+
+/// The process is `timeout`, which hands the signal on.
+fn end(mut daemon: Child) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM);
+    let _ = daemon.wait();
+}
+
+fn own(config: &Value) -> Vec<String> {
+    let source = |address: String| format!("{address}/{}", if address.contains(':') { 128 } else { 32 });
+    let mut own: Vec<String> = addresses(config).into_iter().map(source).collect();
+    own.sort();
+    own
+}
+
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
+    let firewalld = Firewalld::new()?;
+    let place = &firewalld.place;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    place.is_cut_off("c1", "192.0.2.2")?;
+    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
+    ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
+    ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("")?);
+    place.reaches("c1", "192.0.2.2")?;
+    for whose in [Side::Ours, Side::Native] {
+        place.call(whose, "CHECK", "c1", &config)?.success()?;
+    }
+    let shown = place.node.sh(&format!("{}/postern show c1 || true", postern_tests::plugin_bin()?.display()))?;
+    ensure!(shown.contains("10.9.1.2 by zone trusted of firewalld"), "{shown}");
+    // A reload forgets them.
+    place.node.sh("firewall-cmd --reload")?;
+    ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
+    // The native plugin does not read the answer to its own question.
+    place.call(Side::Native, "CHECK", "c1", &config)?.success()?;
+    let refused = Refusal::of(&place.call(Side::Ours, "CHECK", "c1", &config)?)?;
+    refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
+    let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
+    ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
+    ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
+    // DEL by the record alone.
+    let mut bare = config.clone();
+    merge(&mut bare, &json!({"prevResult": null}));
+    for _ in 0..2 {
+        place.call(Side::Ours, "DEL", "c1", &bare)?.success()?;
+        ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
+    }
+    place.del("c1", 1, &config)?;
+    ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    Ok(())
+}
+
+/// The configuration chooses backend and zone, and policy bounds them.
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn zones_are_granted() -> Result<()> {
+    let firewalld = Firewalld::new()?;
+    let place = &firewalld.place;
+    let named = json!({"firewalldZone": "internal", "backend": "firewalld"});
+    let config = place.add("c1", 1, &named)?;
+    ensure!(firewalld.sources("internal")? == own(&config), "{:?}", firewalld.sources("internal")?);
+    place.del("c1", 1, &config)?;
+    ensure!(firewalld.sources("internal")?.is_empty(), "{:?}", firewalld.sources("internal")?);
+    let config = place.add("c1", 1, &json!({"backend": "iptables"}))?;
+    ensure!(place.rules("10.9.1.")?.len() == 2 && firewalld.sources("trusted")?.is_empty(), "{:?}", place.rules("")?);
+    place.del("c1", 1, &config)?;
+    // Under this policy a network has to name its zone.
+    place.policy("[grant.firewall]\nbackends = [\"firewalld\"]\nadmin-chains = [\"CNI-ADMIN\"]\nzones = [\"${config.firewalldZone}\"]\n[grant.attachments]\n")?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
+    refused.expect(110, "firewall.admit on \"trusted\"…zones = [\"${config.firewalldZone}\", \"trusted\"]")?;
+    place.del("c1", 1, &config)?;
+    let config = place.add("c1", 1, &named)?;
+    place.del("c1", 1, &config)?;
+    for (zone, expected) in [
+        ("nonexistent", "failed to add the address 10.9.1.…to nonexistent zone: INVALID_ZONE: nonexistent"),
+        ("a b", "no policy can allow it"),
+        ("-x", "no policy can allow it"),
+    ] {
+        let config = place.attach(Side::Ours, "c1", 1, &json!({"firewalldZone": zone}))?;
+        let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
+        refused.expect(refused.code, expected)?;
+        place.del("c1", 1, &config)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn either_side_removes_what_the_other_made() -> Result<()> {
+    use Side::{Native, Ours};
+    let firewalld = Firewalld::new()?;
+    let place = &firewalld.place;
+    for (bridge, made, removed) in
+        [(Ours, Ours, Native), (Ours, Native, Ours), (Native, Native, Ours), (Native, Ours, Native)]
+    {
+        let config = place.attach(bridge, "c1", 1, &json!({}))?;
+        place.call(made, "ADD", "c1", &config)?.success()?;
+        ensure!(firewalld.sources("trusted")? == own(&config), "{made:?}: {:?}", firewalld.sources("trusted")?);
+        place.call(removed, "CHECK", "c1", &config)?.success()?;
+        place.call(removed, "DEL", "c1", &config)?.success()?;
+        ensure!(firewalld.sources("trusted")?.is_empty(), "{made:?}: {:?}", firewalld.sources("trusted")?);
+        place.del("c1", 1, &config)?;
+        if bridge == Native {
+            let mut conf = crate::firewall::place::bridge_conf(1);
+            merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
+            place.call(Native, "DEL", "c1", &conf)?.success()?;
+        }
+    }
+    Ok(())
+}
+
+/// A runtime's directory of plugins is switched while containers run: whoever is installed finds the addresses in the zone,
+/// and the container that is not touched keeps its way out.
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn a_node_whose_plugins_are_switched() -> Result<()> {
+    use Side::{Native, Ours};
+    for sides in [[Native, Ours, Native, Ours], [Ours, Native, Ours, Native]] {
+        let firewalld = Firewalld::new()?;
+        let place = &firewalld.place;
+        let named = json!({"backend": "firewalld"});
+        let add = |side: Side, container: &str| -> Result<Value> {
+            let config = place.attach(side, container, 1, &named)?;
+            place.call(side, "ADD", container, &config)?.success()?;
+            Ok(config)
+        };
+        let del = |side: Side, container: &str, config: &Value| -> Result<()> {
+            place.call(side, "DEL", container, config)?.success()?;
+            let mut conf = crate::firewall::place::bridge_conf(1);
+            merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
+            place.call(side, "DEL", container, &conf)?.success().map(drop)
+        };
+        let stays = add(sides[0], "c1")?;
+        let mut moves = add(sides[0], "c2")?;
+        let is_healthy = |side: Side, living: &[(&str, &Value)], step: &str| -> Result<()> {
+            let mut expected: Vec<String> = living.iter().flat_map(|(_, config)| own(config)).collect();
+            expected.sort();
+            let found = firewalld.sources("trusted")?;
+            ensure!(found == expected, "{step}: {found:?} instead of {expected:?}");
+            for (container, config) in living {
+                place.call(side, "CHECK", container, config)?.success().with_context(|| step.to_owned())?;
+                place.reaches(container, "192.0.2.2").with_context(|| step.to_owned())?;
+            }
+            Ok(())
+        };
+        for (at, side) in sides.into_iter().enumerate() {
+            let step = format!("{sides:?}, {at}, {side:?}");
+            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: switched"))?;
+            del(side, "c2", &moves)?;
+            is_healthy(side, &[("c1", &stays)], &format!("{step}: one detached"))?;
+            moves = add(side, "c2")?;
+            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: attached again"))?;
+        }
+        for (container, config) in [("c1", &stays), ("c2", &moves)] {
+            del(sides[3], container, config)?;
+            // DEL of ours ends the records that native plugins know nothing of.
+            del(Ours, container, config)?;
+        }
+        is_healthy(Ours, &[], "at the end")?;
+        ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    }
+    Ok(())
+}
+
+/// What firewalld had ends with it, so nothing keeps a DEL from its end. An ADD that names it says that it is missing.
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn del_ends_without_firewalld_too() -> Result<()> {
+    let mut firewalld = Firewalld::new()?;
+    let config = firewalld.place.add("c1", 1, &json!({"backend": "firewalld"}))?;
+    firewalld.stop()?;
+    let place = &firewalld.place;
+    place.del("c1", 1, &config)?;
+    ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    let config = place.attach(Side::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
+    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?
+        .expect(999, "which does not run on this node…set \"backend\" to \"iptables\"")?;
+    // Without a name, iptables is used then.
+    let mut auto = config.clone();
+    merge(&mut auto, &json!({"backend": null}));
+    place.call(Side::Ours, "ADD", "c1", &auto)?.success()?;
+    ensure!(place.rules("10.9.1.")?.len() == 2, "{:?}", place.rules("")?);
+    place.del("c1", 1, &auto)
+}

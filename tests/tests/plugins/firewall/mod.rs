@@ -1,0 +1,215 @@
+//! The plugin firewall behind a bridge plugin, on a node that forwards nothing of its own accord: real traffic, DEL and
+//! CHECK in every state, mixed lists, and rules of a bridge.
+
+mod daemon;
+mod mixed;
+mod place;
+
+use anyhow::{Context, Result, ensure};
+use place::{Place, Side, addresses};
+use postern_tests::merge;
+use postern_tests::proof::Refusal;
+use serde_json::json;
+
+#[test]
+fn a_container_reaches_out_and_is_not_reached() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    for to in ["192.0.2.2", "2001:db8::2"] {
+        place.is_cut_off("c1", to)?;
+    }
+    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
+    for to in ["192.0.2.2", "2001:db8::2"] {
+        place.reaches("c1", to)?;
+    }
+    for own in addresses(&config) {
+        place.is_cut_off("out", &own)?;
+        ensure!(place.rules(&own)?.len() == 2, "{:?}", place.rules(&own)?);
+    }
+    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
+    place.del("c1", 1, &config)?;
+    for own in addresses(&config) {
+        ensure!(place.rules(&own)?.is_empty(), "{:?}", place.rules(&own)?);
+    }
+    ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    place.del("c1", 1, &config)
+}
+
+/// The administrator's rules go before.
+#[test]
+fn an_administrator_can_block_a_flow() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.add("c1", 1, &json!({"iptablesAdminChainName": "SITE-RULES"}))?;
+    place.reaches("c1", "192.0.2.2")?;
+    place.node.sh("iptables -A SITE-RULES -d 192.0.2.2 -j DROP")?;
+    place.is_cut_off("c1", "192.0.2.2")?;
+    place.reaches("c1", "2001:db8::2")?;
+    place.del("c1", 1, &config)
+}
+
+#[test]
+fn check_says_what_is_missing() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    let own = addresses(&config);
+    let check = || place.call(Side::Ours, "CHECK", "c1", &config);
+    check()?.success()?;
+    let stage = "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)";
+    for (spec, expected) in [
+        (format!("CNI-FORWARD -s {}/32 -j ACCEPT", own[0]), "expected rule [-s …/32 -j ACCEPT] not found"),
+        (
+            "FORWARD -m comment --comment 'CNI firewall plugin rules' -j CNI-FORWARD".to_owned(),
+            "expected FORWARD rule [-m comment --comment CNI firewall plugin rules -j CNI-FORWARD] not found",
+        ),
+        (
+            "CNI-FORWARD -m comment --comment 'CNI firewall plugin admin overrides' -j CNI-ADMIN".to_owned(),
+            "expected CNI-FORWARD rule […-j CNI-ADMIN] not found",
+        ),
+        (format!("CNI-ISOLATION-STAGE-2 -o br1 -m comment --comment '{stage}' -j DROP"), "-o br1…DROP] not found"),
+    ] {
+        place.node.sh(&format!("iptables-save -t filter > /run/saved; iptables -D {spec}"))?;
+        Refusal::of(&check()?)?.expect(999, expected)?;
+        place.node.sh("iptables-restore < /run/saved")?;
+        check()?.success()?;
+    }
+    // Before the isolation, accepted addresses would be reached from everywhere.
+    place.node.sh(&format!(
+        "iptables -D FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1
+         iptables -A FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1"
+    ))?;
+    Refusal::of(&check()?)?.expect(999, "bridge br1 is not isolated")
+}
+
+/// Two bridges that accept all forwarding but what the policy forbids.
+#[test]
+fn bridges_are_isolated_as_the_network_says() -> Result<()> {
+    for (policy, same, other) in [("open", true, true), ("same-bridge", true, false), ("isolated", false, false)] {
+        let place = Place::new()?;
+        // Frames between ports of a bridge are asked too, as on nodes with br_netfilter.
+        let filtered = place.node.sh("sysctl -qw net.bridge.bridge-nf-call-iptables=1").is_ok();
+        let patch = json!({"ingressPolicy": policy});
+        let one = place.add("c1", 1, &patch)?;
+        let two = place.add("c2", 1, &patch)?;
+        let three = place.add("c3", 2, &patch)?;
+        place.node.sh("iptables -P FORWARD ACCEPT")?;
+        let (near, far) = (&addresses(&two)[0], &addresses(&three)[0]);
+        if filtered {
+            place.is_reached("c1", near, same).context(policy)?;
+        }
+        place.is_reached("c1", far, other).context(policy)?;
+        place.reaches("c1", "192.0.2.2")?;
+        place.reaches("c1", "10.9.1.1")?;
+        place.call(Side::Ours, "CHECK", "c1", &one)?.success()?;
+        // The isolation is the bridge's: it stays as long as others are on it.
+        place.del("c2", 1, &two)?;
+        place.is_reached("c1", far, other).context("after a DEL")?;
+        place.del("c1", 1, &one)?;
+        place.del("c3", 2, &three)?;
+        ensure!(place.rules("br1")?.is_empty() == (policy == "open"), "{:?}", place.rules("br1")?);
+    }
+    Ok(())
+}
+
+/// What the native plugin can't: DEL without `prevResult`, below 0.4.0 or from a runtime that has lost it.
+#[test]
+fn del_goes_by_the_record() -> Result<()> {
+    let place = Place::new()?;
+    for patch in [
+        json!({"prevResult": null}),
+        json!({"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.1.77/24"}]}}),
+        json!({"backend": "x", "iptablesAdminChainName": "KUBE-X"}),
+        json!({"ingressPolicy": "nonsense"}),
+    ] {
+        let mut config = place.add("c1", 1, &json!({"iptablesAdminChainName": "MINE"}))?;
+        let own = addresses(&config);
+        let full = config.clone();
+        place.node.sh("iptables -A CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
+        merge(&mut config, &patch);
+        place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
+        for own in own {
+            ensure!(place.rules(&own)?.is_empty(), "{patch}: {:?}", place.rules(&own)?);
+        }
+        ensure!(place.rules("10.9.1.77")?.len() == 1, "{patch}: another's rule is gone");
+        place.node.sh("iptables -D CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
+        place.del("c1", 1, &full)?;
+        ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failed_add_leaves_nothing() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({"ingressPolicy": "nonsense"}))?;
+    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?.expect(999, "unknown ingress policy: \"nonsense\"")?;
+    ensure!(place.rules("10.9.1.")?.is_empty(), "{:?}", place.rules("10.9.1.")?);
+    Ok(())
+}
+
+/// Garbage collection by the runtime, and by people.
+#[test]
+fn collections_go_by_the_record() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.add("c1", 1, &json!({}))?;
+    let mut gc = config.clone();
+    merge(
+        &mut gc,
+        &json!({"prevResult": null, "cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}),
+    );
+    place.call(Side::Ours, "GC", "", &gc)?.success()?;
+    ensure!(place.rules(&addresses(&config)[0])?.len() == 2, "a valid attachment's rules are gone");
+    merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
+    place.call(Side::Ours, "GC", "", &gc)?.success()?;
+    ensure!(place.rules("10.9.1.")?.is_empty() && place.records()?.is_empty(), "{:?}", place.rules("10.9.1.")?);
+    Ok(())
+}
+
+#[test]
+fn show_tells_of_the_rules() -> Result<()> {
+    let place = Place::new()?;
+    let config = place.add("c1", 1, &json!({}))?;
+    let own = &addresses(&config)[0];
+    let postern = postern_tests::plugin_bin()?.join("postern");
+    let shown = || place.node.sh(&format!("{} show c1 || true", postern.display()));
+    let said = shown()?;
+    ensure!(said.contains(&format!("{own} by iptables")) && !said.contains("is not forwarded"), "{said}");
+    place.node.sh("iptables -F CNI-FORWARD")?;
+    let said = shown()?;
+    ensure!(said.contains(&format!("{own} is not forwarded: it is gone from iptables")), "{said}");
+    Ok(())
+}
+
+/// `nft flush ruleset` and the like.
+#[test]
+fn what_another_program_wiped_is_put_back() -> Result<()> {
+    let place = Place::new()?;
+    let postern = postern_tests::plugin_bin()?.join("postern");
+    let config = place.add("c1", 1, &json!({"ingressPolicy": "same-bridge", "iptablesAdminChainName": "MINE"}))?;
+    let before = place.rules("")?;
+    for wiped in ["nft flush ruleset", "iptables -F; ip6tables -F", "iptables -F CNI-ISOLATION-STAGE-2"] {
+        place.node.sh(wiped)?;
+        ensure!(place.rules("")? != before, "{wiped}: nothing is gone");
+        place.node.sh(&format!("{} reapply", postern.display()))?;
+        ensure!(place.rules("")? == before, "{wiped}: {:#?}", place.rules("")?);
+    }
+    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
+    place.del("c1", 1, &config)
+}
+
+/// Rules of a bridge go when nothing is on it, and no sooner.
+#[test]
+fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
+    let place = Place::new()?;
+    let postern = postern_tests::plugin_bin()?.join("postern");
+    let gc = || place.node.sh(&format!("{} gc --node --yes", postern.display()));
+    let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    ensure!(gc()?.contains("isolation of bridge br1 stays: a record wants it"), "{}", gc()?);
+    place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
+    ensure!(gc()?.contains("isolation of bridge br1 stays: veth"), "{}", gc()?);
+    ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
+    place.del("c1", 1, &config)?;
+    let said = gc()?;
+    ensure!(said.contains("removed isolation of bridge br1") && said.contains("removed bridge br1"), "{said}");
+    ensure!(place.rules("br1")?.is_empty(), "{:?}", place.rules("br1")?);
+    Ok(())
+}

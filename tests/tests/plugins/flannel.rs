@@ -1,0 +1,526 @@
+//! flannel: what it delegates, what is written down for DEL and for a rollback, and traffic between two nodes. The native
+//! flannel (up to CNI 0.4.0) runs beside ours, with native delegates too.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin, skip_part};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+const FILE: &str =
+    "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
+
+/// A node with a subnet file and one container; the runtime is this test.
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    fn new(file: &str) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        let place = Self { node };
+        place.node.sh(
+            "mount -t tmpfs -o mode=755 etc /mnt
+             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+             mkdir -p /mnt/postern/policy; mount --move /mnt /etc",
+        )?;
+        place.subnet_file(file)?;
+        Ok(place)
+    }
+
+    fn subnet_file(&self, content: &str) -> Result<()> {
+        self.node.sh(&format!(
+            "mkdir -p /run/flannel; printf '{}' > /run/flannel/subnet.env",
+            content.replace('\n', "\\n")
+        ))?;
+        Ok(())
+    }
+
+    fn call_as(&self, bin: &Path, verb: &str, interface: &str, patch: &Value) -> Result<Answer> {
+        let mut config =
+            json!({"cniVersion": "1.1.0", "name": "net", "type": "flannel", "delegate": {"bridge": "br9"}});
+        merge(&mut config, patch);
+        let call = Call::new(bin, "flannel", verb, config.to_string());
+        let call = call.env("CNI_PATH", &format!("{}:/run/programs", bin.display()));
+        self.node.call(&call.attachment("c1", &self.node.netns("c1"), interface))
+    }
+
+    fn call(&self, verb: &str, patch: &Value) -> Result<Answer> {
+        self.call_as(&plugin_bin()?, verb, "eth0", patch)
+    }
+
+    fn state(&self) -> Result<String> {
+        self.node.sh("cat /var/lib/cni/flannel/c1 2> /dev/null || true")
+    }
+
+    /// Fails if a record, a lease, a file, a link or a rule of an attachment is left.
+    fn is_clean(&self) -> Result<()> {
+        let left = self.node.sh(
+            "find /var/lib/cni -type f -not -name '*lock' -not -name 'last_reserved*' 2> /dev/null || true; ls /run/postern/attachments 2> /dev/null || true
+             ip -o link show type veth | grep -v wire || true; (nft list ruleset; iptables-save -t nat) 2> /dev/null | grep 10.244.1. || true",
+        )?;
+        ensure!(left.trim().is_empty(), "left: {left}");
+        Ok(())
+    }
+}
+
+/// Rootless operation apart, the native flannel 0.9 of Debian's bullseye; `None` says so.
+fn native() -> Result<Option<PathBuf>> {
+    let bin = native_bin()?;
+    if bin.join("flannel").exists() {
+        return Ok(Some(bin));
+    }
+    skip_part("beside the native flannel", "there is no native flannel (tests/fetch-native)");
+    Ok(None)
+}
+
+#[test]
+fn every_version_and_every_verb() -> Result<()> {
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+        let place = Place::new(FILE)?;
+        let patch = json!({"cniVersion": version});
+        let result = place.call("ADD", &patch)?.success().context(version)?;
+        ensure!(result["cniVersion"] == version, "{result}");
+        ensure!(result.to_string().contains("10.244.1.2/24"), "{result}");
+        let link = place.node.sh_in("c1", "ip -o link show dev eth0; ip route")?;
+        ensure!(link.contains("mtu 1450") && link.contains("10.244.0.0/16 via 10.244.1.1"), "{link}");
+        if version >= "0.4.0" {
+            let previous = json!({"cniVersion": version, "prevResult": result});
+            place.call("CHECK", &previous)?.success().context(version)?;
+            place.node.sh_in("c1", "ip addr flush dev eth0")?;
+            ensure!(place.call("CHECK", &previous)?.status == 1, "CHECK does not ask the delegate: {version}");
+        }
+        if version == "1.1.0" {
+            place.call("STATUS", &patch)?.success()?;
+            let valid = json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]});
+            place.call("GC", &valid)?.success()?;
+            ensure!(!place.state()?.is_empty(), "GC took a valid attachment");
+            place.call("GC", &json!({"cni.dev/valid-attachments": []}))?.success()?;
+            place.is_clean().context("after GC")?;
+        }
+        for _ in 0..2 {
+            place.call("DEL", &patch)?.success().context(version)?;
+        }
+        place.is_clean().context(version)?;
+    }
+    Ok(())
+}
+
+/// Leaves out what each run chooses: link-layer addresses, names of pairs, the path of the namespace.
+fn plain(mut result: Value) -> Value {
+    for interface in result.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
+        for key in ["mac", "sandbox"] {
+            if interface.get(key).is_some() {
+                interface[key] = json!("");
+            }
+        }
+        if interface["name"].as_str().is_some_and(|name| name.starts_with("veth")) {
+            interface["name"] = json!("veth");
+        }
+    }
+    result
+}
+
+/// Every version beside native plugins, with three delegates. The native flannel 0.9 knows versions up to 0.4.0. For all
+/// versions, the native plugin that is delegated to gets the configuration that ours has written down.
+#[test]
+fn every_version_beside_the_native_plugins() -> Result<()> {
+    const LOOK: &str = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route";
+    /// What is broken in the container, for CHECK.
+    const FAULTS: [&str; 3] = ["ip route del 10.244.0.0/16", "ip addr flush dev eth0", "ip link set eth0 name other"];
+    let flannel = native()?;
+    let mut compared = 0;
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+        for delegate in [
+            json!({"delegate": {"hairpinMode": true}}),
+            json!({"delegate": {"isDefaultGateway": true, "mtu": 1300, "ipMasq": false}}),
+            json!({"delegate": {"type": "ptp", "bridge": null}}),
+        ] {
+            let step = format!("{version}, {delegate}");
+            let mut patch = json!({"cniVersion": version});
+            merge(&mut patch, &delegate);
+            let ours = Place::new(FILE)?;
+            let result = ours.call("ADD", &patch)?.success().with_context(|| step.clone())?;
+            let looks = ours.node.sh_in("c1", LOOK)?;
+            let written: Value = serde_json::from_str(&ours.state()?)?;
+            let previous = |result: &Value| json!({"cniVersion": version, "prevResult": result});
+            let check = |config: &Value, result: &Value| {
+                let mut config = config.clone();
+                merge(&mut config, &previous(result));
+                config
+            };
+            let ask = |place: &Place, result: &Value| place.call("CHECK", &check(&patch, result));
+
+            // The delegate by itself, natively.
+            let kind = written["type"].as_str().context("no type")?;
+            let other = Place::new(FILE)?;
+            let delegated = |verb: &str, config: &Value| {
+                let call = Call::new(&native_bin()?, kind, verb, config.to_string());
+                other.node.call(&call.attachment("c1", &other.node.netns("c1"), "eth0"))
+            };
+            let natively = delegated("ADD", &written)?.success().with_context(|| step.clone())?;
+            ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+            ensure!(looks == other.node.sh_in("c1", LOOK)?, "{step}: the container");
+            compared += 1;
+            if version >= "0.4.0" {
+                ask(&ours, &result)?.success().with_context(|| step.clone())?;
+                delegated("CHECK", &check(&written, &natively))?.success().with_context(|| step.clone())?;
+                // One after the other: each is found before those that are there already.
+                for fault in FAULTS {
+                    for node in [&ours.node, &other.node] {
+                        node.sh_in("c1", fault)?;
+                    }
+                    let (mine, theirs) = (ask(&ours, &result)?, delegated("CHECK", &check(&written, &natively))?);
+                    // Natively a route is printed as Go prints it. The words before it say what is wrong.
+                    let words = |answer: &Answer| {
+                        let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
+                        let first: Vec<String> =
+                            error["msg"].as_str().unwrap_or_default().split(' ').take(2).map(str::to_owned).collect();
+                        (error["code"].clone(), first)
+                    };
+                    ensure!(
+                        (mine.status, words(&mine)) == (theirs.status, words(&theirs)),
+                        "{step}: {fault}: {mine:?} {theirs:?}"
+                    );
+                    ensure!(mine.status == 1, "{step}: {fault}: {mine:?}");
+                    compared += 1;
+                }
+                // DEL finds it by this name.
+                for node in [&ours.node, &other.node] {
+                    node.sh_in("c1", "ip link set other name eth0")?;
+                }
+            }
+
+            // The native flannel, as far as it knows the version.
+            if let Some(bin) = flannel.as_ref().filter(|_| version <= "0.4.0") {
+                let place = Place::new(FILE)?;
+                let natively = place.call_as(bin, "ADD", "eth0", &patch)?.success().with_context(|| step.clone())?;
+                ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+                ensure!(looks == place.node.sh_in("c1", LOOK)?, "{step}: the container of native flannel");
+                let mut theirs: Value = serde_json::from_str(&place.state()?)?;
+                // The older form of one range.
+                if let Some(subnet) = theirs["ipam"].as_object_mut().and_then(|ipam| ipam.remove("subnet")) {
+                    theirs["ipam"]["ranges"] = json!([[{"subnet": subnet}]]);
+                }
+                ensure!(written == theirs, "{step}: {written:#} {theirs:#}");
+                if version == "0.4.0" {
+                    let mut config = patch.clone();
+                    merge(&mut config, &previous(&natively));
+                    place.call_as(bin, "CHECK", "eth0", &config)?.success().with_context(|| step.clone())?;
+                }
+                for _ in 0..2 {
+                    place.call_as(bin, "DEL", "eth0", &patch)?.success().with_context(|| step.clone())?;
+                }
+                place.is_clean().with_context(|| step.clone())?;
+                compared += 1;
+            } else if let Some(bin) = &flannel {
+                let answer = Place::new(FILE)?.call_as(bin, "ADD", "eth0", &patch)?;
+                ensure!(
+                    answer.status == 1 && answer.stdout.contains("incompatible CNI versions"),
+                    "{step}: {answer:?}"
+                );
+            }
+            for _ in 0..2 {
+                ours.call("DEL", &patch)?.success().with_context(|| step.clone())?;
+                delegated("DEL", &written)?.success().with_context(|| step.clone())?;
+            }
+            ours.is_clean().with_context(|| step.clone())?;
+            other.is_clean().with_context(|| format!("{step}: native"))?;
+        }
+    }
+    println!("{compared} comparisons");
+    Ok(())
+}
+
+/// What the bridge plugin gets natively from this file: the native bridge with that configuration makes the same.
+#[test]
+fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
+    let file = "FLANNEL_NETWORK=10.244.0.0/16,10.244.0.0/16,10.243.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\n\
+                FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\nFLANNEL_MTU=1400\nFLANNEL_IPMASQ=false\n";
+    let place = Place::new(file)?;
+    let patch = json!({"runtimeConfig": {"mac": "02:00:00:00:00:07"}, "delegate": {"hairpinMode": true}, "ipam": {"routes": [{"dst": "192.0.2.0/24"}]}});
+    let result = place.call("ADD", &patch)?.success()?;
+    let expected = json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "hairpinMode": true, "ipMasq": true, "mtu": 1400,
+        "isGateway": true, "runtimeConfig": {"mac": "02:00:00:00:00:07"},
+        "ipam": {
+            "type": "host-local", "ranges": [[{"subnet": "10.244.1.0/24"}], [{"subnet": "fd00:10:244:1::/64"}]],
+            "routes": [{"dst": "192.0.2.0/24"}, {"dst": "10.244.0.0/16"}, {"dst": "10.243.0.0/16"}, {"dst": "fd00:10:244::/56"}],
+        },
+    });
+    let written: Value = serde_json::from_str(&place.state()?)?;
+    ensure!(written == expected, "{written:#}");
+    let other = Place::new(file)?;
+    let call = Call::new(&native_bin()?, "bridge", "ADD", expected.to_string());
+    let natively = other.node.call(&call.attachment("c1", &other.node.netns("c1"), "eth0"))?.success()?;
+    for key in ["ips", "routes", "dns"] {
+        ensure!(result[key] == natively[key], "{key}: {result:#} {natively:#}");
+    }
+    let look = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route; ip -6 route | grep -v fe80";
+    ensure!(place.node.sh_in("c1", look)? == other.node.sh_in("c1", look)?, "the container");
+    place.call("DEL", &patch)?.success()?;
+    place.is_clean()
+}
+
+/// The mode of the native file, and who removes what the other one made.
+#[test]
+fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
+    let old = json!({"cniVersion": "0.4.0"});
+    let place = Place::new(FILE)?;
+    place.call("ADD", &old)?.success()?;
+    let modes = place.node.sh("stat -c '%a %u' /var/lib/cni/flannel /var/lib/cni/flannel/c1")?;
+    ensure!(modes == "700 0\n600 0\n", "{modes}");
+    let Some(native) = native()? else { return Ok(()) };
+    // A rollback: the native plugin finds its file.
+    place.call_as(&native, "DEL", "eth0", &old)?.success()?;
+    ensure!(place.state()?.is_empty() && place.node.sh("ip -o link show type veth")?.is_empty(), "after native DEL");
+    // Our record is about what is gone.
+    place.call("ADD", &old)?.success()?;
+    place.call("DEL", &old)?.success()?;
+    place.is_clean()?;
+    // What the native plugin made before ours was there.
+    for subnet_file in [true, false] {
+        place.call_as(&native, "ADD", "eth0", &old)?.success()?;
+        if !subnet_file {
+            place.node.sh("rm /run/flannel/subnet.env")?;
+        }
+        place.call("DEL", &old)?.success()?;
+        place.is_clean().with_context(|| format!("made natively, subnet file {subnet_file}"))?;
+    }
+    Ok(())
+}
+
+/// DEL needs neither the subnet file nor the network's keys, nor its own code.
+#[test]
+fn del_uses_what_add_wrote_down() -> Result<()> {
+    for what in [
+        "rm /run/flannel/subnet.env",
+        "echo FLANNEL_SUBNET=192.0.2.1/24 > /run/flannel/subnet.env",
+        "rm -r /var/lib/cni/flannel",
+        "echo '{\"name\":\"net\",\"type\":\"host-device\",\"device\":\"br9\"}' > /var/lib/cni/flannel/c1; rm /run/flannel/subnet.env",
+        "printf 'withdraw = [\"delegate\"]' > /etc/postern/policy/flannel.toml",
+        "ip -n c1 link delete eth0",
+    ] {
+        let place = Place::new(FILE)?;
+        place.call("ADD", &json!({}))?.success()?;
+        place.node.sh(what)?;
+        for config in [json!({"delegate": {"bridge": "other"}}), json!({"delegate": {"type": "nothing"}})] {
+            place.call("DEL", &config)?.success().with_context(|| what.to_owned())?;
+        }
+        // What is no file of this attachment is nobody's to remove.
+        place.node.sh("rm -rf /var/lib/cni/flannel")?;
+        place.is_clean().with_context(|| what.to_owned())?;
+    }
+    Ok(())
+}
+
+/// The directory of the native plugin's files lies where others can write by now. A run that confines itself cannot open
+/// it. An ADD is refused with the reason; a DEL leaves the file, says so, and removes all else.
+#[test]
+fn a_state_directory_that_others_could_redirect() -> Result<()> {
+    let place = Place::new(FILE)?;
+    let patch = json!({"dataDir": "/run/state/flannel"});
+    place.call("ADD", &patch)?.success()?;
+    place.node.sh("test -f /run/state/flannel/c1; chmod 777 /run/state")?;
+    let answer = place.call("DEL", &patch)?;
+    answer.success()?;
+    ensure!(
+        answer.stderr.contains("/run/state/flannel/c1 stays")
+            && answer.stderr.contains("/run/state can be written by others"),
+        "{answer:?}"
+    );
+    place.is_clean()?;
+    let answer = place.call("ADD", &patch)?;
+    ensure!(answer.status == 1 && answer.stdout.contains("/run/state can be written by others"), "{answer:?}");
+    place.is_clean()?;
+    // The next attachment replaces the file, and its DEL removes it.
+    place.node.sh("chmod 755 /run/state")?;
+    place.call("ADD", &patch)?.success()?;
+    place.call("DEL", &patch)?.success()?;
+    ensure!(place.node.sh("ls -A /run/state/flannel")?.is_empty(), "a file is left");
+    place.is_clean()
+}
+
+/// Natively the second attachment's file takes the place of the first one's.
+#[test]
+fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
+    let (bin, second) =
+        (plugin_bin()?, json!({"name": "net2", "delegate": {"bridge": "br8"}, "subnetFile": "/run/other.env"}));
+    let place = Place::new(FILE)?;
+    place.node.sh("sed s/10.244/10.245/ /run/flannel/subnet.env > /run/other.env")?;
+    place.call("ADD", &json!({}))?.success()?;
+    let first = place.state()?;
+    place.call_as(&bin, "ADD", "eth1", &second)?.success()?;
+    // The same network once more.
+    place.call_as(&bin, "ADD", "eth2", &json!({}))?.success()?;
+    ensure!(place.state()? == first, "the first one's file: {}", place.state()?);
+    for (interface, config) in [("eth2", json!({})), ("eth1", second)] {
+        place.call_as(&bin, "DEL", interface, &config)?.success()?;
+        ensure!(place.state()? == first, "{interface} took the first one's file");
+    }
+    let links = place.node.sh_in("c1", "ip -o link show type veth")?;
+    ensure!(links.contains("eth0") && !links.contains("eth1") && !links.contains("eth2"), "{links}");
+    place.call("DEL", &json!({}))?.success()?;
+    place.is_clean()
+}
+
+/// Other programs write comments into the file, in any encoding; and the native plugin's file about a container may have such
+/// bytes, too. Neither stops a DEL.
+#[test]
+fn files_with_bytes_that_are_not_utf8() -> Result<()> {
+    let place = Place::new(&format!("# caf\\351\n{FILE}"))?;
+    place.call("ADD", &json!({}))?.success()?;
+    place.call("DEL", &json!({}))?.success()?;
+    place.is_clean()?;
+    // As a native flannel leaves it, with its delegate's attachment.
+    let delegate = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br9","isDefaultGateway":true,"comment":"caf\351",
+        "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.1.0/24"}]]}}"#;
+    place.node.sh(&format!(
+        "mkdir -p /var/lib/cni/flannel; printf '{}' > /var/lib/cni/flannel/c1",
+        delegate.replace('\n', " ")
+    ))?;
+    place
+        .node
+        .sh("mkdir -p /var/lib/cni/networks/net; printf 'c1\\r\\neth0' > /var/lib/cni/networks/net/10.244.1.7")?;
+    let answer = place.call("DEL", &json!({}))?;
+    let left = place.node.sh("ls /var/lib/cni/networks/net | grep '^10' || true")?;
+    ensure!(answer.status == 0 && left.is_empty(), "{answer:?}: {left}");
+    Ok(())
+}
+
+/// A failed ADD leaves nothing, wherever it failed.
+#[test]
+fn a_failed_add_leaves_nothing() -> Result<()> {
+    for (file, patch, words) in [
+        (FILE, json!({"delegate": {"type": "ptp", "mtu": "x", "bridge": null}}), "mtu"),
+        (FILE, json!({"ipam": {"type": "static"}}), ""),
+        (FILE, json!({"delegate": {"vlan": 5000}}), "VLAN"),
+        ("FLANNEL_MTU\n", json!({}), "FLANNEL_MTU without a value"),
+        ("", json!({}), "missing FLANNEL_NETWORK, FLANNEL_SUBNET, FLANNEL_MTU, FLANNEL_IPMASQ"),
+        (FILE, json!({"subnetFile": "/run/none"}), "open /run/none: no such file or directory"),
+    ] {
+        let place = Place::new(file)?;
+        let answer = place.call("ADD", &patch)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{patch}: {answer:?}");
+        // A file that is not there yet is a fault of the node, and no error of STATUS by default.
+        let status = place.call("STATUS", &patch)?;
+        let is_said = status.stderr.contains("would fail: open /run/none: no such file or directory");
+        match patch["subnetFile"].is_string() {
+            true => ensure!(status.status == 0 && is_said, "{patch}: {status:?}"),
+            false => ensure!(
+                status.status == 1 || patch["ipam"].is_object() || patch["delegate"].is_object(),
+                "{patch}: STATUS"
+            ),
+        }
+        place.is_clean().with_context(|| patch.to_string())?;
+        ensure!(place.node.sh("ls -d /var/lib/cni/flannel 2> /dev/null || true")?.is_empty(), "{patch}: a directory");
+    }
+    Ok(())
+}
+
+/// A native main plugin runs where policy names it, with the host's configuration; its effects are taken back by it.
+#[test]
+fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
+    let program = r#"#!/bin/sh
+        cat > /run/got.$CNI_COMMAND; echo "$CNI_COMMAND" >> /run/calls
+        [ "$CNI_COMMAND" != DEL ] || [ ! -e /run/refuse ] || { echo '{"code":77,"msg":"not now"}'; exit 1; }
+        if [ "$CNI_COMMAND" = ADD ]; then
+            echo '{"cniVersion":"1.1.0","interfaces":[{"name":"tap9"},{"name":"eth0","sandbox":"'$CNI_NETNS'"}],"ips":[{"address":"10.244.1.9/24","interface":1}]}'
+        fi"#;
+    let place = Place::new(FILE)?;
+    place.node.sh(&format!(
+        "mkdir /run/programs; cat > /run/programs/ours-not <<'END'\n{program}\nEND\nchmod 755 /run/programs/ours-not"
+    ))?;
+    let patch = json!({"delegate": {"type": "ours-not", "bridge": null, "key": 1}});
+    let refused = place.call("ADD", &patch)?;
+    ensure!(
+        refused.status == 1
+            && refused.stdout.contains("\"code\": 110")
+            && refused.stdout.contains("native = [\\\"ours-not\\\"]"),
+        "{refused:?}"
+    );
+    ensure!(place.node.sh("cat /run/calls 2> /dev/null || true")?.is_empty(), "it ran");
+    place.is_clean()?;
+    place.node.sh(
+        "printf '[grant.delegate]\\ntypes = [\"${config.delegate.type}\"]\\nnative = [\"ours-not\"]\\nfiles = [\"/run/flannel/subnet.env\"]\\ndirectories = [\"/var/lib/cni/flannel\"]\\n' \
+             > /etc/postern/policy/flannel.toml",
+    )?;
+    let result = place.call("ADD", &patch)?.success()?;
+    ensure!(result["interfaces"][0]["name"] == "tap9", "{result}");
+    let got: Value = serde_json::from_str(&place.node.sh("cat /run/got.ADD")?)?;
+    ensure!(
+        got["key"] == 1 && got["ipam"]["ranges"][0][0]["subnet"] == "10.244.1.0/24" && got["name"] == "net",
+        "{got}"
+    );
+    merge(&mut patch.clone(), &json!({"prevResult": result}));
+    place.call("CHECK", &patch)?.success()?;
+    // Its DEL fails: what is written down stays, and the next one uses it.
+    place.node.sh("touch /run/refuse")?;
+    ensure!(place.call("DEL", &patch)?.status == 1, "a DEL that failed");
+    ensure!(!place.state()?.is_empty(), "the file is gone though DEL failed");
+    place.node.sh("rm /run/refuse /run/flannel/subnet.env")?;
+    place.call("DEL", &patch)?.success()?;
+    let got: Value = serde_json::from_str(&place.node.sh("cat /run/got.DEL")?)?;
+    ensure!(got["ipam"]["ranges"][0][0]["subnet"] == "10.244.1.0/24", "{got}");
+    place.is_clean()
+}
+
+/// A pod network over two nodes, as flanneld makes it: `flannel.1` with the subnet's first address, and routes to the other
+/// node's subnet through it.
+#[test]
+fn containers_of_two_nodes_reach_each_other() -> Result<()> {
+    let nodes = [Place::new(FILE)?, Place::new(&FILE.replace("10.244.1", "10.244.2"))?];
+    // The wire between the nodes, and beyond the first one an outer network.
+    let [one, two] = &nodes;
+    let pid = |place: &Place| -> Result<String> {
+        let path = place.node.path("/");
+        let pid = path.iter().nth(2).context("a process")?.to_string_lossy().into_owned();
+        Ok(pid)
+    };
+    one.node.sh(&format!("ip link add wire type veth peer name wire netns /proc/{}/ns/net", pid(two)?))?;
+    for (number, place) in (1..).zip(&nodes) {
+        let other = 3 - number;
+        place.node.sh(&format!(
+            "ip addr add 192.0.2.{number}/24 dev wire; ip link set wire up; ip route add default via 192.0.2.{other}
+             ip link add flannel.1 address 02:00:00:00:01:0{number} type vxlan id 1 local 192.0.2.{number} dev wire dstport 8472 nolearning
+             ip addr add 10.244.{number}.0/32 dev flannel.1; ip link set flannel.1 mtu 1450 up
+             ip route add 10.244.{other}.0/24 via 10.244.{other}.0 dev flannel.1 onlink
+             ip neigh add 10.244.{other}.0 lladdr 02:00:00:00:01:0{other} dev flannel.1 nud permanent
+             bridge fdb add 02:00:00:00:01:0{other} dev flannel.1 dst 192.0.2.{other}"
+        ))?;
+        // flanneld does not masquerade here: the delegate does, for what leaves the pod network.
+        place.call("ADD", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?;
+    }
+    for (number, place) in (1..).zip(&nodes) {
+        let other: i32 = 3 - number;
+        let ping = place.node.sh_in("c1", &format!("ping -c2 -i0.2 -W5 10.244.{other}.2"))?;
+        ensure!(ping.contains(" 0% packet loss"), "{ping}");
+        let size = place.node.sh_in("c1", &format!("ping -c1 -W5 -M do -s 1422 10.244.{other}.2"))?;
+        ensure!(size.contains(" 0% packet loss"), "a packet of 1450 bytes: {size}");
+    }
+    for place in &nodes {
+        place.call("DEL", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?;
+        place.is_clean()?;
+    }
+    // Masquerading by the delegate: outward, and not within the node's own subnet.
+    let masked = FILE.replace("=true", "=false");
+    one.subnet_file(&masked)?;
+    let address = |result: &Value| {
+        let text = result["ips"][0]["address"].as_str().unwrap_or_default();
+        text.split('/').next().unwrap_or_default().to_owned()
+    };
+    let first = address(&one.call("ADD", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?);
+    two.node.sh("ip addr add 203.0.113.9/32 dev lo; ip route del 10.244.1.0/24 || true")?;
+    let ping = one.node.sh_in("c1", "ping -c2 -i0.2 -W5 203.0.113.9")?;
+    // The other node has no route back to the container: only a masqueraded packet is answered.
+    ensure!(ping.contains(" 0% packet loss"), "outward: {ping}");
+    one.node.add_container("c2")?;
+    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "flannel", "delegate": {"bridge": "br9", "isDefaultGateway": true}});
+    let call = Call::new(&plugin_bin()?, "flannel", "ADD", config.to_string());
+    let second = address(&one.node.call(&call.attachment("c2", &one.node.netns("c2"), "eth0"))?.success()?);
+    one.node.sh_in("c1", &format!("nft add table ip seen; nft add chain ip seen in '{{ type filter hook input priority 0; }}'; nft add rule ip seen in ip saddr {second} counter"))?;
+    one.node.sh_in("c2", &format!("ping -c3 -i0.2 -W5 {first}"))?;
+    let seen = one.node.sh_in("c1", "nft list table ip seen")?;
+    ensure!(seen.contains("packets 3"), "within the subnet it is the container's own address: {seen}");
+    Ok(())
+}

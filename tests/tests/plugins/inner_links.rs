@@ -1,0 +1,640 @@
+//! macvlan, vlan, ipvlan, dummy and tap on a node: traffic between containers, what stands on one link together, plans,
+//! accounts, collections, and what others do to such links. Many kernels lack some of these links: `tests/vm/kernel` runs
+//! this test in a virtual machine, and cargo where the
+//! kernel has them.
+
+#![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::{has_or_skips, has_or_skips_part};
+use postern_tests::proof::{Refusal, each};
+use postern_tests::{Answer, Call, Names, Node, compare, merge, plugin_bin};
+use serde_json::{Value, json};
+
+/// A node with containers, whose `uplink` leads to another machine, `out`.
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    fn new(containers: &[&str]) -> Result<Self> {
+        let node = Node::new()?;
+        containers.iter().chain(&["out"]).try_for_each(|container| node.add_container(container))?;
+        node.sh(
+            "ip link add uplink address 02:00:00:00:ee:01 type veth peer name wan netns out; ip link set uplink up
+             ip addr add 10.9.0.254/24 dev uplink; ip link add spare type veth peer name spare-end
+             ip link set spare up; ip link set spare-end up; ip route add default via 10.9.0.253",
+        )?;
+        node.sh_in("out", "ip link set lo up; ip link set wan up")?;
+        Ok(Self { node })
+    }
+
+    fn call(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+        let plugin = config["type"].as_str().unwrap_or_default();
+        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
+    }
+
+    fn add(&self, container: &str, config: &Value) -> Result<Value> {
+        self.call("ADD", container, config)?.success().with_context(|| format!("ADD of {container}"))
+    }
+
+    fn del(&self, container: &str, config: &Value) -> Result<()> {
+        self.call("DEL", container, config)?.success().map(drop).with_context(|| format!("DEL of {container}"))
+    }
+
+    fn refused(&self, container: &str, config: &Value, code: u64, words: &str) -> Result<()> {
+        Refusal::of(&self.call("ADD", container, config)?)?.expect(code, words)
+    }
+
+    /// Fails unless `to` answers, or does not.
+    fn ping(&self, from: &str, to: &str, answers: bool) -> Result<()> {
+        let tries = if answers { "1 2 3 4 5" } else { "1 2" };
+        let script = format!(
+            "for t in {tries}; do ping -c 1 -W 1 {to} > /dev/null 2>&1 && {{ echo yes; exit; }}; sleep .1; done; echo no"
+        );
+        let answered = self.node.sh_in(from, &script)? == "yes\n";
+        ensure!(answered == answers, "{from} to {to}: answered is {answered}");
+        Ok(())
+    }
+
+    /// Runs `postern` with these arguments, and returns what it prints.
+    fn postern(&self, arguments: &str) -> Result<String> {
+        let postern = plugin_bin()?.join("postern");
+        self.node.sh(&format!("{} {arguments} || [ $? -le 1 ]", postern.display()))
+    }
+
+    /// Returns the state of the node but for its files.
+    fn snapshot(&self, containers: &[&str]) -> Result<Value> {
+        let mut tree = self.node.snapshot(containers, &mut Names::new(""))?;
+        tree["files"] = Value::Null;
+        Ok(tree)
+    }
+
+    /// Fails unless the node is as it was in a snapshot of the same containers.
+    fn is_as(&self, before: &Value, containers: &[&str]) -> Result<()> {
+        let left: Vec<String> = compare(before, &self.snapshot(containers)?).iter().map(ToString::to_string).collect();
+        ensure!(left.is_empty(), "{}", left.join("\n"));
+        Ok(())
+    }
+
+    /// Returns the link `eth0` of a container, with its kind's attributes.
+    fn own(&self, container: &str) -> Result<Value> {
+        let [shown]: [Value; 1] = serde_json::from_str(&self.node.sh_in(container, "ip -j -d link show dev eth0")?)?;
+        Ok(shown)
+    }
+}
+
+fn has_parent(plugin: &str) -> bool {
+    !["dummy", "tap"].contains(&plugin)
+}
+
+fn config(plugin: &str, network: &str, patch: &Value) -> Value {
+    let mut config = json!({"cniVersion": "1.1.0", "name": network, "type": plugin});
+    if has_parent(plugin) {
+        merge(&mut config, &json!({"master": "uplink"}));
+    }
+    merge(&mut config, patch);
+    config
+}
+
+fn fixed(address: &str) -> Value {
+    json!({"ipam": {"type": "static", "addresses": [{"address": address}]}})
+}
+
+fn with(mut config: Value, patch: &Value) -> Value {
+    merge(&mut config, patch);
+    config
+}
+
+/// A master that looks like the host end of an attachment has all records asked, in a gate that is confined by then.
+#[test]
+fn status_takes_a_master_with_a_distant_end_or_a_bridge() -> Result<()> {
+    let place = Place::new(&["c1"])?;
+    place.node.sh("ip link add br7 type bridge; ip link set spare master br7")?;
+    let status = |plugin: &str, master: &str| {
+        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "master": master, "mode": "bridge"});
+        let call = Call::new(&plugin_bin()?, plugin, "STATUS", config.to_string());
+        place
+            .node
+            .call(&call.attachment("", "", ""))?
+            .success()
+            .with_context(|| format!("STATUS of {plugin} on {master}"))
+    };
+    for with_record in [false, true] {
+        if with_record {
+            place.add("c1", &json!({"cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "uplink"}))?;
+        }
+        for master in ["uplink", "spare"] {
+            status("macvlan", master)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn vlans_of_one_parent_are_apart() -> Result<()> {
+    if !has_or_skips("vlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2", "c3"])?;
+    place.node.sh_in(
+        "out",
+        "for id in 5 6; do ip link add link wan name wan.$id type vlan id $id; ip link set wan.$id up
+         ip addr add 10.$id.0.1/16 dev wan.$id; done",
+    )?;
+    let in_vlan =
+        |id: u32, address: &str| with(config("vlan", &format!("v{id}"), &json!({"vlanId": id})), &fixed(address));
+    let (one, two) = (in_vlan(5, "10.5.0.2/8"), in_vlan(6, "10.6.0.2/8"));
+    place.add("c1", &one)?;
+    place.add("c2", &two)?;
+    // Each reaches its VLAN on the wire, and neither the other one, although their networks overlap.
+    place.ping("c1", "10.5.0.1", true)?;
+    place.ping("c2", "10.6.0.1", true)?;
+    place.ping("c1", "10.6.0.2", false)?;
+    place.ping("c2", "10.5.0.2", false)?;
+    // The tag is on the wire: the untagged network does not have the container.
+    place.node.sh_in("out", "ip addr add 10.5.0.9/32 dev wan; ip route add 10.5.0.2/32 dev wan src 10.5.0.9")?;
+    place.ping("out", "10.5.0.2", false)?;
+    place.node.sh_in("out", "ip route del 10.5.0.2/32 dev wan; ip addr del 10.5.0.9/32 dev wan")?;
+    // A VLAN of the parent that a container has is not given to another one.
+    place.refused(
+        "c3",
+        &in_vlan(5, "10.5.0.3/8"),
+        999,
+        "failed to create vlan: file exists: VLAN 5 of \"uplink\" is in use, a container has it",
+    )?;
+    place.node.sh("ip link add link uplink name uplink.7 type vlan id 7")?;
+    place.refused("c3", &in_vlan(7, "10.7.0.3/8"), 999, "VLAN 7 of \"uplink\" is in use, \"uplink.7\" has it")?;
+    // The same VLAN of another parent is another one.
+    place.add("c3", &with(in_vlan(5, "10.5.0.3/8"), &json!({"master": "spare"})))?;
+    place.ping("c1", "10.5.0.3", false)?;
+    for (container, config) in [("c1", &one), ("c2", &two), ("c3", &one)] {
+        place.del(container, config)?;
+    }
+    place.add("c3", &one)?;
+    place.ping("c3", "10.5.0.1", true)?;
+    place.del("c3", &one)
+}
+
+/// Root in the container moves the attachment's link to a namespace of its own. The VLAN is in use, and held: DEL says so.
+#[test]
+fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
+    if !has_or_skips("vlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2", "nested"])?;
+    let vlan = with(config("vlan", "v5", &json!({"vlanId": 5})), &fixed("10.5.0.2/24"));
+    place.add("c1", &vlan)?;
+    place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
+    let answer = place.call("DEL", "c1", &vlan)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("VLAN 5 of uplink is held: it is in use"), "{answer:?}");
+    let listed = place.postern("ls --json")?;
+    ensure!(listed.contains("\"state\": \"held\"") && listed.contains("VLAN 5 of uplink"), "{listed}");
+    ensure!(place.postern("doctor")?.contains("VLAN 5 of uplink"), "doctor is silent");
+    place.refused("c2", &vlan, 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
+    place.node.sh_in("nested", "ip link del eth0")?;
+    place.postern("gc --yes")?;
+    ensure!(place.postern("ls --json")?.trim() == "[]", "it is still held");
+    place.add("c2", &vlan)?;
+    place.del("c2", &vlan)
+}
+
+/// A macvlan whose link root in the container moved on: DEL succeeds, and says that it may still be on the wire.
+#[test]
+fn a_macvlan_that_was_moved_below_is_told() -> Result<()> {
+    for kind in ["macvlan", "ipvlan"] {
+        if !has_or_skips_part(kind)? {
+            continue;
+        }
+        let place = Place::new(&["c1", "nested"])?;
+        let network = with(config(kind, kind, &json!({})), &fixed("10.9.0.2/24"));
+        place.add("c1", &network)?;
+        let answer = place.call("DEL", "c1", &network)?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("not in the container"), "{answer:?}");
+        place.add("c1", &network)?;
+        place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
+        let answer = place.call("DEL", "c1", &network)?;
+        ensure!(answer.status == 0 && answer.stderr.contains("moved it to a namespace of its own"), "{answer:?}");
+    }
+    Ok(())
+}
+
+/// A container with a fixed address ends and comes back at once, as a restart does: the kernel takes the dead link down a
+/// little later.
+#[test]
+fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
+    if !has_or_skips("macvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "ended"])?;
+    let fixed_mac = json!({"runtimeConfig": {"mac": "02:00:00:00:0c:01"}, "capabilities": {"mac": true}});
+    let network =
+        with(with(config("macvlan", "m", &fixed_mac), &fixed("10.9.0.2/24")), &json!({"mac": "02:00:00:00:0c:01"}));
+    // The link that the kernel has still to end.
+    place.node.sh(&format!(
+        "ip link add dead0 link uplink netns {} address 02:00:00:00:0c:01 type macvlan mode bridge",
+        place.node.netns("ended")
+    ))?;
+    place.node.sh_in("ended", "ip link set dead0 up; (sleep .5; ip link del dead0) > /dev/null 2>&1 &")?;
+    place.add("c1", &network)?;
+    place.del("c1", &network)
+}
+
+/// The wire is a cable to `out`. What a container can reach is a matter of the mode: of `out`, of its sibling, and of its
+/// own node, which no mode lets it reach.
+#[test]
+fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
+    if !has_or_skips("macvlan")? {
+        return Ok(());
+    }
+    each(
+        [("bridge", true), ("private", false), ("vepa", false)],
+        |(mode, _)| (*mode).to_owned(),
+        |(mode, siblings)| {
+            let place = Place::new(&["c1", "c2"])?;
+            place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
+            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
+            place.add("c1", &on("10.8.0.2/24"))?;
+            place.add("c2", &on("10.8.0.3/24"))?;
+            for container in ["c1", "c2"] {
+                place.ping(container, "10.8.0.1", true)?;
+            }
+            place.ping("c1", "10.8.0.3", *siblings)?;
+            place.ping("c2", "10.8.0.2", *siblings)?;
+            place.node.sh("ip addr add 10.8.0.254/24 dev uplink")?;
+            place.ping("c1", "10.8.0.254", false)?;
+            place.del("c1", &on("10.8.0.2/24"))?;
+            place.ping("c2", "10.8.0.1", true)?;
+            place.del("c2", &on("10.8.0.3/24"))
+        },
+    )
+}
+
+/// In mode "vepa" a switch that sends frames back joins the siblings. In mode "private" not even that does.
+#[test]
+fn a_switch_that_sends_frames_back_joins_only_vepa() -> Result<()> {
+    if !has_or_skips("macvlan")? {
+        return Ok(());
+    }
+    each(
+        [("private", false), ("vepa", true)],
+        |(mode, _)| (*mode).to_owned(),
+        |(mode, joined)| {
+            let place = Place::new(&["c1", "c2"])?;
+            place.node.sh_in(
+                "out",
+                "ip link add turn type bridge; ip link set wan master turn; bridge link set dev wan hairpin on; ip link set turn up",
+            )?;
+            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
+            place.add("c1", &on("10.8.0.2/24"))?;
+            place.add("c2", &on("10.8.0.3/24"))?;
+            place.ping("c1", "10.8.0.3", *joined)
+        },
+    )
+}
+
+/// The container has the frames and the address of the link below, which the node has again after DEL.
+#[test]
+fn passthru_takes_the_whole_link() -> Result<()> {
+    if !has_or_skips("macvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
+    let whole = with(config("macvlan", "m", &json!({"mode": "passthru"})), &fixed("10.8.0.2/24"));
+    let before = place.node.sh("ip -j -d link show dev uplink")?;
+    place.add("c1", &whole)?;
+    ensure!(place.own("c1")?["address"] == "02:00:00:00:ee:01", "{}", place.own("c1")?);
+    place.ping("c1", "10.8.0.1", true)?;
+    // Nobody else has a place there, in whichever mode.
+    for mode in ["passthru", "bridge", "private", "vepa"] {
+        let second = with(config("macvlan", "m2", &json!({"mode": mode})), &fixed("10.8.0.3/24"));
+        place.refused("c2", &second, 999, "failed to create macvlan: invalid argument")?;
+    }
+    // Another address, by root in there, is the link's below as well: it does not stay.
+    place.node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
+    )?;
+    ensure!(place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"), "this shows nothing");
+    place.del("c1", &whole)?;
+    let after = place.node.sh("ip -j -d link show dev uplink")?;
+    ensure!(before == after, "{before}\n{after}");
+    // A link that others stand on is not taken whole.
+    let shared = with(config("macvlan", "m", &json!({})), &fixed("10.8.0.2/24"));
+    place.add("c1", &shared)?;
+    place.refused("c2", &whole, 999, "failed to create macvlan: invalid argument")?;
+    place.del("c1", &shared)
+}
+
+#[test]
+fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
+    if !has_or_skips("ipvlan")? {
+        return Ok(());
+    }
+    each(
+        ["l2", "l3", "l3s"],
+        |mode| (*mode).to_owned(),
+        |mode| {
+            let place = Place::new(&["c1", "c2", "c3"])?;
+            let on = |address: &str| with(config("ipvlan", "i", &json!({"mode": mode})), &fixed(address));
+            place.add("c1", &on("10.8.0.2/24"))?;
+            place.add("c2", &on("10.8.0.3/24"))?;
+            place.ping("c1", "10.8.0.3", true)?;
+            place.ping("c2", "10.8.0.2", true)?;
+            place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
+            if *mode == "l2" {
+                place.ping("c1", "10.8.0.1", true)?;
+            } else {
+                // The parent routes: the other machine needs a way, and so does the parent's namespace.
+                place.node.sh_in("out", "ip addr del 10.8.0.1/24 dev wan; ip addr add 10.9.0.253/24 dev wan; ip route add 10.8.0.0/24 via 10.9.0.254 || true; ip neigh replace 10.8.0.2 lladdr 02:00:00:00:ee:01 dev wan")?;
+            }
+            // All have their parent's address.
+            let shown = place.own("c1")?;
+            ensure!(
+                shown["address"] == "02:00:00:00:ee:01" && shown["linkinfo"]["info_data"]["mode"] == *mode,
+                "{shown}"
+            );
+            // Another mode would change the mode of all: it is refused, whoever has the other links.
+            let other = if *mode == "l3" { "l2" } else { "l3" };
+            let mixed = with(on("10.8.0.4/24"), &json!({"mode": other}));
+            place.refused("c3", &mixed, 999, &format!("\"uplink\" has links in mode {mode}, and one in mode {other} would change them: eth0 of container c"))?;
+            let shown = place.own("c1")?;
+            ensure!(shown["linkinfo"]["info_data"]["mode"] == *mode, "the refused one changed it: {shown}");
+            place.ping("c1", "10.8.0.3", true)?;
+            place.del("c1", &on("10.8.0.2/24"))?;
+            place.del("c2", &on("10.8.0.3/24"))?;
+            // With none left the other mode is free.
+            place.add("c3", &mixed)?;
+            place.del("c3", &mixed)
+        },
+    )
+}
+
+#[test]
+fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
+    if !has_or_skips("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1"])?;
+    place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l3s")?;
+    let l2 = with(config("ipvlan", "i", &json!({})), &fixed("10.8.0.2/24"));
+    place.refused(
+        "c1",
+        &l2,
+        999,
+        "\"uplink\" has links in mode l3s, and one in mode l2 would change them: \"ipvl0\" has it",
+    )?;
+    // On an ipvlan the kernel makes a sibling of it.
+    place.refused("c1", &with(l2.clone(), &json!({"master": "ipvl0"})), 999, "has links in mode l3s")?;
+    place.add("c1", &with(l2.clone(), &json!({"master": "ipvl0", "mode": "l3s"})))?;
+    let shown = place.node.sh("ip -d link show dev ipvl0")?;
+    ensure!(shown.contains("mode l3s"), "{shown}");
+    place.del("c1", &l2)
+}
+
+/// A container's ipvlan that stands on an operator's one shares the lowest link with all others. Its record has to say so:
+/// once the operator's is gone, only records know.
+#[test]
+fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
+    if !has_or_skips("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l2")?;
+    let upper = with(config("ipvlan", "upper", &json!({"master": "ipvl0"})), &fixed("10.8.0.2/24"));
+    place.add("c1", &upper)?;
+    place.node.sh("ip link delete ipvl0")?;
+    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.3/24"));
+    place.refused(
+        "c2",
+        &lower,
+        999,
+        "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
+    )?;
+    let shown = place.own("c1")?;
+    ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused one changed it: {shown}");
+    place.del("c1", &upper)?;
+    place.add("c2", &lower)?;
+    place.del("c2", &lower)
+}
+
+/// The same for one that stands on the container's own ipvlan, and is left there alone.
+#[test]
+fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
+    if !has_or_skips("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    let first = with(config("ipvlan", "first", &json!({})), &fixed("10.8.0.2/24"));
+    let of_first = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "ipvlan", verb, first.to_string());
+        place.node.call(&call.attachment("c1", &place.node.netns("c1"), "net1"))
+    };
+    of_first("ADD")?.success()?;
+    place.node.sh_in("c1", "ip link set net1 up")?;
+    let upper =
+        with(config("ipvlan", "upper", &json!({"master": "net1", "linkInContainer": true})), &fixed("10.8.0.3/24"));
+    place.add("c1", &upper)?;
+    of_first("DEL")?.success()?;
+    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.4/24"));
+    place.refused(
+        "c2",
+        &lower,
+        999,
+        "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
+    )?;
+    place.del("c1", &upper)?;
+    place.add("c2", &lower)?;
+    place.del("c2", &lower)
+}
+
+/// Behind a plugin that names the master in its result. Policy has to name it too, and the addresses.
+#[test]
+fn an_ipvlan_behind_another_plugin() -> Result<()> {
+    if !has_or_skips("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1"])?;
+    place.node.sh(postern_tests::proof::PRIVATE_ETC)?;
+    let previous = json!({"cniVersion": "1.1.0", "interfaces": [{"name": "spare"}],
+        "ips": [{"address": "10.8.0.7/24", "interface": 0}], "routes": [{"dst": "10.5.0.0/16"}]});
+    let config = config("ipvlan", "chained", &json!({"master": null, "prevResult": previous}));
+    place.refused("c1", &config, 110, "parent.find on \"spare\"")?;
+    let policy = "[grant.parent]\nnames = [\"${config.master | node.default-link}\", \"spare\"]\n[previous]\naddresses = [\"10.8.0.0/24\"]\n";
+    std::fs::write(place.node.path("/etc/postern/policy/ipvlan.toml"), policy)?;
+    let result = place.add("c1", &config)?;
+    ensure!(result["ips"] == json!([{"address": "10.8.0.7/24", "interface": 0}]), "{result}");
+    ensure!(
+        result["routes"] == json!([{"dst": "10.5.0.0/16"}]) && result["interfaces"][0]["name"] == "eth0",
+        "{result}"
+    );
+    let routes = place.node.sh_in("c1", "ip -o -4 addr show dev eth0; ip route")?;
+    ensure!(routes.contains("10.8.0.7/24") && routes.contains("10.5.0.0/16 dev eth0"), "{routes}");
+    place.call("CHECK", "c1", &with(config.clone(), &json!({"prevResult": result})))?.success()?;
+    place.del("c1", &config)?;
+    ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the link stays");
+    Ok(())
+}
+
+#[test]
+fn a_dummy_is_reached_from_its_own_container_only() -> Result<()> {
+    if !has_or_skips("dummy")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    let dummy = |address: &str| with(config("dummy", "d", &json!({})), &fixed(address));
+    place.node.sh_in("c1", "ip link set lo up")?;
+    place.add("c1", &dummy("10.8.0.2/24"))?;
+    place.add("c2", &dummy("10.8.0.3/24"))?;
+    place.ping("c1", "10.8.0.2", true)?;
+    place.ping("c1", "10.8.0.3", false)?;
+    place.ping("out", "10.8.0.2", false)?;
+    place.del("c1", &dummy("10.8.0.2/24"))?;
+    place.del("c2", &dummy("10.8.0.3/24"))
+}
+
+/// Each plugin with a network that works.
+fn networks() -> Result<Vec<Value>> {
+    let mut networks = Vec::new();
+    let leased = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
+    for (plugin, patch) in [
+        ("macvlan", json!({"mode": "vepa", "mtu": 1400})),
+        ("vlan", json!({"vlanId": 5, "mtu": 1400})),
+        ("ipvlan", json!({"mode": "l3"})),
+        ("dummy", json!({})),
+        ("tap", json!({"owner": 0, "mtu": 1400})),
+    ] {
+        if has_or_skips_part(plugin)? {
+            networks.push(with(config(plugin, &format!("net-{plugin}"), &patch), &leased));
+        }
+    }
+    Ok(networks)
+}
+
+/// A plan says what an ADD does: each operation that the log then has.
+#[test]
+fn plans_foretell_them() -> Result<()> {
+    each(
+        networks()?,
+        |config| config["type"].to_string(),
+        |config| {
+            let place = Place::new(&["c1"])?;
+            std::fs::write(place.node.path("/run/net.conf"), config.to_string())?;
+            let plan: Value = serde_json::from_str(
+                &place.postern("plan /run/net.conf --container c1 --netns /run/netns/c1 --json")?,
+            )?;
+            ensure!(plan["denied"].as_array().is_none_or(Vec::is_empty), "{plan:#}");
+            let plugin = config["type"].as_str().unwrap_or_default();
+            let words = plan.to_string();
+            ensure!(words.contains(&format!("{plugin}.create")), "{plan:#}");
+            place.add("c1", config)?;
+            let log = place.postern("log --json")?;
+            ensure!(log.contains(&format!("{plugin}.create")), "{log}");
+            place.del("c1", config)
+        },
+    )
+}
+
+/// A link of another kind, or a parent that is down, in accounts of the node.
+#[test]
+fn accounts_know_them() -> Result<()> {
+    each(
+        networks()?,
+        |config| config["type"].to_string(),
+        |config| {
+            let place = Place::new(&["c1"])?;
+            let plugin = config["type"].as_str().unwrap_or_default();
+            place.add("c1", config)?;
+            let show = place.postern("show c1")?;
+            let words = match plugin {
+                "macvlan" => "eth0 on uplink, up, mode vepa",
+                "vlan" => "eth0 on uplink, up, VLAN 5",
+                "ipvlan" => "eth0 on uplink, up, mode l3",
+                _ => "eth0",
+            };
+            ensure!(show.contains(words) && show.contains(plugin), "{show}");
+            ensure!(place.postern("ls")?.contains("ok"), "{}", place.postern("ls")?);
+            if has_parent(plugin) {
+                place.node.sh("ip link set uplink down")?;
+                let doctor = place.postern("doctor")?;
+                ensure!(doctor.contains("uplink, which eth0 stands on, is down"), "{doctor}");
+                place.node.sh("ip link set uplink up")?;
+            }
+            if plugin == "ipvlan" {
+                place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l2")?;
+                let show = place.postern("show c1")?;
+                ensure!(show.contains("eth0 is in mode l2, and was made in mode l3"), "{show}");
+                place.node.sh("ip link delete ipvl0")?;
+            }
+            place.node.sh_in("c1", "ip link delete eth0; ip link add eth0 type bridge")?;
+            let show = place.postern("show c1")?;
+            ensure!(show.contains(&format!("eth0 in the container is no {plugin}")), "{show}");
+            // What root made there stays; the attachment is gone.
+            place.node.sh_in("c1", "ip link delete eth0")?;
+            place.del("c1", config)?;
+            ensure!(!place.postern("ls")?.contains("c1"), "a record is left");
+            Ok(())
+        },
+    )
+}
+
+/// GC of the verb and of people: in containers that live, and in ones that are gone.
+#[test]
+fn collections_remove_them() -> Result<()> {
+    each(
+        networks()?,
+        |config| config["type"].to_string(),
+        |config| {
+            let place = Place::new(&["c1", "c2", "c3"])?;
+            let before = place.snapshot(&["c1"])?;
+            place.add("c1", config)?;
+            // A VLAN is there once.
+            let plain = config["type"] != "vlan";
+            if plain {
+                place.add("c2", config)?;
+                place.add("c3", config)?;
+                place.node.remove_container("c3")?;
+            }
+            let keep = json!([{"containerID": "c2", "ifname": "eth0"}]);
+            place.call("GC", "c1", &with(config.clone(), &json!({"cni.dev/valid-attachments": keep})))?.success()?;
+            ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the link of c1 stays");
+            let kept = place.node.sh_in("c2", "ip -o link")?;
+            ensure!(kept.contains("eth0") == plain, "{kept}");
+            if plain {
+                place.node.remove_container("c2")?;
+                place.postern("gc --yes")?;
+            }
+            place.is_as(&before, &["c1"])
+        },
+    )
+}
+
+/// An ADD that fails after the link was made leaves nothing; a second ADD leaves the first one alone.
+#[test]
+fn failures_leave_what_was_there() -> Result<()> {
+    each(
+        networks()?,
+        |config| config["type"].to_string(),
+        |config| {
+            let place = Place::new(&["c1"])?;
+            let before = place.snapshot(&["c1"])?;
+            let bad = with(config.clone(), &json!({"ipam": {"routes": [{"dst": "10.50.0.0/16", "gw": "10.77.0.1"}]}}));
+            ensure!(place.call("ADD", "c1", &bad)?.status == 1, "an unreachable gateway is accepted");
+            place.is_as(&before, &["c1"])?;
+            place.add("c1", config)?;
+            let up = place.node.sh_in("c1", "ip -o link show dev eth0")?;
+            ensure!(place.call("ADD", "c1", config)?.status == 1, "a second ADD succeeded");
+            ensure!(place.node.sh_in("c1", "ip -o link show dev eth0")? == up, "the second ADD changed the link");
+            // Renamed by root in there: it is known by its index.
+            place.node.sh_in("c1", "ip link set eth0 down; ip link set eth0 name other0")?;
+            let refusal = Refusal::of(&place.call("ADD", "c1", config)?)?;
+            ensure!(refusal.text.contains("has a") && refusal.text.contains("\"other0\""), "{refusal:?}");
+            place.del("c1", config)?;
+            let links = place.node.sh_in("c1", "ip -o link")?;
+            ensure!(!links.contains("other0") && !links.contains("eth0"), "{links}");
+            Ok(())
+        },
+    )
+}

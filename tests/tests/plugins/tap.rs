@@ -1,0 +1,235 @@
+//! tap on a node: a program of the container has the frames of its tap, alone or with several queues, by itself or behind a
+//! bridge; and what stands in the way. Plans, accounts, failures and collections of taps are in `inner_links.rs`.
+
+#![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::has_or_skips;
+use postern_tests::proof::{Refusal, each};
+use postern_tests::{Answer, Call, Names, Node, compare, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::fs;
+
+/// The program that has the frames. It has no more rights than a user's program.
+const USER: &str =
+    concat!("setpriv --bounding-set -all --inh-caps -all --no-new-privs ", env!("CARGO_BIN_EXE_postern-tap-user"));
+
+/// A node with a container, or none on a kernel without taps.
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    fn new() -> Result<Option<Self>> {
+        if !has_or_skips("tap")? {
+            return Ok(None);
+        }
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh_in("c1", "ip link set lo up")?;
+        Ok(Some(Self { node }))
+    }
+
+    fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "tap", verb, config.to_string());
+        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    fn add(&self, config: &Value) -> Result<Value> {
+        self.call("ADD", config)?.success().context("ADD")
+    }
+
+    fn del(&self, config: &Value) -> Result<()> {
+        self.call("DEL", config)?.success().map(drop).context("DEL")
+    }
+
+    fn refused(&self, config: &Value, code: u64, words: &str) -> Result<()> {
+        Refusal::of(&self.call("ADD", config)?)?.expect(code, words)
+    }
+
+    /// Returns what iproute2 says of the link.
+    fn shown(&self) -> Result<Value> {
+        let [shown]: [Value; 1] = serde_json::from_str(&self.node.sh_in("c1", "ip -j -d link show dev eth0")?)?;
+        Ok(shown)
+    }
+
+    /// Runs the program with so many queues, and returns if a ping through the tap was answered.
+    fn answers(&self, queues: u32) -> Result<bool> {
+        let script = format!(
+            "{USER} eth0 {queues} 10.8.0.9 20 > /run/tap-user 2>&1 & user=$!
+             for t in 1 2 3 4 5 6 7 8 9 10; do
+               kill -0 $user 2> /dev/null || break
+               if ping -c 1 -W 1 10.8.0.9 > /dev/null 2>&1; then echo yes; break; fi; sleep .1
+             done
+             kill $user 2> /dev/null || true; wait $user 2> /dev/null || true"
+        );
+        Ok(self.node.sh_in("c1", &script)? == "yes\n")
+    }
+
+    fn snapshot(&self) -> Result<Value> {
+        let mut seen = self.node.snapshot(&["c1"], &mut Names::new(""))?;
+        seen["files"] = Value::Null;
+        Ok(seen)
+    }
+}
+
+/// A network with one fixed address.
+fn network(patch: &Value) -> Value {
+    let mut config = json!({"cniVersion": "1.1.0", "name": "taps", "type": "tap",
+        "ipam": {"type": "static", "addresses": [{"address": "10.8.0.2/24"}]}});
+    merge(&mut config, patch);
+    config
+}
+
+#[test]
+fn a_program_has_the_frames_of_its_tap() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    each(
+        [json!({}), json!({"owner": 0}), json!({"group": 0}), json!({"owner": 0, "group": 0, "mtu": 1400})],
+        ToString::to_string,
+        |keys| {
+            let config = network(keys);
+            place.add(&config)?;
+            ensure!(place.answers(1)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
+            // One descriptor at a time, as the network has it.
+            ensure!(!place.answers(2)?, "two queues of a tap that has one");
+            // It stays when its user is gone, and the next one finds it.
+            ensure!(place.answers(1)?, "no second answer");
+            place.del(&config)?;
+            ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the tap stays");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn several_queues_are_open_at_once() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let config = network(&json!({"multiQueue": true, "owner": 0}));
+    place.add(&config)?;
+    ensure!(place.answers(2)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
+    let shown = place.shown()?;
+    ensure!(shown["linkinfo"]["info_data"]["multi_queue"] == true, "{shown}");
+    place.del(&config)
+}
+
+/// The bridge is in the container. The node's bridge of the same name is another one.
+#[test]
+fn a_tap_is_a_port_of_the_containers_bridge() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    place.node.sh("ip link add br0 type bridge; ip link set br0 up")?;
+    let config = network(&json!({"bridge": "br0", "ipam": null}));
+    let before = place.snapshot()?;
+    place.refused(&config, 999, "failed to get bridge br0: Link not found")?;
+    place.node.sh_in("c1", "ip link add br0 type ifb || ip link add br0 type veth peer name other0")?;
+    place.refused(&config, 999, "failed to set tap eth0 as a port of bridge br0: operation not supported")?;
+    place.node.sh_in("c1", "ip link delete br0")?;
+    let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+    ensure!(left.is_empty(), "a failed ADD leaves {}", left.join("\n"));
+    place.node.sh_in("c1", "ip link add br0 type bridge; ip link set br0 up; ip addr add 10.8.0.2/24 dev br0")?;
+    place.add(&config)?;
+    ensure!(place.shown()?["master"] == "br0", "{}", place.shown()?);
+    ensure!(place.answers(1)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
+    let show = place.node.sh(&format!("{} show c1 || [ $? -le 1 ]", plugin_bin()?.join("postern").display()))?;
+    ensure!(show.contains("eth0, a port of br0 in the container"), "{show}");
+    place.del(&config)
+}
+
+/// A tap that is there may be somebody else's: it is neither opened nor changed, whatever its settings are.
+#[test]
+fn a_tap_that_is_there_is_not_taken() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    each(["mode tap", "mode tap user 0", "mode tun", "mode tap multi_queue"], ToString::to_string, |how| {
+        place.node.sh_in("c1", &format!("ip tuntap add dev eth0 {how}"))?;
+        let before = place.snapshot()?;
+        place.refused(&network(&json!({})), 999, "failed to create tap: the container has \"eth0\" already")?;
+        let changed: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+        ensure!(changed.is_empty(), "{}", changed.join("\n"));
+        place.node.sh_in("c1", "ip link delete eth0").map(drop)
+    })
+}
+
+/// The tests' user namespace has one user.
+#[test]
+fn users_that_the_host_does_not_have() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let before = place.snapshot()?;
+    for (keys, words) in [
+        (json!({"owner": 1000}), "failed to create tap: owner 1000: invalid argument"),
+        (json!({"group": 1000}), "failed to create tap: group 1000: invalid argument"),
+        (json!({"owner": 0, "group": 1000}), "failed to create tap: group 1000: invalid argument"),
+        (json!({"owner": 4_294_967_295_u32}), "failed to create tap: owner 4294967295: invalid argument"),
+        (json!({"mac": "01:00:5e:00:00:01"}), "failed to create tap: address 01:00:5e:00:00:01: cannot assign"),
+        (json!({"mtu": 65535}), "failed to set MTU 65535 of the tap: invalid argument"),
+        (
+            json!({"selinuxContext": "system_u:object_r:x_t:s0"}),
+            "failed set socket label: write /proc/thread-self/attr/exec: invalid argument",
+        ),
+    ] {
+        if keys.get("selinuxContext").is_some() && has_selinux()? {
+            continue;
+        }
+        place.refused(&network(&keys), 999, words).with_context(|| keys.to_string())?;
+        let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+        ensure!(left.is_empty(), "{keys} leaves {}", left.join("\n"));
+    }
+    Ok(())
+}
+
+/// True if the kernel has SELinux. Without a policy it takes each context. `tests/vm/selinux` has one.
+fn has_selinux() -> Result<bool> {
+    let has = fs::read_to_string("/proc/filesystems")?.contains("selinuxfs");
+    if has {
+        println!("this kernel has SELinux: a context that its policy lacks is for tests/vm/selinux");
+    }
+    Ok(has)
+}
+
+/// STATUS makes no tap, and says if the node has the context.
+#[test]
+fn status_is_about_the_file_and_the_context() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let status = |keys: Value| -> Result<Answer> {
+        place.node.call(&Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string()))
+    };
+    postern_tests::proof::strict_status(&place.node)?;
+    let before = place.snapshot()?;
+    status(json!({}))?.success()?;
+    if has_selinux()? {
+        return Ok(());
+    }
+    let refusal = Refusal::of(&status(json!({"selinuxContext": "system_u:object_r:x_t:s0"}))?)?;
+    refusal.expect(50, "failed set socket label: write /proc/thread-self/attr/exec: invalid argument")?;
+    ensure!(refusal.text.contains("leave `selinuxContext` out"), "no way out: {}", refusal.text);
+    let changed: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+    ensure!(changed.is_empty(), "{}", changed.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_host_without_the_file_for_taps() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let config = network(&json!({}));
+    place.add(&config)?;
+    place.node.sh("mount -t tmpfs none /dev/net")?;
+    // DEL needs no file.
+    place.del(&config)?;
+    let before = place.snapshot()?;
+    let refusal = Refusal::of(&place.call("ADD", &config)?)?;
+    refusal.expect(999, "failed to create tap: open /dev/net/tun: no such file or directory")?;
+    ensure!(refusal.text.contains("mknod /dev/net/tun c 10 200"), "no way out: {}", refusal.text);
+    let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+    ensure!(left.is_empty(), "{}", left.join("\n"));
+    // A plugin that can make no tap is not ready, where the operator wants to know it.
+    postern_tests::proof::strict_status(&place.node)?;
+    let status = |keys: Value| -> Result<Refusal> {
+        let call = Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string());
+        Refusal::of(&place.node.call(&call)?)
+    };
+    let refusal = status(json!({}))?;
+    refusal.expect(50, "failed to create tap: open /dev/net/tun: no such file or directory")?;
+    ensure!(refusal.text.contains("modprobe tun"), "no way out: {}", refusal.text);
+    let doctor = place.node.sh(&format!("{} doctor || [ $? = 3 ]", plugin_bin()?.join("postern").display()))?;
+    ensure!(doctor.contains("taps") && doctor.contains("/dev/net/tun"), "{doctor}");
+    Ok(())
+}

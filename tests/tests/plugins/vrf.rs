@@ -1,0 +1,503 @@
+//! vrf behind other plugins: overlapping networks, what goes along and comes back, and what the plugins before make of it.
+//! Many kernels lack VRFs: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has them, cargo runs it.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::{has, has_or_skips};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A node with one container. The runtime is this test.
+struct Place {
+    node: Node,
+}
+
+/// True if the kernel has VRFs.
+fn is_here() -> Result<bool> {
+    has_or_skips("vrf")
+}
+
+fn vrf(name: &str, keys: &Value) -> Value {
+    let mut config = json!({"type": "vrf", "vrfname": name});
+    merge(&mut config, keys);
+    config
+}
+
+/// A network on a bridge of the node; all of them have the same addresses.
+fn bridge(name: &str) -> Value {
+    let ranges = json!([[{"subnet": "10.33.0.0/24"}], [{"subnet": "fd33::/64"}]]);
+    let ipam = json!({"type": "host-local", "ranges": ranges, "routes": [{"dst": "192.0.2.0/24", "gw": "10.33.0.7"}]});
+    json!({"type": "bridge", "bridge": name, "isDefaultGateway": true, "ipam": ipam})
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh("ip link add wire33 address 02:00:00:00:ee:33 type veth peer name wire34; ip link set wire33 up; ip link set wire34 up")?;
+        Ok(Self { node })
+    }
+
+    fn call(&self, bin: &Path, plugin: &Value, verb: &str, ifname: &str, previous: &Value) -> Result<Answer> {
+        let mut config = plugin.clone();
+        let name = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        merge(&mut config, &json!({"cniVersion": "1.1.0", "name": format!("net-{ifname}"), "prevResult": previous}));
+        let call = Call::new(bin, &name, verb, config.to_string());
+        let call = call.attachment("c1", &self.node.netns("c1"), ifname);
+        self.node.call(&call)
+    }
+
+    fn add(&self, bin: &Path, plugins: &[Value], ifname: &str) -> Result<Value> {
+        let mut result = Value::Null;
+        for plugin in plugins {
+            let answer = self.call(bin, plugin, "ADD", ifname, &result)?;
+            result = answer.success().with_context(|| format!("ADD {plugin}"))?;
+        }
+        Ok(result)
+    }
+
+    fn check(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
+        for plugin in plugins {
+            self.call(&plugin_bin()?, plugin, "CHECK", ifname, result)?
+                .success()
+                .with_context(|| format!("CHECK {plugin}"))?;
+        }
+        Ok(())
+    }
+
+    fn del(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
+        for plugin in plugins.iter().rev() {
+            self.call(&plugin_bin()?, plugin, "DEL", ifname, result)?
+                .success()
+                .with_context(|| format!("DEL {plugin}"))?;
+        }
+        Ok(())
+    }
+
+    fn vrfs(&self) -> Result<Vec<String>> {
+        let shown = self.node.sh_in("c1", "ip -o link show type vrf | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | sort")?;
+        Ok(shown.lines().map(str::to_owned).collect())
+    }
+
+    /// The unicast routes of the container, without those of link-local addresses.
+    fn routes(&self) -> Result<String> {
+        self.node.sh_in(
+            "c1",
+            "(ip route show table all; ip -6 route show table all) | grep -v -e ^local -e ^broadcast -e ^multicast -e ^fe80 -e ^ff00 -e ^anycast | sed 's/ pref medium//; s/ *$//' | sort -u",
+        )
+    }
+}
+
+/// Two networks with the same addresses, each in a VRF: traffic of each stays in its own.
+#[test]
+fn networks_that_overlap_are_apart() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    place.node.add_container("north")?;
+    place.node.add_container("south")?;
+    let mut results = Vec::new();
+    for (ifname, far, name) in [("eth0", "north", "blue"), ("eth1", "south", "red")] {
+        place.node.sh(&format!(
+            "ip link add far-{far} type bridge; ip link set far-{far} up
+            ip link add p-{far} type veth peer name eth0 netns {far}; ip link set p-{far} master far-{far} up
+            ip -n {far} address add 10.33.0.1/24 dev eth0; ip -n {far} address add fd33::1/64 dev eth0 nodad; ip -n {far} link set eth0 up
+            ip -n {far} link set lo up; ip -n {far} address add 198.51.100.1/32 dev lo
+            # Whoever asks is told where.
+            nsenter --net=/run/netns/{far} sh -c 'echo {far} > /run/said-{far}'"
+        ))?;
+        let ipam = json!({"type": "static", "addresses": [{"address": "10.33.0.2/24", "gateway": "10.33.0.1"}, {"address": "fd33::2/64", "gateway": "fd33::1"}],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]});
+        let plugins =
+            vec![json!({"type": "bridge", "bridge": format!("far-{far}"), "ipam": ipam}), vrf(name, &json!({}))];
+        let result = place.add(&plugin_bin()?, &plugins, ifname)?;
+        results.push((plugins, ifname, result, far, name));
+    }
+    ensure!(place.vrfs()? == ["blue", "red"], "{:?}", place.vrfs()?);
+    for (plugins, ifname, result, far, name) in &results {
+        place.check(plugins, ifname, result)?;
+        let counted = |far: &str| -> Result<u64> {
+            let shown = place.node.sh(&format!("nsenter --net=/run/netns/{far} nstat -asz | awk '/IcmpInEchos|Icmp6InEchos/ {{ n += $2 }} END {{ print n + 0 }}'"))?;
+            Ok(shown.trim().parse()?)
+        };
+        let before = (counted("north")?, counted("south")?);
+        for address in ["10.33.0.1", "198.51.100.1", "fd33::1"] {
+            place
+                .node
+                .sh_in("c1", &format!("ping -c1 -W3 -I {name} {address}"))
+                .with_context(|| format!("{name} {address}"))?;
+        }
+        let after = (counted("north")?, counted("south")?);
+        let expected = if *far == "north" { (before.0 + 3, before.1) } else { (before.0, before.1 + 3) };
+        ensure!(after == expected, "{name}: {before:?} {after:?}");
+    }
+    for (plugins, ifname, result, ..) in &results {
+        place.del(plugins, ifname, result)?;
+    }
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// What the native plugin makes of a link is what ours makes, and more: routes with the scope of the link go along.
+#[test]
+fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    for bin in [plugin_bin()?, native_bin()?] {
+        let place = Place::new()?;
+        let plugins = [bridge("vrfd0"), vrf("blue", &json!({"table": 50}))];
+        let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+        let before = place.routes()?;
+        let result = place.call(&bin, &plugins[1], "ADD", "eth0", &first)?.success()?;
+        seen.push(place.routes()?);
+        let addresses = place.node.sh_in("c1", "ip -o address show dev eth0")?;
+        ensure!(addresses.contains("fd33::2/64") && addresses.contains("10.33.0.2/24"), "{addresses}");
+        if bin == plugin_bin()? {
+            place.check(&plugins, "eth0", &result)?;
+            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            ensure!(place.routes()? == before, "{before}\n{}", place.routes()?);
+            ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+            place.check(&plugins[..1], "eth0", &first)?;
+            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+        }
+    }
+    let [ours, native] = &seen[..] else { anyhow::bail!("two") };
+    ensure!(ours == native, "{ours}\n{native}");
+    Ok(())
+}
+
+/// The own link's next hop of an IPv6 default route with several goes along, and comes back. The kernel would keep it in the
+/// main table (plugins#1253, #866). The other link's next hop stays.
+#[test]
+fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd5"), vrf("blue", &json!({"table": 50}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
+         ip -6 addr add fd44::2/64 dev far0 nodad
+         ip -6 route replace default metric 1024 nexthop via fd33::1 dev eth0 nexthop via fd44::1 dev far0",
+    )?;
+    let hops = |table: &str| -> Result<(bool, bool)> {
+        let shown = place
+            .node
+            .sh_in("c1", &format!("ip -6 route show table {table} 2> /dev/null | grep -e via -e default || true"))?;
+        Ok((shown.contains("via fd33::1"), shown.contains("via fd44::1")))
+    };
+    ensure!(hops("main")? == (true, true), "{:?}", hops("main")?);
+    place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+    ensure!((hops("main")?, hops("50")?) == ((false, true), (true, false)), "{}", place.routes()?);
+    place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+    ensure!((hops("main")?, hops("50")?) == ((true, true), (false, false)), "{}", place.routes()?);
+    Ok(())
+}
+
+/// So it is with IPv4, where the kernel keeps a route with several next hops as one. A route that was put in the place of what
+/// is left stays at DEL.
+#[test]
+fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd6"), vrf("blue", &json!({"table": 50}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
+         ip addr add 10.44.0.2/24 dev far0",
+    )?;
+    let own = "via 10.33.0.1 dev eth0";
+    for (hops, alone, left, moved) in [
+        (
+            "nexthop via 10.33.0.1 dev eth0 weight 3 nexthop via 10.44.0.1 dev far0 weight 2",
+            "via 10.33.0.1 dev eth0",
+            "via 10.44.0.1 dev far0",
+            1,
+        ),
+        (
+            "nexthop via 10.44.0.1 dev far0 nexthop via 10.33.0.1 dev eth0 nexthop via 10.44.0.7 dev far0",
+            "via 10.33.0.1 dev eth0",
+            "nexthop via 10.44.0.7 dev far0",
+            1,
+        ),
+        ("nexthop via 10.33.0.1 dev eth0 nexthop via 10.33.0.9 dev eth0", "nexthop via 10.33.0.9 dev eth0", "", 2),
+    ] {
+        place.node.sh_in("c1", "ip route del default")?;
+        place.node.sh_in("c1", &format!("ip route add default metric 5 {hops}"))?;
+        let default = |table: &str| {
+            place.node.sh_in("c1", &format!("ip route show default table {table} 2> /dev/null | tr -d '\\n' || true"))
+        };
+        let before = (place.routes()?, default("main")?);
+        for settled in [true, false] {
+            place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+            let (main, blue) = (default("main")?, default("50")?);
+            ensure!(!main.contains("eth0") && main.contains(left) && !blue.contains("far0"), "{hops}: {main} / {blue}");
+            ensure!(blue.contains(alone) && blue.matches("via").count() == moved, "{hops}: {blue}");
+            if settled || left.is_empty() {
+                place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+                ensure!((place.routes()?, default("main")?) == before, "{hops}: {before:?}\n{}", place.routes()?);
+                continue;
+            }
+            place.node.sh_in("c1", "ip route replace default metric 5 via 10.44.0.8 dev far0")?;
+            place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            let main = default("main")?;
+            ensure!(main.contains("via 10.44.0.8 dev far0") && main.contains(own), "{hops}: {main}");
+            place.node.sh_in("c1", "ip route del default via 10.44.0.8")?;
+        }
+    }
+    Ok(())
+}
+
+/// The plugins that make links find nothing wrong with routes that are in the VRF's table by the record.
+#[test]
+fn checks_of_every_plugin_before_pass() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.33.0.0/24"}], [{"subnet": "fd33::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "192.0.2.0/24", "gw": "10.33.0.7"}, {"dst": "::/0"}]});
+    for main in [
+        json!({"type": "bridge", "bridge": "vrfd1", "isGateway": true, "ipam": ipam}),
+        json!({"type": "ptp", "ipam": ipam}),
+        json!({"type": "macvlan", "master": "wire33", "ipam": ipam}),
+        json!({"type": "host-device", "device": "wire33", "ipam": ipam}),
+    ] {
+        let place = Place::new()?;
+        let plugins = [main.clone(), vrf("blue", &json!({}))];
+        let result = match place.add(&plugin_bin()?, &plugins, "eth0") {
+            // A kernel without macvlan.
+            Err(error) if format!("{error:#}").contains("not supported") && main["type"] == "macvlan" => continue,
+            result => result.with_context(|| main.to_string())?,
+        };
+        place.check(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        place.node.sh_in("c1", "ip route del 192.0.2.0/24 table 1")?;
+        let answer = place.call(&plugin_bin()?, &main, "CHECK", "eth0", &result)?;
+        ensure!(answer.status == 1 && answer.stdout.contains("192.0.2.0/24"), "{main}: {answer:?}");
+        place.del(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        ensure!(place.vrfs()?.is_empty(), "{main}: {:?}", place.vrfs()?);
+        // With source routing before or behind it, CHECK of all three passes, and sees that a rule is gone.
+        let (routing, mut main) = (json!({"type": "sbr"}), main.clone());
+        // sbr can't copy a route whose gateway is reached by another one, as ptp makes them.
+        merge(&mut main, &json!({"ipam": {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}));
+        for list in [
+            [main.clone(), routing.clone(), vrf("blue", &json!({}))],
+            [main.clone(), vrf("blue", &json!({})), routing.clone()],
+        ] {
+            let place = Place::new()?;
+            let named = || list.iter().map(|plugin| plugin["type"].to_string()).collect::<Vec<_>>().join(" ");
+            let result = place.add(&plugin_bin()?, &list, "eth0").with_context(named)?;
+            place.check(&list, "eth0", &result).with_context(named)?;
+            place.node.sh_in("c1", "ip rule del from 10.33.0.2")?;
+            let answer = place.call(&plugin_bin()?, &routing, "CHECK", "eth0", &result)?;
+            ensure!(answer.status == 1 && answer.stdout.contains("the rule is gone"), "{}: {answer:?}", named());
+            place.del(&list, "eth0", &result).with_context(named)?;
+            ensure!(place.vrfs()?.is_empty(), "{}: {:?}", named(), place.vrfs()?);
+            let left = place.node.sh_in("c1", "ip rule; ip -6 rule")?;
+            ensure!(!left.contains("from 10.33") && !left.contains("from fd33"), "{}: {left}", named());
+            let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+            ensure!(left.trim().is_empty(), "{}: {left}", named());
+        }
+        let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+        ensure!(left.trim().is_empty(), "{main}: {left}");
+    }
+    Ok(())
+}
+
+/// A VRF is shared by attachments of the container, and goes with the last one.
+#[test]
+fn the_last_link_takes_the_vrf_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let (zero, one) =
+        ([bridge("vrfd2"), vrf("blue", &json!({}))], [bridge("vrfd3"), vrf("blue", &json!({"table": 1}))]);
+    let first = place.add(&plugin_bin()?, &zero, "eth0")?;
+    let second = place.add(&plugin_bin()?, &one, "eth1")?;
+    place.check(&zero, "eth0", &first)?;
+    place.check(&one, "eth1", &second)?;
+    for (plugin, words) in [
+        (vrf("blue", &json!({})), "interface eth1 has already a master set: blue"),
+        (vrf("red", &json!({})), "interface eth1 has already a master set: blue"),
+    ] {
+        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth1", &second)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
+        ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    }
+    place.del(&zero, "eth0", &first)?;
+    ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    place.check(&one, "eth1", &second)?;
+    let third = place.call(&plugin_bin()?, &bridge("vrfd2"), "ADD", "eth2", &Value::Null)?.success()?;
+    for (plugin, words) in [
+        (vrf("blue", &json!({"table": 77})), "VRF blue already exist with different routing table 1"),
+        (vrf("eth1", &json!({})), "Netlink eth1 is not a VRF"),
+        (vrf("lo", &json!({})), "Netlink lo is not a VRF"),
+        (vrf("red", &json!({"table": 1})), "table 1 is in use"),
+    ] {
+        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth2", &third)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
+        ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    }
+    // Root in the container has removed the link: the VRF goes all the same, and DEL succeeds.
+    place.node.sh_in("c1", "ip link delete eth1")?;
+    place.del(&one, "eth1", &second)?;
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// Attachments that come and go at once: nobody's VRF is removed while another joins it.
+#[test]
+fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let names: Vec<String> = (0..4).map(|number| format!("eth{number}")).collect();
+    let firsts = names
+        .iter()
+        .map(|name| place.call(&plugin_bin()?, &bridge(&format!("vrfd{name}")), "ADD", name, &Value::Null)?.success());
+    let firsts = firsts.collect::<Result<Vec<_>>>()?;
+    let shared = vrf("blue", &json!({}));
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = names
+            .iter()
+            .zip(&firsts)
+            .map(|(name, first)| {
+                let (place, shared) = (&place, &shared);
+                scope.spawn(move || -> Result<()> {
+                    for round in 0..4 {
+                        let result = place
+                            .call(&plugin_bin()?, shared, "ADD", name, first)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                        place
+                            .call(&plugin_bin()?, shared, "CHECK", name, &result)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                        place
+                            .call(&plugin_bin()?, shared, "DEL", name, &result)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        calls.into_iter().try_for_each(|call| call.join().map_err(|_| anyhow::anyhow!("a thread failed"))?)
+    })?;
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// A failed ADD leaves the link where it was, and the VRF of others. Native plugins take over and give back.
+#[test]
+fn undo_and_native_plugins() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd4"), vrf("blue", &json!({}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    let before = place.routes()?;
+    // A route that can't be put back: its source is no address any more.
+    for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
+        let result = place.call(&makes, &plugins[1], "ADD", "eth0", &first)?.success()?;
+        place.call(&removes, &plugins[1], "CHECK", "eth0", &result)?.success()?;
+        place.call(&removes, &plugins[1], "DEL", "eth0", &result)?.success()?;
+        ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+        // The native plugin's DEL, and ours without a record, lose routes: the plugin before makes them again.
+        place.call(&plugin_bin()?, &plugins[0], "DEL", "eth0", &first)?.success()?;
+        place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+        place.node.sh("sleep 0.1")?;
+    }
+    drop(before);
+    // A VRF of the container's own, with a link of its own.
+    place.node.sh_in("c1", "ip link add own type vrf table 70; ip link set own up; ip link add in0 type veth peer name in1; ip link set in0 master own")?;
+    let result = place.call(&plugin_bin()?, &vrf("own", &json!({})), "ADD", "eth0", &first)?.success()?;
+    place.call(&plugin_bin()?, &vrf("own", &json!({})), "DEL", "eth0", &result)?.success()?;
+    ensure!(place.vrfs()? == ["own"], "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// A runtime's directory of plugins is switched while the container runs: whoever is installed finds both VRFs, and the
+/// link that is not touched keeps its way.
+#[test]
+fn a_node_whose_plugins_are_switched() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let (ours, native) = (plugin_bin()?, native_bin()?);
+    for sides in [[&native, &ours, &native, &ours], [&ours, &native, &ours, &native]] {
+        let place = Place::new()?;
+        let network = |name: &str, subnet: &str| {
+            let ipam = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
+            json!({"type": "bridge", "bridge": name, "isGateway": true, "ipam": ipam})
+        };
+        let stays = [network("vrfd5", "10.35.0.0/24"), vrf("blue", &json!({}))];
+        let moves = [network("vrfd6", "10.36.0.0/24"), vrf("red", &json!({}))];
+        let first = place.add(sides[0], &stays, "eth0")?;
+        let mut second = place.add(sides[0], &moves, "eth1")?;
+        let is_healthy = |side: &Path, made: &Path, ifname: &str, result: &Value, step: &str| -> Result<()> {
+            let ([bridge, vrf], name, gateway) = match ifname {
+                "eth0" => (&stays, "blue", "10.35.0.1"),
+                _ => (&moves, "red", "10.36.0.1"),
+            };
+            place.call(side, vrf, "CHECK", ifname, result)?.success().with_context(|| step.to_owned())?;
+            // The native bridge misses the route that vrf has moved to its table. So does ours where no record tells of it.
+            let checked = place.call(side, bridge, "CHECK", ifname, result)?;
+            if side == ours && made == ours {
+                checked.success().with_context(|| format!("{step}: bridge"))?;
+            } else {
+                let words = format!("Failed to find Gateway {gateway}");
+                ensure!(checked.status == 1 && checked.stdout.contains(&words), "{step}: {checked:?}");
+            }
+            place.node.sh_in("c1", &format!("ping -c1 -W3 -I {name} {gateway}")).context(step.to_owned()).map(drop)
+        };
+        let del = |side: &Path, plugins: &[Value], ifname: &str, result: &Value| -> Result<()> {
+            for plugin in plugins.iter().rev() {
+                place.call(side, plugin, "DEL", ifname, result)?.success().with_context(|| format!("DEL {plugin}"))?;
+            }
+            Ok(())
+        };
+        let mut made = sides[0];
+        for (at, side) in sides.into_iter().enumerate() {
+            let step = format!("switch {at} to {}", side.display());
+            is_healthy(side, sides[0], "eth0", &first, &step)?;
+            is_healthy(side, made, "eth1", &second, &step)?;
+            del(side, &moves, "eth1", &second)?;
+            ensure!(place.vrfs()? == ["blue"], "{step}: {:?}", place.vrfs()?);
+            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: one detached"))?;
+            second = place.add(side, &moves, "eth1")?;
+            made = side;
+            is_healthy(side, made, "eth1", &second, &format!("{step}: attached again"))?;
+            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: attached again"))?;
+        }
+        // DEL of ours ends the records that native plugins know nothing of.
+        for side in [sides[3], &ours] {
+            del(side, &moves, "eth1", &second)?;
+            del(side, &stays, "eth0", &first)?;
+        }
+        ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+        let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+        ensure!(left.trim().is_empty(), "{left}");
+    }
+    Ok(())
+}
+
+/// `postern doctor` tries a VRF, and names what a kernel without them lacks.
+#[test]
+fn doctor_tries_a_vrf() -> Result<()> {
+    let place = Place::new()?;
+    let doctor = place.node.sh(&format!("{} doctor 2>&1 || true", plugin_bin()?.join("postern").display()))?;
+    let lacks = doctor.contains("VRFs") && doctor.contains("CONFIG_NET_VRF");
+    ensure!(lacks != has("vrf")?, "{doctor}");
+    Ok(())
+}

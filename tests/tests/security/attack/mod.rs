@@ -1,0 +1,182 @@
+//! Attacks on a node with objects of others: each is refused in known words. Everything else on the node is
+//! bit-identical afterwards: links, addresses, routes, rules, nftables, iptables, sysctls, files, records.
+//!
+//! There are two attackers: `hostile`, a component that misbehaves within its sandbox, and `rogue`, a compromised
+//! sandbox process that speaks to the gate itself (`src/bin/rogue.rs`). An attack without preparation is one line of a
+//! table; the others are functions.
+
+mod addresses;
+mod attacked_node;
+mod bandwidth;
+mod behind;
+mod bridge;
+mod configuration;
+mod delegation;
+mod devices;
+mod dhcp;
+mod endings;
+mod firewall;
+mod flannel;
+mod handles;
+mod leases;
+mod limits;
+mod namespaces;
+mod notes;
+mod output;
+mod pairs;
+mod parents;
+mod port_mappings;
+mod previous;
+mod release;
+mod results;
+mod sequences;
+mod source_routes;
+mod state;
+mod taps;
+mod tuning;
+mod vrf;
+mod wire;
+
+use anyhow::Result;
+use attacked_node::AttackedNode;
+use postern_tests::proof::{Refusal, each};
+use postern_tests::{Answer, Call, merge};
+use serde_json::{Value, json};
+
+/// One attack: the attacker, its steps, its policy, and the expected end.
+#[derive(Clone, Debug)]
+struct Attack {
+    name: &'static str,
+    plugin: &'static str,
+    verb: &'static str,
+    config: Value,
+    /// The configuration's text, in place of `config`.
+    raw: Option<String>,
+    /// The operator's policy file for the plugin; empty for none.
+    policy: &'static str,
+    env: Vec<(&'static str, &'static str)>,
+    code: u64,
+    words: &'static str,
+}
+
+/// Returns the network configuration that all attacks begin with.
+fn base() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "hostile",
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/hostile", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+/// Makes an attack by the component: a behaviour of `tests/guests/hostile`.
+fn hostile(name: &'static str, behaviour: &str) -> Attack {
+    attack(name, "hostile", json!({"hostile": behaviour}))
+}
+
+/// Makes an attack by the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if
+/// it is refused. An operation without arguments is given by its name.
+fn rogue(name: &'static str, steps: &str) -> Attack {
+    let Value::Array(steps) = written(steps) else { return attack(name, "rogue", Value::Null) };
+    let step = |step: Value| match step {
+        Value::String(op) => json!({"call": {"op": op}}),
+        bare if bare.get("op").is_some() => json!({"call": bare}),
+        step => step,
+    };
+    let steps: Vec<Value> = steps.into_iter().map(step).collect();
+    attack(name, "rogue", json!({"type": "rogue", "rogue": steps}))
+}
+
+/// Makes an attack by the input itself on a shipped plugin.
+fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
+    attack(name, plugin, json!({"type": plugin})).with(patch)
+}
+
+/// JSON that a test has written by hand.
+#[allow(clippy::expect_used, reason = "a test that is not well-formed has to fail")]
+fn written(json: &str) -> Value {
+    serde_json::from_str(json).expect(json)
+}
+
+fn attack(name: &'static str, plugin: &'static str, orders: Value) -> Attack {
+    let mut config = base();
+    merge(&mut config, &orders);
+    Attack { name, plugin, verb: "ADD", config, raw: None, policy: "", env: Vec::new(), code: 0, words: "" }
+}
+
+impl Attack {
+    /// Changes the configuration.
+    fn with(mut self, patch: &str) -> Self {
+        merge(&mut self.config, &written(patch));
+        self
+    }
+
+    /// Sets this text as the configuration.
+    fn raw(mut self, text: impl Into<String>) -> Self {
+        self.raw = Some(text.into());
+        self
+    }
+
+    /// Sets another verb than ADD.
+    fn on(mut self, verb: &'static str) -> Self {
+        self.verb = verb;
+        merge(&mut self.config, &json!({"on": verb}));
+        self
+    }
+
+    /// Sets an operator's policy file.
+    fn policy(mut self, toml: &'static str) -> Self {
+        self.policy = toml;
+        self
+    }
+
+    /// Sets an environment variable.
+    fn env(mut self, key: &'static str, value: &'static str) -> Self {
+        self.env.push((key, value));
+        self
+    }
+
+    /// Sets the expected end: the error's code, and parts of its words separated by `…`. Code 0 is success without
+    /// harm.
+    fn ends(mut self, code: u64, words: &'static str) -> Self {
+        (self.code, self.words) = (code, words);
+        self
+    }
+
+    /// Makes the runtime's call.
+    fn call(&self, attacked: &AttackedNode) -> Result<Answer> {
+        let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
+        let call = Call::new(&postern_tests::proof::test_bin()?, self.plugin, self.verb, stdin);
+        let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+        attacked.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+    }
+
+    /// Runs the attack, and fails unless it was refused.
+    fn withstood_by(&self, attacked: &mut AttackedNode) -> Result<()> {
+        attacked.operator_policy(self.plugin, self.policy)?;
+        let answer = self.call(attacked);
+        if self.code == 0 && self.verb == "ADD" {
+            // Its DEL removes the effects that were allowed.
+            Attack { verb: "DEL", ..self.clone() }.call(attacked)?.success()?;
+        }
+        let unchanged = attacked.unchanged();
+        let ended = answer.and_then(|answer| match self.code {
+            0 => answer.success().map(drop),
+            code => Refusal::of(&answer)?.expect(code, self.words),
+        });
+        attacked.operator_policy(self.plugin, "")?;
+        if unchanged.is_err() {
+            attacked.mend()?;
+        }
+        // Both errors are reported.
+        match (ended, unchanged) {
+            (Err(ended), Err(changed)) => Err(ended.context(format!("and {changed:#}"))),
+            (ended, changed) => ended.and(changed),
+        }
+    }
+}
+
+/// Carries out a table of attacks on a fresh node.
+fn withstand(attacks: &[Attack]) -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    println!("{} attacks", attacks.len());
+    each(attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))
+}

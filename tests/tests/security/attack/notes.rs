@@ -1,0 +1,189 @@
+//! Notes of plugins: somebody else's, too long ones, too many, and in places where none belongs.
+
+use crate::attack::attacked_node::AttackedNode;
+use crate::attack::{Attack, attack, honest, withstand};
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::{Refusal, test_bin};
+use postern_tests::{Answer, Call};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const SECRET: &str = "a secret of the plugin";
+
+/// Makes an attack by a sandbox process behind other plugins, with these steps.
+fn behind(name: &'static str, steps: &Value) -> Attack {
+    let orders = json!({"type": "chained", "rogue": steps, "prevResult": {"cniVersion": "1.1.0"}});
+    attack(name, "chained", orders).policy("[grant.notes]")
+}
+
+fn set(text: &str) -> Value {
+    json!({"op": "notes-set", "text": text})
+}
+
+#[test]
+fn notes_have_limits() -> Result<()> {
+    let (long, longer) = ("x".repeat(4096), "x".repeat(4097));
+    let one = |name, operation: Value| behind(name, &json!([{"call": operation}]));
+    // The same text takes no room.
+    let many: Vec<Value> = (0..70).map(|at| json!({"call": set(&format!("{at}{}", "y".repeat(4000)))})).collect();
+    withstand(&[
+        one("as long as it may be", set(&long)).ends(0, ""),
+        one("a byte more", set(&longer)).ends(110, "a note of 4097 bytes is too long: it may have 4096…keep less"),
+        one("a megabyte", set(&"x".repeat(900_000))).ends(110, "a note of 900000 bytes is too long"),
+        one("without the grant", set(SECRET))
+            .policy("withdraw = []")
+            .ends(110, "policy does not allow plugin \"chained\" notes.set"),
+        one("read without the grant", json!({"op": "notes-get"}))
+            .policy("withdraw = []")
+            .ends(110, "policy does not allow plugin \"chained\" notes.get"),
+        one("on CHECK", set(SECRET)).on("CHECK").ends(110, "notes.set is not for CHECK"),
+        one("on DEL", set(SECRET)).on("DEL").ends(110, "notes.set is not for DEL"),
+        one("on STATUS", set(SECRET)).on("STATUS").ends(50, "notes.set is not for STATUS"),
+        one("on GC", set(SECRET)).on("GC").ends(110, "notes.set is not for GC"),
+        behind("more than the record has room for", &json!(many)).ends(999, "its room for notes of plugins, 256 KiB"),
+        behind("the same one for ever", &json!([{"times": 900, "step": {"call": set(&long)}}])).ends(0, ""),
+        behind("and more", &json!([{"times": 9000, "step": {"call": set(&long)}}]))
+            .ends(999, "asked for more than 4096 operations and was stopped"),
+    ])
+}
+
+/// A delegate has no section of its own: it would write and read its caller's note.
+#[test]
+fn delegates_have_no_notes() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("hostile", "[grant.notes]")?;
+    for behaviour in ["note", "read-note"] {
+        let orders = json!({"bridge": "hostile0", "hostile": behaviour, "ipam": {"type": "hostile"}});
+        let answer = honest("a delegate", "bridge", &orders.to_string()).call(&attacked)?;
+        Refusal::of(&answer)?
+            .expect(110, "\"hostile\" runs for another plugin here, and has no section of its own")
+            .context(behaviour)?;
+        attacked.unchanged()?;
+    }
+    Ok(())
+}
+
+/// A plugin behind `chained`, whose note says what its container's labels were.
+fn remember(attacked: &AttackedNode, plugin: &str, verb: &str, container: &str, labels: &Value) -> Result<Answer> {
+    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "args": {"cni": {"labels": labels}},
+        "prevResult": {"cniVersion": "1.1.0"}});
+    let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
+    attacked.call(&call.attachment(container, &attacked.netns(container), "eth0"))
+}
+
+fn done(answer: &Answer) -> Result<()> {
+    ensure!(answer.status == 0, "{answer:?}");
+    Ok(())
+}
+
+/// Only the same plugin reads a note, for the same attachment, and no command or log shows it.
+#[test]
+fn a_note_stays_with_its_plugin_and_attachment() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let none = json!([]);
+    let token = format!("{SECRET} \u{1b}[2J\u{202e}\n");
+    let labels = json!([{"key": "token", "value": token}]);
+    done(&remember(&attacked, "remember", "ADD", "c1", &labels)?)?;
+    done(&remember(&attacked, "remember", "CHECK", "c1", &labels)?)?;
+    Refusal::of(&remember(&attacked, "remember", "CHECK", "c1", &none)?)?.expect(999, SECRET)?;
+    // The same component by another name, of the same network and container. Then the other containers.
+    for (plugin, container) in [("recall", "c1"), ("remember", "c2"), ("remember", "c3")] {
+        done(&remember(&attacked, plugin, "CHECK", container, &none)?)
+            .with_context(|| format!("{plugin} {container}"))?;
+        let answer = remember(&attacked, plugin, "DEL", container, &none)?;
+        ensure!(answer.status == 0 && !answer.stderr.contains(SECRET), "{plugin} {container}: {answer:?}");
+    }
+    let bin = test_bin()?;
+    let postern = bin.join("postern");
+    for arguments in
+        ["log --container c1", "log --container c1 --json", "show c1", "show c1 --json", "ls", "ls --json", "doctor"]
+    {
+        let text = attacked.node().sh(&format!("{} {arguments} || true", postern.display()))?;
+        ensure!(!text.contains(SECRET) && !text.contains('\u{1b}'), "{arguments}: {text}");
+    }
+    let log = attacked.audit()?;
+    let request = json!({"op": "notes-set", "text_bytes": "token=".len() + token.len()});
+    ensure!(log.contains(&format!("\"request\":{request}")) && !log.contains(SECRET), "{log}");
+    // Standard error is the runtime's, and a person's terminal in the end.
+    let answer = remember(&attacked, "remember", "DEL", "c1", &none)?;
+    ensure!(answer.status == 0 && answer.stderr.contains(SECRET) && !answer.stderr.contains('\u{1b}'), "{answer:?}");
+    done(&remember(&attacked, "remember", "CHECK", "c1", &none)?)?;
+    attacked.unchanged()
+}
+
+/// What is refused leaves the note before, and the log has none of it.
+#[test]
+fn a_refused_note_changes_nothing() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("chained", "[grant.notes]")?;
+    let steps = json!([{"call": set("kept")}, {"try": set(&"x".repeat(4097))}]);
+    let behind = behind("", &steps);
+    behind.call(&attacked)?.success()?;
+    let lines = attacked.node().sh("grep -h '\"note\"' /run/postern/attachments/*")?;
+    ensure!(lines == "{\"plugin\":\"chained\",\"note\":\"kept\"}\n", "{lines}");
+    Attack { verb: "DEL", ..behind }.call(&attacked)?;
+    attacked.unchanged()?;
+
+    // A second ADD without a DEL between, by the plugin that made the link: the first attachment is there.
+    attacked.operator_policy("rogue", "[grant.link]\n[grant.veth]\n[grant.notes]")?;
+    let add = |text: &str, more: Value| {
+        let steps = json!([{"call": set(text)}, more]);
+        attack("", "rogue", json!({"type": "rogue", "rogue": steps}))
+    };
+    let first = add("kept", json!({"call": {"op": "veth-create"}}));
+    first.call(&attacked)?.success()?;
+    let second = add("other", json!({"call": {"op": "notes-get"}})).call(&attacked)?;
+    Refusal::of(&second)?.expect(999, "an earlier ADD made this attachment, and what it noted stays…run DEL first")?;
+    let lines = attacked.node().sh("grep -h '\"note\"' /run/postern/attachments/*")?;
+    ensure!(lines == "{\"plugin\":\"rogue\",\"note\":\"kept\"}\n", "{lines}");
+    Attack { verb: "DEL", ..first }.call(&attacked)?.success()?;
+    attacked.operator_policy("rogue", "")?;
+    attacked.unchanged()
+}
+
+/// A record that another program has changed: the note in it is no note.
+#[test]
+fn a_note_that_was_made_longer_is_told() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let labels = json!([{"key": "app", "value": "web"}]);
+    done(&remember(&attacked, "remember", "ADD", "c1", &labels)?)?;
+    attacked.node().sh("sed -i \"s/app=web/$(printf '%5000s' x)/\" /run/postern/attachments/*")?;
+    let answer = remember(&attacked, "remember", "CHECK", "c1", &labels)?;
+    Refusal::of(&answer)?
+        .expect(5, "has 5000 bytes, and this host writes 4096 at most: another program changed the record…run DEL")?;
+    done(&remember(&attacked, "remember", "DEL", "c1", &labels)?)?;
+    attacked.unchanged()
+}
+
+/// A run that is killed after its note was written: nothing of it counts.
+#[test]
+fn the_note_of_a_killed_run_goes() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("chained", "[grant.notes]")?;
+    let record = "/run/postern/attachments";
+    for way in ["DEL", "gc", "ADD"] {
+        let attack = behind("", &json!([{"call": set(SECRET)}, {"hang": true}]));
+        let call = Call::new(&test_bin()?, "chained", "ADD", attack.config.to_string());
+        let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+        let mut child = attacked.node().start(&call)?;
+        let start = Instant::now();
+        while !attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET) {
+            ensure!(start.elapsed() < Duration::from_secs(20), "it noted nothing");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill()?;
+        child.wait()?;
+        let later = behind("", &json!([]));
+        match way {
+            "gc" => drop(attacked.node().sh(&format!("{}/postern gc --yes", test_bin()?.display()))?),
+            "ADD" => {
+                later.call(&attacked)?.success()?;
+                ensure!(!attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET), "the next ADD has it");
+                Attack { verb: "DEL", ..later }.call(&attacked)?;
+            }
+            _ => drop(Attack { verb: "DEL", ..later }.call(&attacked)?),
+        }
+        attacked.unchanged().context(way)?;
+    }
+    Ok(())
+}

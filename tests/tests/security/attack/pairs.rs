@@ -1,0 +1,166 @@
+//! An attachment has one living pair, and the gate looks at that pair for the properties that policy requires. The
+//! tests are sequences of operations that are each allowed, by the plugin and by root in the container.
+
+use crate::attack::attacked_node::AttackedNode;
+use crate::attack::{rogue, withstand};
+use anyhow::{Result, anyhow, ensure};
+use postern_tests::proof::Refusal;
+use std::time::Duration;
+
+/// Spoofing protection is required, and the bridge is granted.
+const REQUIRED: &str = "[grant.mac-guard]\nrequired = \"true\"";
+
+const CREATE: &str = r#"{"op": "veth-create", "mtu": null, "mac": "02:00:00:00:00:11"}"#;
+const FIND: &str = r#"{"op": "bridge-find", "name": "hostile0"}"#;
+const DELETE: &str = r#"{"op": "link-delete", "link": 0}"#;
+const LEFT_OUT: &str = "left out the spoofing protection that this network asks for; …[grant.mac-guard] required";
+
+/// Handles: the pair is 0 and 1, the bridge 2, the next pair 3 and 4.
+fn attach(host: u32) -> String {
+    format!(
+        r#"{{"op": "bridge-attach", "bridge": 2, "host": {host}, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}"#
+    )
+}
+
+fn guard(host: u32) -> String {
+    format!(r#"{{"op": "mac-guard-ensure", "host": {host}, "mac": "02:00:00:00:00:11"}}"#)
+}
+
+fn steps(steps: &[&str]) -> String {
+    format!("[{}]", steps.join(","))
+}
+
+#[test]
+fn protection_of_a_port_that_is_not_there() -> Result<()> {
+    let of = |name, list: &[&str]| rogue(name, &steps(list)).policy(REQUIRED);
+    let (first, second) = (attach(1), attach(4));
+    let (guarded, again) = (guard(1), guard(4));
+    withstand(&[
+        of("a guarded port", &[CREATE, FIND, &first, &guarded]).ends(0, ""),
+        of("guarded before it is a port", &[CREATE, FIND, &guarded, &first]).ends(0, ""),
+        of("a guarded port, and another in its place", &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second])
+            .ends(999, LEFT_OUT),
+        of(
+            "another in its place with the same address, both attached",
+            &[CREATE, FIND, &guarded, DELETE, CREATE, &second],
+        )
+        .ends(999, LEFT_OUT),
+        of(
+            "another in its place, which is guarded too",
+            &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second, &again],
+        )
+        .ends(0, ""),
+        of("a guard and no pair", &[CREATE, FIND, &first, &guarded, DELETE]).ends(999, LEFT_OUT),
+        of("a guard that is taken away", &[CREATE, FIND, &first, &guarded, r#""mac-guard-remove""#])
+            .ends(999, LEFT_OUT),
+        of("a guard of what is no port", &[CREATE, &guarded])
+            .ends(999, "without the bridge that it is to be guarded on"),
+        of("guard a pair that is gone", &[CREATE, FIND, DELETE, &guarded]).ends(999, "is gone"),
+        of("guard the pair before the last", &[CREATE, FIND, DELETE, CREATE, &second, &guarded]).ends(999, "is gone"),
+        of("guard with another pair's address", &[CREATE, FIND, DELETE, r#""veth-create""#, &second, &again])
+            .ends(999, "is not the address of the container's end"),
+    ])
+}
+
+/// Runs the steps; while they pause, root in the container runs the script.
+fn meanwhile(attacked: &AttackedNode, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
+    let attack = rogue("meanwhile", &steps(list)).policy(REQUIRED);
+    attacked.operator_policy("rogue", REQUIRED)?;
+    let answer = std::thread::scope(|scope| {
+        let running = scope.spawn(|| attack.call(attacked));
+        std::thread::sleep(Duration::from_millis(500));
+        let done = attacked.node().sh_in("c1", script);
+        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
+        done.and(answer)
+    })?;
+    attacked.operator_policy("rogue", "")?;
+    Ok(answer)
+}
+
+/// Root in the container renames its link, so that the name is free: this gives no second port.
+#[test]
+fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let (first, second, guarded) = (attach(1), attach(4), guard(1));
+    let answer = meanwhile(
+        &attacked,
+        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
+        "ip link set eth0 down; ip link set eth0 name x1",
+    )?;
+    Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already…run DEL first")?;
+    attacked.unchanged()
+}
+
+/// The same with the link in another namespace, known only from the record.
+#[test]
+fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let answer = meanwhile(
+        &attacked,
+        &[CREATE, FIND, r#"{"sleep": 900}"#, CREATE],
+        "unshare -n sleep 3 & sleep 0.1; ip link set eth0 netns $!; sleep 0.1",
+    )?;
+    Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already")?;
+    attacked.unchanged()
+}
+
+/// Root deletes the guarded pair; the next one doesn't count as guarded.
+#[test]
+fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let (first, second, guarded) = (attach(1), attach(4), guard(1));
+    let answer = meanwhile(
+        &attacked,
+        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
+        "ip link del eth0",
+    )?;
+    Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
+    attacked.unchanged()
+}
+
+/// The kernel's rules count, not the record.
+#[test]
+fn rules_that_somebody_removed_are_missed() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let (first, guarded) = (attach(1), guard(1));
+    attacked.operator_policy("rogue", REQUIRED)?;
+    let attack = rogue("meanwhile", &steps(&[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#]));
+    let answer = std::thread::scope(|scope| {
+        let running = scope.spawn(|| attack.call(&attacked));
+        std::thread::sleep(Duration::from_millis(500));
+        let done = attacked.node().sh("nft flush chain bridge nat cni-br-iface-c1-eth0-mac");
+        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
+        done.and(answer)
+    })?;
+    attacked.operator_policy("rogue", "")?;
+    Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
+    attacked.unchanged()
+}
+
+/// A second ADD without a DEL before it removes nothing of the first one, and has no handle to its port.
+#[test]
+fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let (first, guarded) = (attach(1), guard(1));
+    attacked.operator_policy("rogue", REQUIRED)?;
+    rogue("first", &steps(&[CREATE, FIND, &first, &guarded])).call(&attacked)?.success()?;
+    attacked.look()?;
+    for (list, words) in [
+        (vec![r#""mac-guard-remove""#], "an earlier ADD made the spoofing protection of this attachment"),
+        (vec![r#""link-own""#, DELETE], "an earlier ADD made the pair of this attachment"),
+        (vec![r#""veth-find""#, FIND, &first], "is not the attachment's host end"),
+        (vec![r#""veth-find""#, FIND, &guarded], "is not the attachment's host end"),
+        (vec![CREATE], "already exists"),
+    ] {
+        let answer = rogue("again", &steps(&list)).call(&attacked)?;
+        Refusal::of(&answer)?.expect(999, words)?;
+        attacked.unchanged()?;
+    }
+    // DEL has the record: a renamed link is removed too.
+    attacked.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
+    Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&attacked)?)?.expect(999, "has a pair already")?;
+    attacked.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;
+    let left = attacked.node().sh("ls /run/postern/attachments | wc -l; nft list table bridge nat")?;
+    ensure!(left.starts_with("2\n") && !left.contains("c1-eth0"), "{left}");
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! DEL in an order that the attacker chooses. A released address can have another owner at once, and a port without its
+//! guard can send any frame.
+
+use crate::attack::attacked_node::{AttackedNode, good};
+use crate::attack::endings::orders;
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::test_bin;
+use postern_tests::{Call, Node, merge};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Runs DEL by the hostile plugin, killed after a second.
+fn killed_del(attacked: &AttackedNode, config: &Value) -> Result<()> {
+    let call = Call::new(&test_bin()?, "hostile", "DEL", config.to_string());
+    let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+    let wrapper = ["timeout", "-s", "KILL", "1"].map(str::to_owned);
+    let answer = attacked.node().call_under(&wrapper, &call)?;
+    ensure!(answer.status != 0 && answer.stdout.is_empty(), "it was to be killed: {answer:?}");
+    Ok(())
+}
+
+/// Returns the address of a result, without its prefix length.
+fn address(result: &Value) -> Result<String> {
+    let address = result.pointer("/ips/0/address").and_then(Value::as_str).context("no address")?;
+    Ok(address.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// Returns the parts of an attachment that use its address, and true if another attachment can take the address.
+fn of(attacked: &AttackedNode, address: &str) -> Result<(String, bool)> {
+    let script = format!(
+        "ip -n c1 -o addr show dev eth0 2>/dev/null | grep -F ' {address}/' || true
+         nft list ruleset | grep -F '{address}' || true"
+    );
+    let free = attacked.node().sh(&format!("[ -e /var/lib/hostile/net/{address} ] || echo free"))?;
+    Ok((attacked.node().sh(&script)?, !free.is_empty()))
+}
+
+#[test]
+fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    // With enough time, so that it is killed and not stopped.
+    attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    attacked.look()?;
+    crate::attack::each(
+        ["release-and-loop", "lease-and-loop"],
+        |behaviour| (*behaviour).to_owned(),
+        |behaviour| {
+            let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
+            let address = address(&added)?;
+            let (used, free) = of(&attacked, &address)?;
+            ensure!(used.lines().count() >= 2 && !free, "these tests would show nothing: {used} {free}");
+            killed_del(&attacked, &orders(behaviour, json!({"on": "DEL"})))?;
+            let (used, free) = of(&attacked, &address)?;
+            attacked.plugin("hostile", "DEL", &good())?.success()?;
+            ensure!(free, "it did not give the address back: this shows nothing");
+            ensure!(used.is_empty(), "the address is free, and still used: {used}");
+            attacked.unchanged()
+        },
+    )?;
+    // After a trap the host works through the record.
+    let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
+    attacked.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
+    ensure!(of(&attacked, &address(&added)?)? == (String::new(), true), "it traps, and something stays");
+    attacked.unchanged()
+}
+
+/// A plugin of the chain that makes no link asks for a denied operation and fails: the host then continues in its
+/// place.
+#[test]
+fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(&format!(
+        "cp -r {} /run/chain; sed -i '/grant.veth/d' /run/chain/postern.d/rogue.toml",
+        test_bin()?.display()
+    ))?;
+    let call = |bin: &Path, plugin: &str, verb: &str, patch: Value| {
+        let mut config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": plugin, "bridge": "br9",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        merge(&mut config, &patch);
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    call(&test_bin()?, "bridge", "ADD", json!({}))?.success()?;
+    let steps = json!([
+        {"say": {"call": {"op": "resolv-conf-read"}}},
+        {"say": {"finished": {"stdout": "", "status": 1}}},
+    ]);
+    call(Path::new("/run/chain"), "rogue", "DEL", json!({"on": "DEL", "rogue": steps}))?;
+    let free = node.sh("[ -e /var/lib/cni/networks/net/10.9.0.2 ] || echo free")?;
+    let used = node.sh_in("c1", "ip -o addr show dev eth0 2> /dev/null || true")?;
+    ensure!(free.is_empty() || !used.contains("10.9.0.2/"), "the address is free, and still used: {used}");
+    Ok(())
+}
+
+/// The address of an object that can't be removed stays taken.
+#[test]
+fn an_address_is_kept_while_something_uses_it() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
+    let address = address(&added)?;
+    let call = Call::new(&test_bin()?, "hostile", "DEL", orders("release-and-trap", json!({"on": "DEL"})).to_string());
+    let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+    // No rule and no link can be removed.
+    let wrapper = ["strace", "-qq", "-f", "-o", "/dev/null", "-e", "inject=sendmsg,sendto:error=ENOBUFS:when=12+"];
+    let answer = attacked.node().call_under(&wrapper.map(str::to_owned), &call)?;
+    let (used, free) = of(&attacked, &address)?;
+    attacked.plugin("hostile", "DEL", &good())?.success()?;
+    ensure!(used.is_empty() || !free, "{answer:?}: the address is free, and still used: {used}");
+    attacked.unchanged()
+}
+
+/// The guard is removed after its port is down. The attachment is bridge's, the DEL a hostile plugin's.
+#[test]
+fn a_port_is_down_before_its_guard_goes() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    let mut config = crate::attack::base();
+    merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
+    // The node objects of the first port on a bridge.
+    attacked.plugin("bridge", "ADD", &config)?.success()?;
+    attacked.plugin("bridge", "DEL", &config)?.success()?;
+    attacked.look()?;
+    let added = attacked.plugin("bridge", "ADD", &config)?.success()?;
+    let port = added.pointer("/interfaces/1/name").and_then(Value::as_str).context("no port")?.to_owned();
+    let guards = format!("nft list table bridge nat | grep -c '{port}' || true");
+    let up = format!("ip -o link show dev {port} up master hostile0");
+    ensure!(attacked.node().sh(&guards)?.trim() != "0" && !attacked.node().sh(&up)?.is_empty(), "there is no guard");
+    killed_del(&attacked, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
+    let (guards, up) = (attacked.node().sh(&guards)?, attacked.node().sh(&up)?);
+    attacked.plugin("bridge", "DEL", &config)?.success()?;
+    ensure!(guards.trim() == "0", "it did not remove the guard: this shows nothing");
+    ensure!(up.is_empty(), "the port is up without its guard: {up}");
+    attacked.unchanged()
+}
+
+/// The same without a record: a native plugin's attachment, found by the port in its rules.
+#[test]
+fn so_it_is_without_a_record() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    let mut config = crate::attack::base();
+    merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
+    attacked.plugin("bridge", "ADD", &config)?.success()?;
+    attacked.plugin("bridge", "DEL", &config)?.success()?;
+    attacked.look()?;
+    let added = attacked.plugin("bridge", "ADD", &config)?.success()?;
+    let address = address(&added)?;
+    let port = added.pointer("/interfaces/1/name").and_then(Value::as_str).context("no port")?.to_owned();
+    attacked.node().sh("rm $(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)")?;
+    killed_del(&attacked, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
+    let up = attacked.node().sh(&format!("ip -o link show dev {port} up master hostile0"))?;
+    ensure!(up.is_empty(), "the port is up without its guard: {up}");
+    // Without the deletion of the link the address is not released.
+    killed_del(&attacked, &orders("release-and-loop", json!({"on": "DEL"})))?;
+    let (used, free) = of(&attacked, &address)?;
+    ensure!(!free && !used.is_empty(), "the address is free: {used}");
+    attacked.plugin("bridge", "DEL", &config)?.success()?;
+    attacked.unchanged()
+}
+
+/// A native plugin's macvlan has no record, and no end on the host: its address is kept while the link exists. A
+/// macvlan that root in the container made, stacked on no link of the host, is no reason to keep it.
+#[test]
+fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
+    let lookalikes = "ip link add lone1 type veth peer name lone2; ip link add link lone1 name eth0 type macvlan";
+    let native = "ip -n c1 link del eth0 2> /dev/null || true
+        ip link add lone1 type veth peer name lone2
+        ip link add link lone1 name made0 type macvlan
+        ip link set made0 netns c1 name eth0";
+    for (make, inside, kept) in [(native, ":", true), (":", lookalikes, false)] {
+        let attacked = AttackedNode::new()?;
+        let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
+        let address = address(&added)?;
+        attacked.node().sh("rm /run/postern/attachments/*")?;
+        attacked.node().sh_in("c1", "ip link del eth0")?;
+        attacked.node().sh(make)?;
+        attacked.node().sh_in("c1", inside)?;
+        attacked.node().sh_in("c1", &format!("ip link set eth0 up; ip addr add {address}/24 dev eth0"))?;
+        attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
+        killed_del(&attacked, &orders("release-and-loop", json!({"on": "DEL"})))?;
+        let (used, free) = of(&attacked, &address)?;
+        ensure!(used.contains(&address), "it is not there any more: this shows nothing: {used}");
+        ensure!(free != kept, "{make} {inside}: free: {free}, used: {used}");
+    }
+    Ok(())
+}

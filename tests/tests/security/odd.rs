@@ -1,0 +1,228 @@
+//! Unusual process states that a runtime may pass on: ignored or blocked signals, low limits, closed streams, a removed
+//! working directory. Each run succeeds, or fails with an error object and has changed nothing. None is silent, none
+//! hangs.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::proof::{Refusal, Watched, each};
+use postern_tests::{Answer, Call, plugin_bin};
+use serde_json::{Value, json};
+
+/// The expected end of a run.
+enum End {
+    /// It succeeds.
+    Works,
+    /// It fails with these words.
+    Fails(&'static str),
+    /// Either: depending on the kernel's limit for this user, or on the start of a program.
+    Either(&'static str),
+    /// The answer has no reader, but the run ends correctly.
+    Unheard,
+}
+
+use End::{Either, Fails, Unheard, Works};
+
+/// A condition: its name, the shell code that makes it and continues with `"$@"`, and the ends of VERSION, ADD and DEL.
+type Condition = (&'static str, &'static str, [End; 3]);
+
+const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
+
+const LIMIT_OF_DATA: &str = "the runtime limits its data to 8192, and it needs 16384";
+const NO_DATA: &str = "(`ulimit -d";
+
+const ODD: [Condition; 32] = [
+    ("SIGCHLD is ignored", "exec env --ignore-signal=CHLD \"$@\"", [Works, Works, Works]),
+    ("all signals are ignored", "exec env --ignore-signal \"$@\"", [Works, Works, Works]),
+    ("all signals are blocked", "exec env --block-signal \"$@\"", [Works, Works, Works]),
+    ("SIGPIPE kills", "exec env --default-signal=PIPE \"$@\"", [Works, Works, Works]),
+    ("no file may grow", "ulimit -f 0; exec \"$@\"", [Works, Fails("File too large"), Either("File too large")]),
+    (
+        "no file may grow, which kills",
+        "ulimit -f 0; exec env --default-signal=XFSZ \"$@\"",
+        [Works, Fails("File too large"), Either("File too large")],
+    ),
+    ("a stack of 64 KiB", "ulimit -s 64; exec \"$@\"", [Works, Fails(LIMIT_OF_STACK), Fails(LIMIT_OF_STACK)]),
+    ("a stack of 128 KiB", "ulimit -s 128; exec \"$@\"", [Works, Works, Works]),
+    ("a stack of 256 KiB", "ulimit -s 256; exec \"$@\"", [Works, Works, Works]),
+    ("a stack of 64 KiB, which may be raised", "ulimit -S -s 64; exec \"$@\"", [Works, Works, Works]),
+    ("a stack without end", "ulimit -s unlimited 2>/dev/null || true; exec \"$@\"", [Works, Works, Works]),
+    (
+        "16 open files",
+        "ulimit -n 16; exec \"$@\"",
+        [
+            Works,
+            Fails("the runtime limits its number of open files to 16, and it needs"),
+            Fails("the runtime limits its number of open files to 16, and it needs"),
+        ],
+    ),
+    ("16 open files, which may be raised", "ulimit -S -n 16; exec \"$@\"", [Works, Works, Works]),
+    ("as many open files as are asked for", "ulimit -n 22; exec \"$@\"", [Works, Works, Works]),
+    ("24 open files", "ulimit -n 24; exec \"$@\"", [Works, Works, Works]),
+    (
+        "4 GiB of addresses",
+        "ulimit -v 4194304; exec \"$@\"",
+        // DEL uses the record, and needs no engine.
+        [Works, Fails("the runtime limits its address space to 4194304, and it needs 6291456"), Works],
+    ),
+    ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
+    ("6 GiB of addresses", "ulimit -v 6291456; exec \"$@\"", [Works, Works, Works]),
+    (
+        "64 MiB of addresses",
+        "ulimit -v 65536; exec \"$@\"",
+        [Works, Fails("the runtime limits its address space to 65536, and it needs 6291456"), Works],
+    ),
+    ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
+    // The heap gets nothing, or nearly nothing: nothing can be put together then, not even an error.
+    ("512 KiB of data", "ulimit -d 512; exec \"$@\"", [Either(NO_DATA), Fails(NO_DATA), Fails(NO_DATA)]),
+    ("8 MiB of data", "ulimit -d 8192; exec \"$@\"", [Works, Fails(LIMIT_OF_DATA), Fails(LIMIT_OF_DATA)]),
+    ("8 MiB of data, which may be raised", "ulimit -S -d 8192; exec \"$@\"", [Works, Works, Works]),
+    ("16 MiB of data", "ulimit -d 16384; exec \"$@\"", [Works, Works, Works]),
+    ("no data, which may be raised", "ulimit -S -d 0; exec \"$@\"", [Works, Works, Works]),
+    ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("Try again")]),
+    ("nothing on standard input", "exec \"$@\" <&-", [Works, Fails("unexpected end"), Fails("unexpected end")]),
+    ("no standard output", "exec \"$@\" >&-", [Unheard, Unheard, Unheard]),
+    ("no standard error", "exec \"$@\" 2>&-", [Works, Works, Works]),
+    ("everybody may write", "umask 0; exec \"$@\"", [Works, Works, Works]),
+    ("nobody may do anything", "umask 777; exec nice -n 19 \"$@\"", [Works, Works, Works]),
+    ("no working directory", "cd /run; mkdir gone; cd gone; rmdir ../gone; exec \"$@\"", [Works, Works, Works]),
+];
+
+fn config(backend: &str) -> Value {
+    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+        "ipMasqBackend": backend, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
+}
+
+fn ended(answer: &Answer, end: &End) -> Result<()> {
+    match end {
+        Unheard => ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}"),
+        Works => drop(answer.success()?),
+        Either(_) if answer.status == 0 => drop(answer.success()?),
+        Fails(words) | Either(words) => {
+            let refusal = Refusal::of(answer)?;
+            ensure!(refusal.text.contains(words), "not \"{words}\": {}", refusal.text);
+        }
+    }
+    Ok(())
+}
+
+/// Returns a node that has the node objects, mainly the bridge, and the calls of an attachment.
+fn prepared(backend: &str) -> Result<(Watched, impl Fn(&str) -> Call + use<>)> {
+    let bin = plugin_bin()?;
+    let mut watched = Watched::new(&["c1"])?;
+    let (netns, config) = (watched.node.netns("c1"), config(backend).to_string());
+    let call = move |verb: &str| Call::new(&bin, "bridge", verb, config.clone()).attachment("c1", &netns, "eth0");
+    for verb in ["ADD", "DEL"] {
+        watched.node.call(&call(verb))?.success()?;
+    }
+    watched.look()?;
+    Ok((watched, call))
+}
+
+fn endure(backend: &str) -> Result<()> {
+    let (mut watched, call) = prepared(backend)?;
+    let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
+    each(
+        ODD,
+        |odd| odd.0.to_owned(),
+        |(_, script, [version, add, del])| {
+            let shell = ["bash", "-c", script, "bash"].map(str::to_owned);
+            let oddly = |watched: &Watched, verb: &str| watched.node.call_under(&shell, &call(verb));
+            let answer = oddly(&watched, "VERSION")?;
+            ended(&answer, version).context("VERSION")?;
+            let answer = oddly(&watched, "ADD")?;
+            ended(&answer, add).context("ADD")?;
+            let attached = answer.status == 0;
+            if !attached {
+                watched.unchanged().context("after an ADD that failed")?;
+                plainly(&watched, "ADD").context("an ADD after it")?;
+            }
+            let lease = watched.node.sh("stat -c %a /var/lib/cni/networks/net /var/lib/cni/networks/net/10.9.0.*")?;
+            ensure!(lease.lines().all(|mode| matches!(mode, "755" | "700" | "600")), "modes of leases: {lease}");
+            let answer = oddly(&watched, "DEL")?;
+            ended(&answer, del).context("DEL")?;
+            if answer.status != 0 {
+                plainly(&watched, "DEL").context("a DEL after it")?;
+            }
+            watched.unchanged().context("after DEL")
+        },
+    )
+}
+
+#[test]
+fn a_run_works_or_says_why_not() -> Result<()> {
+    endure("nftables")
+}
+
+#[test]
+fn so_does_one_that_starts_programs() -> Result<()> {
+    endure("iptables")
+}
+
+/// A DEL has no answer, so a standard output that can't be written is no obstacle.
+#[test]
+fn a_del_writes_nothing() -> Result<()> {
+    let (mut watched, call) = prepared("nftables")?;
+    for output in ["/dev/null", "/dev/full"] {
+        watched.node.call(&call("ADD"))?.success()?;
+        let shell = ["bash", "-c", "exec \"$@\" 1<$0", output].map(str::to_owned);
+        let answer = watched.node.call_under(&shell, &call("DEL"))?;
+        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{output}: {answer:?}");
+        watched.unchanged().context("after DEL")?;
+    }
+    Ok(())
+}
+
+/// A kernel without Landlock is told of once after a boot, and not in the runtime's log for each container.
+#[test]
+fn a_missing_landlock_is_said_once() -> Result<()> {
+    let (watched, call) = prepared("nftables")?;
+    let inject = "inject=landlock_create_ruleset:error=ENOSYS";
+    let strace = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "signal=none", "-e", inject].map(str::to_owned);
+    let mut said = 0;
+    for verb in ["ADD", "DEL", "ADD", "DEL"] {
+        let answer = watched.node.call_under(&strace, &call(verb))?;
+        ensure!(answer.status == 0, "{verb}: {answer:?}");
+        said += answer.stderr.matches("this kernel has no Landlock").count();
+    }
+    ensure!(said == 1, "said {said} times");
+    Ok(())
+}
+
+/// The sandbox, with a guest of another vendor in it, has no part in the protection of the runtime's own processes. Only
+/// root of the machine can lower the number (`tests/runtimes/owner`). Here it is as the runtime has it.
+#[test]
+fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
+    let (watched, _) = prepared("nftables")?;
+    let path = format!("{}/bridge", plugin_bin()?.display());
+    // The sandbox is there before the request has come.
+    let script = format!(
+        "echo 321 > /proc/self/oom_score_adj; export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={} CNI_IFNAME=eth0 CNI_PATH=/run
+         mkfifo /run/in; exec 7<>/run/in; {path} < /run/in & gate=$!
+         for try in $(seq 100); do read -r sandbox rest < /proc/$gate/task/$gate/children || true; [ -z \"$sandbox\" ] || break; sleep .05; done
+         sleep .2; cat /proc/$sandbox/oom_score_adj; kill $gate",
+        watched.node.netns("c1")
+    );
+    let found = watched.node.sh(&script)?;
+    ensure!(found.trim() == "321", "{found}");
+    Ok(())
+}
+
+/// Files are opened by cap-std. It walks the path itself if the kernel or a runtime's filter has no `openat2(2)`.
+#[test]
+fn a_run_needs_no_openat2() -> Result<()> {
+    const TRACE: &str = "/var/log/trace";
+    let (mut watched, call) = prepared("nftables")?;
+    each(
+        ["ENOSYS", "EPERM"],
+        |errno| (*errno).to_owned(),
+        |errno| {
+            let inject = format!("inject=openat2:error={errno}");
+            let strace = ["strace", "-qq", "-o", TRACE, "-e", "signal=none", "-e", &inject].map(str::to_owned);
+            for verb in ["ADD", "DEL"] {
+                watched.node.call_under(&strace, &call(verb))?.success().context(verb)?;
+                let trace = std::fs::read_to_string(watched.node.path(TRACE))?;
+                ensure!(trace.contains("(INJECTED)"), "{verb} has not asked for openat2");
+            }
+            watched.unchanged().context("after DEL")
+        },
+    )
+}

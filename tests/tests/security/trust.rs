@@ -1,0 +1,553 @@
+//! Files that are used only if no other user could have written them: compiled code, its manifest, and the directories of
+//! state and log. A refused run has changed nothing.
+//!
+//! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
+//! `tests/runtimes/owner` tests it as root.
+
+use anyhow::{Result, ensure};
+use postern_tests::proof::{Refusal, Watched, each};
+use postern_tests::{Answer, Call, Node, copy_bin, flat, plugin_bin};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The copy of the installation under test, on the node.
+const COPY: &str = "/mnt/bin";
+
+/// A plugin with many effects, and one that it delegates to.
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables",
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}"#;
+
+/// Shell functions for changes to a manifest or a policy.
+const TOOLS: &str = r#"
+    sum() { sha256sum < "$1" | cut -d' ' -f1; }
+    manifest() { sed -i "s/\"$2\": [^,]*/\"$2\": $3/" "$1.json"; }
+    pin() { sed -i "1i digest = \"sha256:$1\"" ptp.toml; }
+    digest() { sed -n 's/.*"digest": "\(.*\)".*/\1/p' "$1.json"; }
+"#;
+
+fn call(watched: &Watched, verb: &str) -> Result<Answer> {
+    let node = &watched.node;
+    node.call(&Call::new(Path::new(COPY), "ptp", verb, CONFIG).attachment("c1", &node.netns("c1"), "eth0"))
+}
+
+fn add_and_delete(watched: &Watched) -> Result<()> {
+    call(watched, "ADD")?.success()?;
+    call(watched, "DEL")?.success().map(drop)
+}
+
+/// Makes a node with a copy of the installation, which `script`, run in its catalog, then changes.
+fn installed(script: &str) -> Result<Watched> {
+    let mut watched = Watched::new(&["c1"])?;
+    let bin = plugin_bin()?;
+    watched.node.sh(&format!("mount -t tmpfs -o mode=755 copy /mnt; {}", copy_bin(&bin, COPY)))?;
+    change(&mut watched, script)?;
+    Ok(watched)
+}
+
+fn change(watched: &mut Watched, script: &str) -> Result<()> {
+    watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} {script}"))?;
+    watched.look()
+}
+
+fn refused(watched: &mut Watched, code: u64, text: &str) -> Result<()> {
+    for verb in ["ADD", "CHECK"] {
+        let answer = call(watched, verb)?;
+        watched.unchanged()?;
+        Refusal::of(&answer)?.expect(code, text)?;
+    }
+    // None of it is run for a DEL either, but a DEL of an attachment without objects succeeds.
+    let answer = call(watched, "DEL")?;
+    watched.unchanged()?;
+    ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+    for part in text.split('…') {
+        ensure!(answer.stderr.contains(part), "not \"{part}\": {}", answer.stderr);
+    }
+    Ok(())
+}
+
+/// Checks the same if DEL is refused as well: the host would otherwise remove the objects in prepared records.
+fn refused_always(watched: &mut Watched, text: &str) -> Result<()> {
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let answer = call(watched, verb)?;
+        watched.unchanged()?;
+        Refusal::of(&answer)?.expect(999, text)?;
+    }
+    Ok(())
+}
+
+/// The changes to an installation, and the messages about them.
+const CODE: [(&str, &str); 19] = [
+    ("chmod 777 .", "/mnt/bin/postern.d can be written by others…`chmod go-w /mnt/bin/postern.d`"),
+    ("chmod 1777 .", "/mnt/bin/postern.d can be written by others than its owner (mode 1777)…`chmod go-w"),
+    ("chmod 775 ..", "/mnt/bin can be written by others…`chmod go-w /mnt/bin`"),
+    ("chmod 666 ptp.cwasm", "ptp.cwasm can be written by others…`chmod go-w"),
+    ("chmod 620 ptp.json", "ptp.json can be written by others…`chmod go-w"),
+    (
+        "truncate -s -1 ptp.cwasm",
+        "the code of plugin \"ptp\" is not whole: /mnt/bin/postern.d/ptp.cwasm has …`postern add",
+    ),
+    ("echo >> ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
+    ("cp host-local.cwasm ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
+    (
+        // The same length, so that only the bytes differ.
+        "cp host-local.cwasm ptp.cwasm; manifest ptp size $(stat -c %s ptp.cwasm)",
+        "the code of plugin \"ptp\" was changed or swapped: …ptp.cwasm has sha256 …ptp.json says …`postern add",
+    ),
+    (
+        "for end in cwasm json; do cp host-local.$end ptp.$end; done",
+        "plugin \"ptp\" is not what it is called: …ptp.cwasm was installed as \"host-local\"…`postern add",
+    ),
+    (
+        "printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null",
+        "the code of plugin \"ptp\" was changed or swapped: …`postern add",
+    ),
+    (
+        "manifest ptp engine '\"wasmtime-1\"'",
+        "the code of plugin \"ptp\" was compiled for another engine: …is for \"wasmtime-1\", and this host has \"wasmtime-…`postern add",
+    ),
+    (
+        // Code of a different engine, and a manifest that says otherwise: the engine itself checks too.
+        "sed -i s/wasmtime-48/wasmtime-47/g ptp.cwasm; manifest ptp code \"\\\"$(sum ptp.cwasm)\\\"\"",
+        "plugin \"ptp\" cannot load the compiled code: …`postern add",
+    ),
+    ("rm ptp.json", "no plugin \"ptp\" is installed: /mnt/bin/postern.d/ptp.json is missing…`postern add"),
+    ("echo '{' > ptp.json", "/mnt/bin/postern.d/ptp.json makes no sense: …`postern add"),
+    ("rm ptp.cwasm; mkfifo ptp.cwasm", "ptp.cwasm is no regular file; …install the plugin again"),
+    (
+        "mkdir -m 777 /mnt/open; mv ptp.cwasm /mnt/open; ln -s /mnt/open/ptp.cwasm .",
+        "/mnt/bin/postern.d/ptp.cwasm is a symbolic link…`postern add",
+    ),
+    (
+        "mkdir -m 777 /mnt/open; mv ptp.json /mnt/open; ln -s /mnt/open/ptp.json .",
+        "/mnt/bin/postern.d/ptp.json is a symbolic link…`postern add",
+    ),
+    (
+        "mkdir -m 777 /mnt/open; cp -a . /mnt/open/postern.d; rm -r ../postern.d; ln -s /mnt/open/postern.d ..",
+        "/mnt/open can be written by others…`chmod go-w /mnt/open`",
+    ),
+];
+
+#[test]
+fn code_that_could_be_anybodys_is_not_run() -> Result<()> {
+    each(CODE, |case| case.0.to_owned(), |(script, text)| refused(&mut installed(script)?, 999, text))
+}
+
+#[test]
+fn a_delegates_code_is_held_to_the_same() -> Result<()> {
+    let mut watched = installed("cp ptp.cwasm host-local.cwasm; manifest host-local size $(stat -c %s ptp.cwasm)")?;
+    let answer = call(&watched, "ADD")?;
+    watched.unchanged()?;
+    Refusal::of(&answer)?.expect(999, "the code of plugin \"host-local\" was changed or swapped…`postern add")
+}
+
+#[test]
+fn a_change_after_verification_shows() -> Result<()> {
+    let mut watched = installed("")?;
+    watched.node.sh("sleep 2.1")?;
+    add_and_delete(&watched)?;
+    let notes = || watched.node.sh("ls /run/postern/verified; stat -c %a /run/postern/verified/*");
+    let noted = notes()?;
+    ensure!(noted.matches(".json\n").count() == 2 && noted.ends_with("600\n600\n"), "{noted}");
+    add_and_delete(&watched)?;
+    ensure!(notes()? == noted);
+    // One byte, with size and time of change put back as they were.
+    change(
+        &mut watched,
+        "cp -a ptp.cwasm /mnt/before; printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null
+         touch -r /mnt/before ptp.cwasm; test $(stat -c %s%Y ptp.cwasm) = $(stat -c %s%Y /mnt/before)",
+    )?;
+    refused(&mut watched, 999, "the code of plugin \"ptp\" was changed or swapped")?;
+    // The earlier content is accepted again.
+    change(&mut watched, "cp -a /mnt/before ptp.cwasm")?;
+    add_and_delete(&watched)
+}
+
+#[test]
+fn a_policy_can_pin_the_component() -> Result<()> {
+    let mut watched = installed("pin $(digest ptp)")?;
+    add_and_delete(&watched)?;
+    // Code and manifest fit each other, but belong to another plugin.
+    let swap = "for end in cwasm json; do cp host-local.$end ptp.$end; done; manifest ptp plugin '\"ptp\"'";
+    change(&mut watched, swap)?;
+    let digest = watched
+        .node
+        .sh(&format!("cd {COPY}/postern.d; {TOOLS} digest ptp; sed -n 's/.*sha256:\\(.*\\)\"/\\1/p' ptp.toml"))?;
+    let (given, pinned) = digest.trim().split_once('\n').unwrap_or_default();
+    let text = format!(
+        "plugin \"ptp\" is another component than its policy is for: sha256:{pinned} is pinned, and sha256:{given} is \
+         given…`postern inspect --diff OLD NEW`…postern.d/ptp.toml"
+    );
+    refused(&mut watched, 999, &text)
+}
+
+/// The manifest has the policy as `postern add` read it. A run takes that for exactly the text that it was made from.
+#[test]
+fn a_policy_that_was_changed_after_installation_is_followed() -> Result<()> {
+    let mut watched = installed("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
+    Refusal::of(&call(&watched, "ADD")?)?.expect(1, "incompatible CNI versions")?;
+    change(&mut watched, "sed -i 1d ptp.toml")?;
+    add_and_delete(&watched)
+}
+
+#[test]
+fn a_manifest_with_a_policy_of_its_own_is_found() -> Result<()> {
+    let watched = installed("jq '.policy.tables.versions = [\"0.4.0\"]' ptp.json > /mnt/new; cat /mnt/new > ptp.json")?;
+    let doctor = watched.node.command(format!("{COPY}/postern")).arg("doctor").output()?;
+    let said = String::from_utf8(doctor.stdout)?;
+    let said: Vec<&str> = said.split_whitespace().collect();
+    let text = "it has other tables than the policy that it was made from";
+    ensure!(said.join(" ").contains(text) && doctor.status.code() != Some(0), "{said:?}");
+    Ok(())
+}
+
+/// Directories that another user has prepared before the first run of the host executable.
+const PREPARED: [(&str, &str); 10] = [
+    ("mkdir -m 777 /run/postern", "/run/postern can be written by others…(mode 777)…`chmod go-w /run/postern`"),
+    ("mkdir -m 770 /run/postern", "/run/postern can be written by others…(mode 770)…`chmod go-w /run/postern`"),
+    ("mkdir -m 1777 /run/postern", "/run/postern can be written by others…(mode 1777)…`chmod go-w /run/postern`"),
+    (
+        "mkdir -m 777 /mnt/open; mkdir /mnt/open/state; ln -s /mnt/open/state /run/postern",
+        "/mnt/open can be written by others…`chmod go-w /mnt/open`",
+    ),
+    (
+        "mount --options-mode ignore -o remount,ro /run",
+        "may not write to /run/postern, where records are kept…set XDG_RUNTIME_DIR",
+    ),
+    ("chmod 777 /run", "/run can be written by others…`chmod go-w /run`"),
+    ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others…`chmod go-w /var/lib/postern`"),
+    ("mkdir -m 757 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
+    ("mkdir -m 1777 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
+    (
+        "mkdir /mnt/log; ln -s /mnt/log /var/log/postern",
+        "/var/log/postern: …it has to be a directory, and no link to one",
+    ),
+];
+
+#[test]
+fn prepared_directories_are_not_used() -> Result<()> {
+    each(PREPARED, |case| case.0.to_owned(), |(script, text)| refused_always(&mut installed(script)?, text))
+}
+
+/// The change to the node, `ipam.dataDir`, the network's name, and the message of an ADD; without a message it works.
+const LEASES: [(&str, &str, &str, u64, &str); 16] = [
+    ("", "/var/lib/cni/networks", "net", 0, ""),
+    ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp/leases", "net", 0, ""),
+    (
+        "mkdir -m 777 /mnt/open; mkdir -p /mnt/open/leases/net",
+        "/mnt/open/leases",
+        "net",
+        5,
+        "/mnt/open can be written by",
+    ),
+    (
+        "mkdir -m 777 /mnt/open",
+        "/mnt/open/new/leases",
+        "net",
+        5,
+        "/mnt/open can be written by others…chmod go-w /mnt/open",
+    ),
+    ("mkdir -m 770 /mnt/open", "/mnt/open/new/leases", "net", 5, "/mnt/open can be written by others"),
+    (
+        "mkdir -m 777 /mnt/open; mkdir -p /var/lib/cni/networks; ln -s /var/lib/cni /mnt/open/cni",
+        "/mnt/open/cni/networks",
+        "net",
+        5,
+        "/mnt/open can be written by others",
+    ),
+    // A tmpfs has this mode unless another one is named.
+    ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp", "net", 0, ""),
+    ("mkdir -m 777 /mnt/tmp", "/mnt/tmp", "net", 5, "everybody may write to it (mode 777)…chmod o-w"),
+    (
+        "mkdir -m 1777 /mnt/tmp; mkdir -m 777 /mnt/tmp/net",
+        "/mnt/tmp",
+        "net",
+        5,
+        "/mnt/tmp/net can be written by others than its owner (mode 777)",
+    ),
+    ("mkdir -m 1777 /mnt/tmp; ln -s /var/lib /mnt/tmp/net", "/mnt/tmp", "net", 5, "/mnt/tmp/net"),
+    (
+        "mkdir -m 1777 /mnt/tmp; touch /mnt/tmp/leases",
+        "/mnt/tmp/leases",
+        "net",
+        5,
+        "/mnt/tmp/leases: it is no directory",
+    ),
+    (
+        "mkdir -m 1777 /mnt/tmp; ln -s leases /mnt/tmp/leases",
+        "/mnt/tmp/leases",
+        "net",
+        5,
+        "/mnt/tmp/leases: it is no directory",
+    ),
+    ("", "/var", "lib", 5, "/var/lib: it is a directory of the system…name another ipam.dataDir"),
+    ("ln -s /usr /mnt/usr", "/mnt/usr", "local", 5, "/usr/local: it is a directory of the system"),
+    ("", "leases", "net", 999, "ipam.dataDir leases is relative…give an absolute path"),
+    ("", "../leases", "net", 999, "ipam.dataDir ../leases is relative"),
+];
+
+#[test]
+fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
+    each(
+        LEASES,
+        |case| format!("{} {}/{}", case.0, case.1, case.2),
+        |(script, directory, network, code, words)| {
+            let mut watched = installed(script)?;
+            let config = serde_json::json!({"cniVersion": "1.0.0", "name": network, "type": "ptp",
+                "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+            let call = |verb: &str| {
+                let node = &watched.node;
+                let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
+                node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+            };
+            let added = call("ADD")?;
+            let deleted = call("DEL")?;
+            if *code == 0 {
+                added.success()?;
+                let left = watched.node.sh(&format!("ls {directory}/{network}"))?;
+                ensure!(!left.contains("10.9"), "{left}");
+                return deleted.success().map(drop);
+            }
+            Refusal::of(&added)?.expect(*code, words)?;
+            if *code == 999 {
+                // No object of this host executable can be there: a DEL must not fail for ever.
+                deleted.success()?;
+                ensure!(deleted.stderr.contains("which is relative"), "{deleted:?}");
+            } else {
+                // Nothing is touched there, and the container can go.
+                deleted.success()?;
+                for word in words.split('…') {
+                    ensure!(flat(&deleted.stderr).contains(word), "{deleted:?}");
+                }
+            }
+            watched.unchanged()
+        },
+    )
+}
+
+/// The link leads into a disk that is not mounted yet: the leases are there, and a later DEL gives them back.
+#[test]
+fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
+    let watched =
+        installed("mkdir -p /mnt/disk/networks /var/lib/cni; ln -s /mnt/disk/networks /var/lib/cni/networks")?;
+    call(&watched, "ADD")?.success()?;
+    watched.node.sh("mv /mnt/disk /mnt/away")?;
+    Refusal::of(&call(&watched, "DEL")?)?.expect(5, "/var/lib/cni/networks")?;
+    watched.node.sh("mv /mnt/away /mnt/disk")?;
+    call(&watched, "DEL")?.success()?;
+    let left = watched.node.sh("ls /mnt/disk/networks/net")?;
+    ensure!(!left.contains("10.9"), "{left}");
+    Ok(())
+}
+
+#[test]
+fn a_log_directory_of_a_group_will_do() -> Result<()> {
+    // As on systems where the loggers' group may write to /var/log.
+    add_and_delete(&installed("chmod 775 /var/log")?)
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing_and_is_said() -> Result<()> {
+    let watched = installed(
+        "mkdir -m 700 /var/log/postern; mount -t tmpfs -o mode=700,size=8k log /var/log/postern
+         head -c 4000 /dev/zero | tr '\\0' '\\n' > /var/log/postern/audit.jsonl
+         chmod 600 /var/log/postern/audit.jsonl; head -c 4096 /dev/zero > /var/log/postern/other",
+    )?;
+    let answer = call(&watched, "ADD")?;
+    answer.success()?;
+    let printed: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
+    let words =
+        "lines of the audit log /var/log/postern/audit.jsonl are lost, for they cannot be written: No space left";
+    ensure!(printed.len() == 1 && printed.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
+    let size = watched.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
+    ensure!(size == "4000\n", "a piece of a line was left: {size}");
+    let answer = call(&watched, "DEL")?;
+    ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn each_line_names_the_component() -> Result<()> {
+    let watched = installed("")?;
+    call(&watched, "ADD")?.success()?;
+    for plugin in ["ptp", "host-local"] {
+        let digest = watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} digest {plugin}"))?;
+        let count =
+            format!("grep '\"plugin\":\"{plugin}\"' /var/log/postern/audit.jsonl | grep -vc {} || true", digest.trim());
+        ensure!(watched.node.sh(&count)? == "0\n", "lines of {plugin} without {digest}");
+    }
+    let modes = watched.node.sh("stat -c %a /var/log/postern /var/log/postern/audit.jsonl")?;
+    ensure!(modes == "700\n600\n", "{modes}");
+    Ok(())
+}
+
+/// The change to an installation or a node, and a part of the reason in the log.
+const REFUSED: [(&str, &str); 9] = [
+    ("echo >> ptp.cwasm", "is not whole"),
+    ("chmod 666 ptp.cwasm", "can be written by others"),
+    ("rm ptp.cwasm", "ptp"),
+    ("pin $(printf %064d 0)", "another component"),
+    ("echo nonsense >> ptp.toml", "ptp.toml"),
+    ("rm ptp.toml", "ptp.toml"),
+    ("mkdir -m 777 /run/postern", "/run/postern can be written by others"),
+    ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others"),
+    ("chmod 777 ..", "/mnt/bin can be written by others"),
+];
+
+#[test]
+fn a_refusal_before_any_guest_is_in_the_log() -> Result<()> {
+    each(
+        REFUSED,
+        |case| case.0.to_owned(),
+        |(script, reason)| {
+            let watched = installed(script)?;
+            // A runtime tries again, for another container each time.
+            for container in ["c1", "c2", "c3", "c4"] {
+                let node = &watched.node;
+                let answer = node.call(&Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment(
+                    container,
+                    &node.netns("c1"),
+                    "eth0",
+                ))?;
+                Refusal::of(&answer)?;
+                ensure!(!answer.stderr.contains("audit log"), "{answer:?}");
+            }
+            let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+            let lines: Vec<serde_json::Value> = log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+            let [line] = lines.as_slice() else { anyhow::bail!("{} lines: {log}", lines.len()) };
+            for (key, expected) in [
+                ("attachment", "net/c1/eth0"),
+                ("verb", "ADD"),
+                ("plugin", "ptp"),
+                ("operation", "plugin.start"),
+                ("decision", "deny"),
+            ] {
+                ensure!(line.get(key).and_then(|value| value.as_str()) == Some(expected), "{key}: {log}");
+            }
+            ensure!(line.pointer("/request/user").is_some_and(|user| user == 0), "{log}");
+            ensure!(
+                line.get("result").and_then(|value| value.as_str()).is_some_and(|why| why.contains(reason)),
+                "{log}"
+            );
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
+    let watched = installed("")?;
+    let own = Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment("c1", "/proc/self/ns/net", "eth0");
+    Refusal::of(&watched.node.call(&own)?)?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("\"operation\":\"plugin.start\""), "{log}");
+    // The guest may say first what is wrong with its configuration. Whatever it asks for is refused.
+    ensure!(log.lines().all(|line| line.contains("plugin's netns and netns from CNI_NETNS should not be")), "{log}");
+    Ok(())
+}
+
+/// Runtimes ask again and again, and the answer denies nothing.
+#[test]
+fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
+    let watched = installed("")?;
+    let status = Call::new(Path::new(COPY), "ptp", "STATUS", CONFIG).attachment("", "", "");
+    Refusal::of(&watched.node.call(&status)?)?.expect(1, "config version does not allow STATUS")?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
+    ensure!(!log.contains("plugin.start"), "{log}");
+    Ok(())
+}
+
+/// A policy's limit on versions is a refusal, also for a verb that some versions lack.
+#[test]
+fn a_version_that_policy_leaves_out_is_a_refusal() -> Result<()> {
+    let watched = installed("")?;
+    let policy = "mkdir -p /etc/postern/policy; echo 'versions = [\"0.4.0\"]' > /etc/postern/policy/ptp.toml";
+    watched.node.sh(&format!("mount -t tmpfs -o mode=755 etc /etc; {policy}"))?;
+    let check = Call::new(Path::new(COPY), "ptp", "CHECK", CONFIG).attachment("c1", &watched.node.netns("c1"), "eth0");
+    ensure!(watched.node.call(&check)?.status == 1);
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("plugin.start"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_del_by_the_record_says_why_the_plugin_was_not_run() -> Result<()> {
+    let mut watched = installed("")?;
+    call(&watched, "ADD")?.success()?;
+    change(&mut watched, "echo >> ptp.cwasm; : > /var/log/postern/audit.jsonl")?;
+    call(&watched, "DEL")?.success()?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("record.remove") && log.contains("is not whole"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_log_that_nobody_can_trust_is_said_to_lack_the_refusal() -> Result<()> {
+    let watched = installed("mkdir -m 777 /var/log/postern")?;
+    let answer = call(&watched, "ADD")?;
+    Refusal::of(&answer)?.expect(999, "/var/log/postern can be written by others")?;
+    ensure!(answer.stderr.contains("the audit log has no line of this refusal: /var/log/postern"), "{answer:?}");
+    ensure!(watched.node.sh("ls -A /var/log/postern")?.is_empty(), "something was written there");
+    Ok(())
+}
+
+#[test]
+fn a_log_that_had_to_move_says_so() -> Result<()> {
+    let watched = installed("mount -t tmpfs -o ro log /var/log")?;
+    let words = "the audit log is in /run/postern and not in /var/log/postern, which user 0 can't write to";
+    let answer = call(&watched, "ADD")?;
+    answer.success()?;
+    ensure!(answer.stderr.matches(words).count() == 1, "{answer:?}");
+    // Once only: runtimes log the messages of every run.
+    let answer = call(&watched, "DEL")?;
+    ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
+    for verb in ["log", "doctor"] {
+        let host = plugin_bin()?.join("postern");
+        let output = watched.node.command(host).arg(verb).output()?;
+        let printed = [output.stdout, output.stderr].concat();
+        // Lines are broken at the width of a terminal.
+        let printed = String::from_utf8_lossy(&printed).split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(printed.contains(words), "{verb}: {printed}");
+    }
+    Ok(())
+}
+
+/// Lines of a log, and their form for people on 80 columns.
+const LINES: &str = r#"{"time":0,"note":"rotated","dropped_bytes":4711}
+{"time":951782399007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"bridge.attach","request":{"op":"bridge.attach","bridge":0,"port":{"vlan":7,"hairpin":false,"trunk":[]},"mtu":null},"decision":"allow","rule":"bridge.names","from":"operator","result":"ok","micros":12}
+half a line, of a time when the disk was full
+{"time":951782400007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"routes.remove-connected","request":{"op":"routes.remove-connected","link":1},"decision":"deny","result":"policy does not allow routes.remove-connected for \u001b[2J and much more that is said here","micros":3}
+{"time":4107542400999,"attachment":"net/c2/eth0","verb":"DEL","plugin":"postern","operation":"record.remove","request":{"effect":"veth","host":"veth1"},"decision":"allow","rule":"record","result":"ok","micros":1234567}
+"#;
+const SHOWN: &str = r#"1970-01-01 UTC
+  00:00:00.000  a new log begins; 4711 bytes of older lines are gone
+2000-02-28 UTC  ADD net/c1/eth0  bridge (sha256 0123456789ab)
+  23:59:59.007  allowed bridge.attach               12 us  bridge=0
+                port={"vlan":7} [bridge.names, operator]
+2000-02-29 UTC  ADD net/c1/eth0  bridge (sha256 0123456789ab)
+  00:00:00.007  DENIED  routes.remove-connected      3 us  link=1 -> policy does
+                not allow routes.remove-connected for \u{1b}[2J and much more
+                that is said here
+2100-03-01 UTC  DEL net/c2/eth0  postern
+  00:00:00.999  allowed record.remove           1234567 us  effect="veth"
+                host="veth1" [record]
+"#;
+
+#[test]
+fn the_log_is_for_people_to_read() -> Result<()> {
+    let node = Node::new()?;
+    node.sh("mkdir -m 700 /var/log/postern")?;
+    let path = node.path("/var/log/postern/audit.jsonl");
+    std::fs::write(&path, LINES)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let log = |arguments: &str| node.sh(&format!("{}/postern log {arguments}", plugin_bin()?.display()));
+    let shown = log("")?;
+    ensure!(shown == SHOWN, "{shown}");
+    let lines: Vec<&str> = LINES.lines().collect();
+    ensure!(log("--denied --json")?.lines().collect::<Vec<_>>() == lines.get(3..4).unwrap_or_default());
+    ensure!(log("--container c2 --json")?.lines().collect::<Vec<_>>() == lines.get(4..).unwrap_or_default());
+    ensure!(log("--container c1")?.lines().count() == 7);
+    // The file that was set aside comes first.
+    node.sh("cd /var/log/postern; mv audit.jsonl audit.jsonl.1")?;
+    ensure!(log("")? == SHOWN);
+    Ok(())
+}
