@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
 /// The variable that `tests/in-namespaces` sets.
 const PRIVATE: &str = "POSTERN_PRIVATE";
@@ -17,11 +18,16 @@ const PRIVATE: &str = "POSTERN_PRIVATE";
 /// state.
 const OWN: [&str; 3] = ["/run", "/var/lib", "/var/log"];
 
-/// A host of its own. Dropping it removes everything: its namespaces live as long as one process in them.
-#[derive(Debug)]
+/// A host of its own. All copies are the same host. With the last one everything goes: its namespaces live as long as one
+/// process in them.
+#[derive(Debug, Clone)]
 pub struct Node {
-    holder: Child,
+    holder: Arc<Holder>,
 }
+
+/// The process that holds a node's namespaces.
+#[derive(Debug)]
+struct Holder(Child);
 
 impl Node {
     /// Makes a fresh node: `lo` is up, and nothing else is there.
@@ -46,7 +52,7 @@ impl Node {
             ensure!(up.success(), "could not set up a node's lo: the messages above say why");
             // It waits for the end of its input, and holds the namespaces until then.
             let holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-            Ok(Self { holder })
+            Ok(Self { holder: Arc::new(Holder(holder)) })
         })
     }
 
@@ -54,14 +60,14 @@ impl Node {
     pub fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
         let inside = inside.as_ref();
         Path::new("/proc")
-            .join(self.holder.id().to_string())
+            .join(self.holder.0.id().to_string())
             .join("root")
             .join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
     /// Returns a command that runs on the node.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        self.enter(format!("/proc/{}/ns/net", self.holder.id()).as_ref(), program.as_ref())
+        self.enter(format!("/proc/{}/ns/net", self.holder.0.id()).as_ref(), program.as_ref())
     }
 
     /// Returns a command that runs in a container's network namespace (and the node's mount namespace).
@@ -75,19 +81,19 @@ impl Node {
         // No hang outlives the test: a plugin that doesn't answer is killed, with status 124.
         let mut command = Command::new("timeout");
         command.args(["--kill-after=2", "120", "nsenter"]);
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id())).arg(option).arg("--").arg(program);
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.0.id())).arg(option).arg("--").arg(program);
         command
     }
 
     fn mount_namespace(&self) -> PathBuf {
-        format!("/proc/{}/ns/mnt", self.holder.id()).into()
+        format!("/proc/{}/ns/mnt", self.holder.0.id()).into()
     }
 
     /// The network namespace of a container, or the node's own.
     fn net_namespace(&self, container: Option<&str>) -> PathBuf {
         match container {
             Some(container) => self.path(netns(container)),
-            None => format!("/proc/{}/ns/net", self.holder.id()).into(),
+            None => format!("/proc/{}/ns/net", self.holder.0.id()).into(),
         }
     }
 
@@ -205,8 +211,8 @@ impl Node {
     pub fn start(&self, call: &Call) -> Result<Child> {
         let mut command = Command::new("nsenter");
         command
-            .arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()))
-            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.holder.0.id()))
+            .arg(format!("--net=/proc/{}/ns/net", self.holder.0.id()))
             .arg("--")
             .arg(call.program())
             .env_clear()
@@ -237,10 +243,10 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for Holder {
     fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -1,0 +1,212 @@
+//! The vocabulary of tests: a network of a node, and its attachments. A test says what a runtime does:
+//!
+//! ```no_run
+//! # use postern_tests::{Network, Node};
+//! # fn test() -> anyhow::Result<()> {
+//! let node = Node::new()?;
+//! node.add_container("c1")?;
+//! let ipam = serde_json::json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+//! let network = Network::new(&node, &serde_json::json!({"type": "bridge", "bridge": "br9", "ipam": ipam}))?;
+//! network.add("c1")?.check()?.del()
+//! # }
+//! ```
+
+use crate::{Answer, Call, Node, merge, plugin_bin};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A network of a node: its plugins in the order of the list, each with its configuration.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// The node.
+    pub node: Node,
+    plugins: Vec<Plugin>,
+    interface: String,
+}
+
+#[derive(Debug, Clone)]
+struct Plugin {
+    bin: PathBuf,
+    config: Value,
+}
+
+impl Network {
+    /// Makes a network of Postern's plugins: of one plugin's configuration, of an array of these, or of a list with the
+    /// key `plugins`. Without `cniVersion` and `name` these are 1.1.0 and `net`. The interface is `eth0`.
+    ///
+    /// # Errors
+    /// There are no plugins under test.
+    pub fn new(node: &Node, config: &Value) -> Result<Self> {
+        let bin = plugin_bin()?;
+        let mut common = json!({"cniVersion": "1.1.0", "name": "net"});
+        let configs = match config.get("plugins") {
+            Some(plugins) => {
+                for key in ["cniVersion", "name"] {
+                    merge(&mut common, &config.get(key).map_or_else(|| json!({}), |value| json!({key: value})));
+                }
+                plugins.as_array().cloned().unwrap_or_default()
+            }
+            None => config.as_array().cloned().unwrap_or_else(|| vec![config.clone()]),
+        };
+        let plugins = configs.into_iter().map(|own| {
+            let mut config = common.clone();
+            merge(&mut config, &own);
+            Plugin { bin: bin.clone(), config }
+        });
+        Ok(Self { node: node.clone(), plugins: plugins.collect(), interface: "eth0".to_owned() })
+    }
+
+    /// Takes all plugins from this directory.
+    #[must_use]
+    pub fn by(mut self, bin: &Path) -> Self {
+        self.plugins.iter_mut().for_each(|plugin| bin.clone_into(&mut plugin.bin));
+        self
+    }
+
+    /// Takes the plugin at this place of the list from this directory.
+    #[must_use]
+    pub fn at_by(mut self, at: usize, bin: &Path) -> Self {
+        if let Some(plugin) = self.plugins.get_mut(at) {
+            bin.clone_into(&mut plugin.bin);
+        }
+        self
+    }
+
+    /// Sets the name of the interface in containers.
+    #[must_use]
+    pub fn interface(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.interface);
+        self
+    }
+
+    /// Changes the configuration of each plugin: a merge patch (RFC 7386).
+    #[must_use]
+    pub fn with(mut self, patch: &Value) -> Self {
+        self.plugins.iter_mut().for_each(|plugin| merge(&mut plugin.config, patch));
+        self
+    }
+
+    /// Returns the number of plugins.
+    pub fn len(&self) -> usize {
+        self.plugins.len()
+    }
+
+    /// True if the list has no plugin.
+    pub fn is_empty(&self) -> bool {
+        self.plugins.is_empty()
+    }
+
+    /// Returns the configuration of the plugin at this place of the list, with a merge patch on it.
+    ///
+    /// # Errors
+    /// The list is shorter.
+    pub fn config(&self, at: usize, patch: &Value) -> Result<Value> {
+        let mut config = self.plugins.get(at).context("no plugin at this place of the list")?.config.clone();
+        merge(&mut config, patch);
+        Ok(config)
+    }
+
+    /// Returns the call of one plugin, with a merge patch on its configuration. GC and STATUS come without an attachment, as
+    /// containerd sends them: set, but empty.
+    ///
+    /// # Errors
+    /// The list is shorter.
+    pub fn request(&self, at: usize, verb: &str, container: &str, patch: &Value) -> Result<Call> {
+        let config = self.config(at, patch)?;
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+        let bin = self.plugins.get(at).map_or_else(PathBuf::new, |plugin| plugin.bin.clone());
+        let call = Call::new(&bin, plugin, verb, config.to_string());
+        Ok(match verb {
+            "GC" | "STATUS" => call.attachment("", "", ""),
+            "VERSION" => call,
+            _ => call.attachment(container, &self.node.netns(container), &self.interface),
+        })
+    }
+
+    /// Calls the only plugin, or the first one.
+    ///
+    /// # Errors
+    /// It can't be started. The failure of a plugin is an answer, not an error.
+    pub fn call(&self, verb: &str, container: &str) -> Result<Answer> {
+        self.call_at(0, verb, container, &json!({}))
+    }
+
+    /// Calls the plugin at this place of the list, with a merge patch on its configuration.
+    ///
+    /// # Errors
+    /// As [`Network::call`].
+    pub fn call_at(&self, at: usize, verb: &str, container: &str, patch: &Value) -> Result<Answer> {
+        self.node.call(&self.request(at, verb, container, patch)?)
+    }
+
+    /// Attaches a container that exists: ADD of each plugin, with the result of the one before.
+    ///
+    /// # Errors
+    /// The first failure. Nothing is undone then: [`Network::attachment`] can.
+    pub fn add(&self, container: &str) -> Result<Attachment> {
+        let mut attachment = self.attachment(container);
+        for at in 0..self.plugins.len() {
+            let answer = self.call_at(at, "ADD", container, &attachment.previous())?;
+            attachment.result = answer.success().with_context(|| self.step("ADD", at, container))?;
+        }
+        Ok(attachment)
+    }
+
+    /// Returns an attachment without a result, as a runtime has it after an ADD that failed.
+    pub fn attachment(&self, container: &str) -> Attachment {
+        Attachment { network: self.clone(), container: container.to_owned(), result: Value::Null }
+    }
+
+    fn step(&self, verb: &str, at: usize, container: &str) -> String {
+        let plugin = self.plugins.get(at).and_then(|plugin| plugin.config.get("type")).and_then(Value::as_str);
+        format!("{verb} of {} for {container}", plugin.unwrap_or("a plugin"))
+    }
+}
+
+/// A container's attachment to a network.
+#[derive(Debug, Clone)]
+pub struct Attachment {
+    /// The network.
+    pub network: Network,
+    /// The container.
+    pub container: String,
+    /// The result of the last ADD; `null` without one.
+    pub result: Value,
+}
+
+impl Attachment {
+    /// The keys that a plugin gets besides its configuration.
+    fn previous(&self) -> Value {
+        if self.result.is_null() { json!({}) } else { json!({"prevResult": self.result}) }
+    }
+
+    /// CHECK of each plugin.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn check(self) -> Result<Self> {
+        for at in 0..self.network.len() {
+            let answer = self.network.call_at(at, "CHECK", &self.container, &self.previous())?;
+            answer.success().with_context(|| self.network.step("CHECK", at, &self.container))?;
+        }
+        Ok(self)
+    }
+
+    /// DEL of each plugin, the last one first.
+    ///
+    /// # Errors
+    /// The first failure. Native plugins get more tries, as [`Node::delete`] has it.
+    pub fn del(&self) -> Result<()> {
+        (0..self.network.len()).rev().try_for_each(|at| {
+            let call = self.network.request(at, "DEL", &self.container, &self.previous())?;
+            self.network.node.delete(&call).with_context(|| self.network.step("DEL", at, &self.container))
+        })
+    }
+
+    /// Returns the addresses of the result, with their prefix lengths.
+    pub fn addresses(&self) -> Vec<String> {
+        let ips = self.result.get("ips").and_then(Value::as_array).into_iter().flatten();
+        ips.filter_map(|ip| ip.get("address")?.as_str()).map(str::to_owned).collect()
+    }
+}
