@@ -30,13 +30,16 @@ mod vrf;
 
 use anyhow::{Context, Result, bail};
 use observed::Observed;
-use postern_tests::{Case, Differences, Mismatch, Side, compare, kernel, native_bin, plugin_bin, skip_part};
+use postern_tests::{Case, Differences, Mismatch, Side, compare, kernel, native_bin, plugin_bin};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
+
+/// How often a case is run again on a kernel that is slow.
+const TRIES: usize = 2;
 
 struct Options {
     patterns: Vec<String>,
@@ -109,7 +112,7 @@ fn test() -> Result<()> {
     if !options.list {
         cases.retain(|case| !lacking.iter().any(|kind| is_about(&case.name, kind)));
         for kind in &lacking {
-            skip_part(&format!("{kind}/*"), &format!("this kernel has no {kind} links"));
+            println!("SKIPPED: differential (the cases {kind}/*): this kernel has no {kind} links");
         }
     }
     let is_complete = chosen == total;
@@ -147,7 +150,10 @@ fn test() -> Result<()> {
                 while let Some(case) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
                     let compared = || run(&case, &native, &ours, &differences, observed.as_ref());
                     let mut outcome = compared();
-                    if outcome.as_ref().is_ok_and(Outcome::is_slow_kernel) {
+                    for _ in 0..TRIES {
+                        if !outcome.as_ref().is_ok_and(Outcome::is_slow_kernel) {
+                            break;
+                        }
                         println!(
                             "again {}: an address can't be used yet after our ADD: {:?}",
                             case.name,
@@ -220,7 +226,7 @@ struct Outcome {
 
 impl Outcome {
     /// True if the one difference is that an address can't be used yet. Native plugins and ours wait 5 seconds for it,
-    /// and accept a link that does not run by then. Seen once in thousands of runs, on a busy machine: the case is run again.
+    /// and accept a link that does not run by then. Seen on a busy machine, twice in thousands of runs: the case is run again.
     fn is_slow_kernel(&self) -> bool {
         !self.unintended.is_empty() && self.unintended.iter().all(|mismatch| mismatch.path.ends_with("/tentative"))
     }

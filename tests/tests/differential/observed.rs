@@ -9,6 +9,9 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The files of the tests' library that an observation depends on.
+const SEEN_THROUGH: [&str; 6] = ["call.rs", "case.rs", "inside.rs", "names.rs", "node.rs", "snapshot.rs"];
+
 /// The directory of observations, and the common part of their dependencies.
 pub struct Observed {
     directory: PathBuf,
@@ -21,16 +24,16 @@ impl Observed {
     pub fn new(native: &Path) -> Result<Self> {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut ground = Sha256::new();
-        for directory in [&tests.join("src"), &tests.join("tests/differential"), native] {
-            for file in files(directory)? {
-                // For a versioned file its name stands for its content; the plugins are 100 MB.
-                let what = match *directory == *native {
-                    true => format!("{:?}", std::fs::metadata(&file)?.len()).into_bytes(),
-                    false => std::fs::read(&file).with_context(|| file.display().to_string())?,
-                };
-                add(&mut ground, file.to_string_lossy().as_bytes());
-                add(&mut ground, &what);
-            }
+        let mut sources: Vec<_> = SEEN_THROUGH.iter().map(|name| tests.join("src").join(name)).collect();
+        sources.extend(files(&tests.join("tests/differential"))?);
+        for file in sources {
+            add(&mut ground, file.to_string_lossy().as_bytes());
+            add(&mut ground, &std::fs::read(&file).with_context(|| file.display().to_string())?);
+        }
+        // For a versioned file its name and length stand for its content; the plugins are 100 MB.
+        for file in files(native)? {
+            add(&mut ground, file.to_string_lossy().as_bytes());
+            add(&mut ground, format!("{:?}", std::fs::metadata(&file)?.len()).as_bytes());
         }
         add(&mut ground, &std::fs::read(native.with_file_name("version")).unwrap_or_default());
         // The kernel, and the tools that show the state of the node.

@@ -2,7 +2,7 @@
 //! do, and calls DEL for the list. Nothing is left then.
 
 use crate::faults::fault::{Fault, KINDS, TRACE, of_run, tracing, unlisted};
-use crate::faults::{ENOUGH, THREADS, is_chosen};
+use crate::faults::{ENOUGH, THREADS, is_chosen, seed};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, picture, same_picture};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
@@ -266,7 +266,7 @@ fn search(
         let mut found = [faults.len(), 0, 0];
         let stride = faults.len().div_ceil(sample).max(1);
         // Not the first one of each: where a run has come far, there is more to leave behind.
-        for fault in faults.iter().skip((at * 7 + stride / 2) % stride).step_by(stride) {
+        for fault in faults.iter().skip((at * 7 + stride / 2 + seed()) % stride).step_by(stride) {
             found[1] += 1;
             match place.run(at, verb, fault) {
                 Ok(ended) => found[2] += usize::from(ended),

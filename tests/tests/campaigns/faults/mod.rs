@@ -7,7 +7,7 @@
 //! call that the lists of [`fault`] lack fails the test.
 //!
 //! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
-//! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
+//! have all kinds of effect, it is six of each kind, and one in the others. `POSTERN_FAULTS_SEED` chooses another sample. `POSTERN_FAULTS=all` (`make faults`) tries all
 //! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
 //! `POSTERN_FAULTS_ONLY=PATTERN,…` names scenarios, lists ([`chain`]) or verbs, and `POSTERN_FAULTS_OF` names plugins.
 //! `POSTERN_FAULTS_THESE=TEXT;…` tries only these faults once more, each as a failure names it: `tap, DEL: EIO instead of read 3`.
@@ -22,6 +22,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fault::{Fault, KINDS};
 use place::{Outcome, Place, RESTORATIONS, Restoration};
 use postern_tests::kernel::has_or_skips_part;
+use postern_tests::proof;
 use scenarios::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -30,9 +31,9 @@ use std::time::Instant;
 
 /// The number of faults of one kind in one scenario and verb that `make test` tries, for an effect that is tested for
 /// the first time.
-const SAMPLE: usize = 9;
+const SAMPLE: usize = 6;
 /// The same in a scenario without a new kind of effect.
-const REST: usize = 2;
+const REST: usize = 1;
 /// The number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
 const THREADS: usize = 8;
 /// The number of nodes that share the faults of one scenario and verb, if all are tried: some wait a second in each run.
@@ -63,6 +64,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     let sample = if wanted.is_empty() || all { SAMPLE } else { wanted.parse().context("POSTERN_FAULTS")? };
     ensure!(sample > 0, "POSTERN_FAULTS is \"all\", or how many of each kind");
     let sample = if all { usize::MAX } else { sample };
+    println!("POSTERN_FAULTS_SEED={}", seed());
     let rest = if wanted.is_empty() { REST } else { sample };
     let only = std::env::var("POSTERN_FAULTS_ONLY").unwrap_or_default();
     let mut scenarios = scenarios::all();
@@ -123,6 +125,11 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         "nothing was killed"
     );
     Ok(())
+}
+
+/// Returns the number that chooses the sample: each seed tries other faults.
+fn seed() -> usize {
+    proof::number("POSTERN_FAULTS_SEED").and_then(|seed| usize::try_from(seed).ok()).unwrap_or(1)
 }
 
 /// Returns the faults that are to be tried once more; none if all are.
@@ -193,7 +200,7 @@ fn search(
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
         // Operations are few: every one is always tried.
         let stride = if kind == 0 { 1 } else { faults.len().div_ceil(sample).max(1) };
-        for (place_in_turn, fault) in faults.iter().skip(number % stride).step_by(stride).enumerate() {
+        for (place_in_turn, fault) in faults.iter().skip((number + seed()) % stride).step_by(stride).enumerate() {
             turn += 1;
             if place_in_turn % parts != part || !is_meant(fault) {
                 continue;

@@ -262,6 +262,7 @@ impl AttackedNode {
     /// are gone don't count.
     fn not_indexed(&self) -> Result<Vec<String>> {
         const BLOCK: usize = 24 * 256;
+        const EMPTY: [u8; BLOCK] = [0; BLOCK];
         let mut entries: Option<HashSet<String>> = None;
         for path in files(&self.node().path(CLAIMS), CLAIMS)?.keys().filter(|path| *path != CLAIMS) {
             let bytes = fs::read(self.node().path(path))?;
@@ -271,7 +272,7 @@ impl AttackedNode {
                 .get(4096..)
                 .unwrap_or_default()
                 .chunks(BLOCK)
-                .filter(|block| **block != [0; BLOCK][..block.len()]);
+                .filter(|block| !EMPTY.starts_with(block));
             let behind = blocks.flat_map(|block| block.chunks_exact(24)).filter(|entry| **entry != [0; 24]);
             let hex = |entry: &[u8]| entry.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             entries.get_or_insert_default().extend(behind.map(hex));
