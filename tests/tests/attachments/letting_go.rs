@@ -3,27 +3,12 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, each};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use postern_tests::{Attachment, Call, Network, Node, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// A separate CNI bin directory of the node: a copy, so that its catalog can be changed.
 const BIN: &str = "/run/cni-bin";
-
-fn config() -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    })
-}
-
-fn call(node: &Node, verb: &str) -> Result<Answer> {
-    node.call(&Call::new(Path::new(BIN), "bridge", verb, config().to_string()).attachment(
-        "c1",
-        &node.netns("c1"),
-        "eth0",
-    ))
-}
 
 /// Returns the objects on the node, without those that attachments share.
 fn left(node: &Node) -> Result<String> {
@@ -34,22 +19,34 @@ fn left(node: &Node) -> Result<String> {
 }
 
 /// Makes a node with a container that is attached.
-fn attached() -> Result<Node> {
+fn attached() -> Result<(Node, Network)> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh(&format!("{PRIVATE_ETC} cp -a {} {BIN}", plugin_bin()?.display()))?;
-    call(&node, "ADD")?.success()?;
-    Ok(node)
+    let bridge = json!({
+        "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    });
+    let net = Network::new(&node, &bridge)?.by(Path::new(BIN));
+    net.add("c1")?;
+    Ok((node, net))
+}
+
+/// Calls loopback for a container whose path leads to any place.
+fn loopback(node: &Node, verb: &str, container: &str, path: &str) -> Result<()> {
+    let config = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
+    let call = Call::new(Path::new(BIN), "loopback", verb, config).attachment(container, path, "lo");
+    node.call(&call)?.success().map(drop).with_context(|| format!("{verb} of loopback at {path}"))
 }
 
 /// Runs two DELs with the attachment's record, and two without.
 fn del_succeeds_after(change: &str) -> Result<()> {
     for lose in [":", "rm /run/postern/attachments/*"] {
-        let node = attached()?;
+        let (node, net) = attached()?;
         node.sh(lose)?;
         node.sh(&format!("cd {BIN}/postern.d; {change}"))?;
         for time in ["first", "second"] {
-            let answer = call(&node, "DEL")?;
+            let answer = net.call("DEL", "c1")?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{time} DEL after `{lose}`: {answer:?}");
             ensure!(left(&node)?.is_empty(), "left by the {time} DEL after `{lose}`: {}", left(&node)?);
         }
@@ -108,28 +105,23 @@ fn code_that_is_gone_or_spoilt_never_wedges_a_del() -> Result<()> {
 /// Without a plugin only the attachment's own objects are removed.
 #[test]
 fn what_is_anothers_stays() -> Result<()> {
-    let node = attached()?;
-    let named = |verb: &str, container: &str, ifname: &str, config: &Value| {
-        let call = Call::new(Path::new(BIN), "bridge", verb, config.to_string());
-        node.call(&call.attachment(container, &node.netns(container), ifname))
-    };
-    let mut other = config();
-    (other["name"], other["bridge"]) = (json!("other"), json!("br8"));
+    let (node, net) = attached()?;
+    let other = net.clone().with(&json!({"name": "other", "bridge": "br8"})).interface("eth1");
     node.add_container("c2")?;
-    named("ADD", "c2", "eth0", &config())?.success()?;
-    named("ADD", "c1", "eth1", &other)?.success()?;
+    net.add("c2")?;
+    other.add("c1")?;
     let count = left(&node)?.lines().count();
     node.sh("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)")?;
     node.sh(&format!("echo 'x = 1' > {OPERATOR}/bridge.toml"))?;
     // A path that leads to another container's namespace by now, as reused process IDs do.
-    let strange = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());
-    node.call(&strange.attachment("c9", &node.netns("c2"), "eth0"))?.success()?;
-    call(&node, "DEL")?.success()?;
+    let strange = net.request(0, "DEL", "c9", &json!({}))?.attachment("c9", &node.netns("c2"), "eth0");
+    node.call(&strange)?.success()?;
+    net.attachment("c1").del()?;
     node.sh(&format!("rm {OPERATOR}/bridge.toml"))?;
     ensure!(left(&node)?.lines().count() < count, "{}", left(&node)?);
-    for (container, ifname, config) in [("c2", "eth0", &config()), ("c1", "eth1", &other)] {
+    for (net, container, ifname) in [(&net, "c2", "eth0"), (&other, "c1", "eth1")] {
         node.sh_in(container, &format!("ip -o link show {ifname}"))?;
-        named("DEL", container, ifname, config)?.success()?;
+        net.attachment(container).del()?;
     }
     ensure!(left(&node)?.is_empty(), "{}", left(&node)?);
     Ok(())
@@ -138,8 +130,8 @@ fn what_is_anothers_stays() -> Result<()> {
 /// A compromised plugin without its former grants can't release another's address, nor its own too early.
 #[test]
 fn hints_of_a_running_host_can_be_copied() -> Result<()> {
-    let node = attached()?;
-    call(&node, "DEL")?.success()?;
+    let (node, net) = attached()?;
+    net.attachment("c1").del()?;
     let policy = format!("{OPERATOR}/bridge.toml");
     for toml in [
         r#"withdraw = ["masquerade"]"#,
@@ -150,7 +142,7 @@ fn hints_of_a_running_host_can_be_copied() -> Result<()> {
         "[limits]\nhandles = 1",
     ] {
         node.sh(&format!("cat > {policy} <<'E'\n{toml}\nE"))?;
-        let mut answer = call(&node, "ADD")?;
+        let mut answer = net.call("ADD", "c1")?;
         // Each line may lead to the next refusal.
         for _ in 0..12 {
             if answer.status == 0 {
@@ -160,10 +152,10 @@ fn hints_of_a_running_host_can_be_copied() -> Result<()> {
             let text = format!("{} {}", printed["msg"], printed["details"]).replace("\\\"", "\"");
             let line = text.split('`').nth(1).with_context(|| text.clone())?;
             node.sh(&format!("cat > {policy} <<'E'\n{line}\nE"))?;
-            answer = call(&node, "ADD")?;
+            answer = net.call("ADD", "c1")?;
         }
         answer.success().with_context(|| toml.to_owned())?;
-        call(&node, "DEL")?.success()?;
+        net.attachment("c1").del()?;
         ensure!(left(&node)?.is_empty(), "{}", left(&node)?);
     }
     Ok(())
@@ -176,20 +168,17 @@ const HIDE: &str = "mkdir /run/sbin; cp -r --preserve=mode,links /usr/sbin/. /ru
 #[test]
 fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
     for hidden in ["iptables-* ip6tables-*", "ip6tables-*", "iptables-*"] {
-        let node = attached()?;
+        let (node, net) = attached()?;
         node.sh(&format!("{HIDE} {hidden}"))?;
         for _ in 0..2 {
-            call(&node, "DEL")?.success().with_context(|| hidden.to_owned())?;
+            net.attachment("c1").del().with_context(|| hidden.to_owned())?;
             ensure!(left(&node)?.is_empty(), "{hidden}: {}", left(&node)?);
         }
         // Without a record, with a result of both families, and by GC.
-        let mut with_result = config();
-        with_result["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [
-            {"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]});
-        with_result["cni.dev/valid-attachments"] = json!([]);
+        let ips = json!([{"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]);
+        let patch = json!({"prevResult": {"cniVersion": "1.1.0", "ips": ips}, "cni.dev/valid-attachments": []});
         for verb in ["DEL", "GC"] {
-            let call = Call::new(Path::new(BIN), "bridge", verb, with_result.to_string());
-            let answer = node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?;
+            let answer = net.call_at(0, verb, "c1", &patch)?;
             answer.success().with_context(|| format!("{verb} without {hidden}"))?;
         }
     }
@@ -216,23 +205,18 @@ os.execv(sys.argv[1], sys.argv[1:])
 /// A kernel without nfnetlink, simulated by a filter.
 #[test]
 fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
-    let node = attached()?;
-    call(&node, "DEL")?.success()?;
-    let del = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());
-    let del = del.attachment("c1", &node.netns("c1"), "eth0");
+    let (node, net) = attached()?;
+    net.attachment("c1").del()?;
     let trace = "/var/log/trace";
     let wrapper = ["strace", "-qq", "-o", trace, "-e", "trace=socket", "python3", "-c", WITHOUT_NFNETLINK];
-    node.call_under(&wrapper.map(str::to_owned), &del)?.success()?;
+    node.call_under(&wrapper.map(str::to_owned), &net.request(0, "DEL", "c1", &json!({}))?)?.success()?;
     let asked = node.sh(&format!("grep NETLINK_NETFILTER {trace}"))?;
     ensure!(asked.lines().all(|line| line.contains("EPROTONOSUPPORT")), "it had a socket for nftables: {asked}");
     Ok(())
 }
 
-/// The plugins of a list with rules of iptables, in their order.
-const LIST: [&str; 3] = ["bridge", "portmap", "firewall"];
-
-/// Containers whose network has rules of iptables of every kind.
-struct Filtered(Node);
+/// A network with rules of iptables of every kind: by bridge, portmap and firewall.
+struct Filtered(Network);
 
 impl Filtered {
     fn new() -> Result<Self> {
@@ -240,52 +224,26 @@ impl Filtered {
         node.sh(PRIVATE_ETC)?;
         node.sh(KEEP_LEGACY)?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
-        Ok(Self(node))
+        let port = json!({"hostPort": 8080, "containerPort": 80, "protocol": "tcp"});
+        let list = json!([
+            {"type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables",
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}},
+            {"type": "portmap", "backend": "iptables", "runtimeConfig": {"portMappings": [port]}},
+            {"type": "firewall", "backend": "iptables"},
+        ]);
+        Ok(Self(Network::new(&node, &list)?))
     }
 
-    fn call(&self, plugin: &str, verb: &str, container: &str, previous: &Value, patch: &Value) -> Result<Answer> {
-        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "backend": "iptables"});
-        if plugin == "bridge" {
-            merge(
-                &mut config,
-                &json!({"bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "backend": null,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}),
-            );
-        } else if plugin == "portmap" {
-            let port = json!({"hostPort": 8080, "containerPort": 80, "protocol": "tcp"});
-            merge(&mut config, &json!({"runtimeConfig": {"portMappings": [port]}}));
-        }
-        merge(&mut config, &json!({"prevResult": previous}));
-        merge(&mut config, patch);
-        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-        self.0.call(&call.attachment(container, &self.0.netns(container), "eth0"))
-    }
-
-    /// Attaches `c1` by the whole list. Returns the result.
-    fn add(&self) -> Result<Value> {
-        let mut previous = Value::Null;
-        for plugin in LIST {
-            previous = self.call(plugin, "ADD", "c1", &previous, &json!({}))?.success().context(plugin)?;
-        }
+    /// Attaches `c1` by the whole list.
+    fn add(&self) -> Result<Attachment> {
+        let attachment = self.0.add("c1")?;
         ensure!(self.rules()?.lines().count() >= 5, "too few rules: {}", self.rules()?);
-        Ok(previous)
-    }
-
-    fn check(&self, previous: &Value) -> Result<()> {
-        LIST.iter().try_for_each(|plugin| {
-            self.call(plugin, "CHECK", "c1", previous, &json!({}))?.success().map(drop).context(*plugin)
-        })
-    }
-
-    fn del(&self, previous: &Value) -> Result<()> {
-        LIST.iter().rev().try_for_each(|plugin| {
-            self.call(plugin, "DEL", "c1", previous, &json!({}))?.success().map(drop).context(*plugin)
-        })
+        Ok(attachment)
     }
 
     /// Returns the rules of attachments in both variants, without what all share.
     fn rules(&self) -> Result<String> {
-        self.0.sh("nft list ruleset 2>/dev/null | grep -F 10.9.0. || true
+        self.0.node.sh("nft list ruleset 2>/dev/null | grep -F 10.9.0. || true
             for table in $(cat /proc/net/ip_tables_names 2>/dev/null); do
                 /run/legacy/iptables-legacy-save -t $table; done | grep -F 10.9.0. || true")
     }
@@ -294,7 +252,7 @@ impl Filtered {
     fn switch(&self, variant: &str) -> Result<()> {
         let switch = "for family in iptables ip6tables; do for tool in '' -save -restore; do
             ln -sf /usr/sbin/$family-VARIANT$tool /etc/alternatives/$family$tool; done; done";
-        self.0.sh(&switch.replace("VARIANT", variant)).map(drop)
+        self.0.node.sh(&switch.replace("VARIANT", variant)).map(drop)
     }
 
     /// Puts other files in the place of the node's own programs, which lead to those of a variant.
@@ -303,41 +261,41 @@ impl Filtered {
         let replace = "for family in iptables ip6tables; do for tool in '' -save -restore; do
             at=/etc/alternatives/$family$tool; of=/usr/sbin/$family-VARIANT$tool
             MAKE; mv -f $at.new $at; done; done";
-        self.0.sh(&replace.replace("VARIANT", variant).replace("MAKE", make)).map(drop)
+        self.0.node.sh(&replace.replace("VARIANT", variant).replace("MAKE", make)).map(drop)
     }
 
     /// Takes programs away. Those of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
     fn hide(&self, programs: &str) -> Result<()> {
-        self.0.sh(&format!("{HIDE} {programs}")).map(drop)
+        self.0.node.sh(&format!("{HIDE} {programs}")).map(drop)
     }
 
     fn postern(&self, arguments: &str) -> Result<String> {
-        self.0.sh(&format!("{}/postern {arguments} 2>&1 || true", plugin_bin()?.display()))
+        self.0.node.sh(&format!("{}/postern {arguments} 2>&1 || true", plugin_bin()?.display()))
     }
 
     /// After this change all that the list made goes: twice by DEL, or by `postern gc`.
-    fn goes_after(&self, change: &str, result: &Value) -> Result<()> {
+    fn goes_after(&self, change: &str, attachment: &Attachment) -> Result<()> {
         if change == "gc" {
-            self.0.remove_container("c1")?;
+            self.0.node.remove_container("c1")?;
             let printed = self.postern("gc --yes --conf-dir /run/none")?;
             ensure!(printed.contains("removed 1 of 1"), "{printed}");
         } else {
-            self.0.sh(change)?;
+            self.0.node.sh(change)?;
             // What a lost record does not show is not what this is about.
             if !change.starts_with("rm ") {
-                self.check(result)?;
+                attachment.clone().check()?;
                 let doctor = self.postern("doctor --json")?;
                 ensure!(!doctor.contains("are gone") && !doctor.contains("can't be looked at"), "{doctor}");
             }
-            self.del(result)?;
-            self.del(result)?;
+            attachment.del()?;
+            attachment.del()?;
         }
         ensure!(self.rules()?.is_empty() && self.leases()?.is_empty(), "left: {}", self.rules()?);
         Ok(())
     }
 
     fn leases(&self) -> Result<String> {
-        self.0.sh("find /var/lib/cni/networks -name '10.*' -printf '%f ' 2>/dev/null || true")
+        self.0.node.sh("find /var/lib/cni/networks -name '10.*' -printf '%f ' 2>/dev/null || true")
     }
 }
 
@@ -361,9 +319,9 @@ fn rules_of_nf_tables_go_without_programs() -> Result<()> {
     for hidden in ["*iptables* ip6tables* xtables*", "ip6tables* iptables-restore", "xtables-nft-multi"] {
         for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc"] {
             let place = Filtered::new()?;
-            let result = place.add()?;
+            let attachment = place.add()?;
             place.hide(hidden)?;
-            place.goes_after(change, &result).with_context(|| format!("without {hidden}, after {change}"))?;
+            place.goes_after(change, &attachment).with_context(|| format!("without {hidden}, after {change}"))?;
         }
     }
     Ok(())
@@ -376,32 +334,32 @@ fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
         for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc", "collection"] {
             let place = Filtered::new()?;
             place.switch(from)?;
-            let result = place.add()?;
+            let attachment = place.add()?;
             place.switch(to)?;
             let context = || format!("from {from} to {to}, after {change}");
             match change {
                 "gc" | "collection" => {
-                    place.0.remove_container("c1")?;
-                    let empty = json!({"prevResult": null, "cni.dev/valid-attachments": []});
+                    place.0.node.remove_container("c1")?;
+                    let empty = json!({"cni.dev/valid-attachments": []});
                     if change == "gc" {
                         place.postern("gc --yes --conf-dir /run/none")?;
                     } else {
-                        for plugin in LIST {
-                            place.call(plugin, "GC", "", &Value::Null, &empty)?.success().with_context(context)?;
+                        for at in 0..place.0.len() {
+                            place.0.call_at(at, "GC", "", &empty)?.success().with_context(context)?;
                         }
                     }
                 }
                 _ => {
-                    place.0.sh(change)?;
+                    place.0.node.sh(change)?;
                     if !change.starts_with("rm ") {
-                        place.check(&result).with_context(context)?;
+                        attachment.clone().check().with_context(context)?;
                     }
-                    place.del(&result).with_context(context)?;
+                    attachment.del().with_context(context)?;
                 }
             }
             ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
             // A later attachment's rules are where the programs are now.
-            place.0.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
+            place.0.node.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
         }
     }
     Ok(())
@@ -415,12 +373,12 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
             let place = Filtered::new()?;
             place.replace(make, variant)?;
             let context = || format!("{make} for {variant}, after {change}");
-            let result = place.add().with_context(context)?;
-            let tables = place.0.sh("cat /proc/net/ip_tables_names 2>/dev/null || true")?;
+            let attachment = place.add().with_context(context)?;
+            let tables = place.0.node.sh("cat /proc/net/ip_tables_names 2>/dev/null || true")?;
             ensure!(tables.is_empty() == (variant == "nft"), "{}: tables of legacy iptables: {tables}", context());
-            let noted = place.0.sh("cat /run/postern/attachments/*")?;
+            let noted = place.0.node.sh("cat /run/postern/attachments/*")?;
             ensure!(!noted.contains("\"variant\""), "{}: {noted}", context());
-            place.goes_after(change, &result).with_context(context)?;
+            place.goes_after(change, &attachment).with_context(context)?;
         }
     }
     Ok(())
@@ -432,12 +390,12 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     for change in [":", EARLIER] {
         let place = Filtered::new()?;
         place.switch("legacy")?;
-        let result = place.add()?;
-        place.0.sh(change)?;
+        let attachment = place.add()?;
+        place.0.node.sh(change)?;
         place.hide("*iptables* ip6tables* xtables-legacy-multi")?;
         let missing = "iptables-legacy";
-        for plugin in LIST.iter().rev() {
-            let answer = place.call(plugin, "DEL", "c1", &result, &json!({}))?;
+        for at in (0..place.0.len()).rev() {
+            let answer = place.0.call_at(at, "DEL", "c1", &json!({"prevResult": attachment.result}))?;
             let text = answer.stdout.clone();
             ensure!(answer.status == 1 && text.contains(missing) && text.contains("install them again"), "{answer:?}");
         }
@@ -445,13 +403,13 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
         let doctor = place.postern("doctor --json")?;
         ensure!(doctor.contains("that no program of this node can remove") && doctor.contains(missing), "{doctor}");
         ensure!(!doctor.contains("its rules in iptables are gone"), "a wrong cause: {doctor}");
-        place.0.remove_container("c1")?;
+        place.0.node.remove_container("c1")?;
         let printed = place.postern("gc --yes --conf-dir /run/none")?;
         ensure!(printed.contains(missing) && place.leases()? == "10.9.0.2 ", "{printed}");
         // The package is back, and the node's default is the other variant.
-        place.0.sh("umount /usr/sbin; umount /sbin 2>/dev/null || true")?;
+        place.0.node.sh("umount /usr/sbin; umount /sbin 2>/dev/null || true")?;
         place.switch("nft")?;
-        place.del(&result)?;
+        attachment.del()?;
         ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{change}: {}", place.rules()?);
     }
     Ok(())
@@ -462,20 +420,16 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
 #[test]
 fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {
-        let node = attached()?;
+        let (node, net) = attached()?;
         node.sh("rm /run/postern/attachments/*; umount /run/netns/c1")?;
-        let config = config().to_string();
-        let call = Call::new(Path::new(BIN), "bridge", "DEL", config).attachment("c1", path, "eth0");
+        let call = net.request(0, "DEL", "c1", &json!({}))?.attachment("c1", path, "eth0");
         for time in ["first", "second"] {
             let answer = node.call(&call)?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{time} DEL at {path}: {answer:?}");
             let leases = node.sh("find /var/lib/cni/networks -name '10.*'")?;
             ensure!(leases.is_empty(), "{time} DEL at {path} leaves {leases}");
         }
-        let loopback = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
-        let call = Call::new(Path::new(BIN), "loopback", "DEL", loopback).attachment("c1", path, "lo");
-        let answer = node.call(&call)?;
-        ensure!(answer.status == 0, "loopback at {path}: {answer:?}");
+        loopback(&node, "DEL", "c1", path)?;
         ensure!(node.sh("ip link show lo")?.contains("LOOPBACK,UP"), "the node's lo is down after {path}");
     }
     Ok(())
@@ -484,23 +438,18 @@ fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
 /// DEL of loopback where the path leads to another container by now.
 #[test]
 fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
-    let node = attached()?;
+    let (node, _) = attached()?;
     node.add_container("c2")?;
     let is_up =
         |container: &str| Ok::<_, anyhow::Error>(node.sh_in(container, "ip link show lo")?.contains("LOOPBACK,UP"));
-    let loopback = |verb: &str, path: &str| -> Result<()> {
-        let config = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
-        let call = Call::new(Path::new(BIN), "loopback", verb, config).attachment("c3", path, "lo");
-        let answer = node.call(&call)?;
-        ensure!(answer.status == 0, "{verb} {path}: {answer:?}");
-        Ok(())
-    };
+    let loopback = |verb: &str, path: &str| loopback(&node, verb, "c3", path);
     // Of a container with a network: the mount has its name. Of one without: a process has its number.
     loopback("ADD", &node.netns("c1"))?;
     loopback("DEL", &node.netns("c1"))?;
     ensure!(is_up("c1")?, "the lo of a container with a network");
     loopback("ADD", &node.netns("c2"))?;
-    let pid = node.sh("nsenter --net=/run/netns/c2 sleep 99 > /dev/null 2>&1 & sleep 0.3; echo $!")?;
+    let pid = node.sh("nsenter --net=/run/netns/c2 sleep 99 > /dev/null 2>&1 & echo $!
+        for try in $(seq 1000); do [ /proc/$!/ns/net -ef /run/netns/c2 ] && exit; sleep .01; done; exit 1")?;
     loopback("DEL", &format!("/proc/{}/ns/net", pid.trim()))?;
     ensure!(is_up("c2")?, "the lo of a container without one");
     node.sh(&format!("kill {}", pid.trim()))?;
