@@ -2,30 +2,40 @@
 
 use anyhow::{Result, bail, ensure};
 use postern_tests::proof::PRIVATE_ETC;
-use postern_tests::{Answer, Call, Node, flat, merge, plugin_bin};
+use postern_tests::{Answer, Network, Node, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 
-fn config(plugin: &str, network: &str, patch: &Value) -> Value {
-    let mut config = json!({
-        "cniVersion": "1.1.0", "name": network, "type": plugin, "ipMasq": true, "ipMasqBackend": "nftables",
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": if network == "net" { "10.9.0.0/29" } else { "10.8.0.0/29" }}]]},
-    });
-    if plugin == "bridge" {
-        let bridge = if network == "net" { "br9" } else { "br8" };
-        merge(&mut config, &json!({"bridge": bridge, "isGateway": true, "macspoofchk": true}));
-    }
-    merge(&mut config, patch);
-    config
+fn network(node: &Node, plugin: &str, name: &str) -> Result<Network> {
+    let (bridge, subnet) = if name == "net" { ("br9", "10.9.0.0/29") } else { ("br8", "10.8.0.0/29") };
+    let net = Network::new(
+        node,
+        &json!({
+            "name": name, "type": plugin, "ipMasq": true, "ipMasqBackend": "nftables",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]]},
+        }),
+    )?;
+    Ok(match plugin {
+        "bridge" => net.with(&json!({"bridge": bridge, "isGateway": true, "macspoofchk": true})),
+        _ => net,
+    })
 }
 
-fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    node.call(&match verb {
-        // As containerd sends them: set, but empty.
-        "GC" | "STATUS" => call.attachment("", "", ""),
-        _ => call.attachment(container, &node.netns(container), "eth0"),
-    })
+/// Makes a node with a container, and a bridge network.
+fn bridged() -> Result<(Node, Network)> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let net = network(&node, "bridge", "net")?;
+    Ok((node, net))
+}
+
+/// The list of a runtime's GC: interface `eth0` of these containers.
+fn valid(containers: &[&str]) -> Value {
+    let valid: Vec<Value> = containers.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
+    json!({"cni.dev/valid-attachments": valid})
+}
+
+fn postern(node: &Node, arguments: &str) -> Result<String> {
+    node.sh(&format!("{}/postern {arguments}", plugin_bin()?.display()))
 }
 
 /// Returns the numbers of leases, links, rules and records with a container's address or name.
@@ -41,32 +51,27 @@ fn left(node: &Node, network: &str) -> Result<(usize, usize, usize, usize)> {
 
 fn collects(plugin: &str) -> Result<()> {
     let node = Node::new()?;
-    let (own, other) = (config(plugin, "net", &json!({})), config(plugin, "other", &json!({})));
+    let (own, other) = (network(&node, plugin, "net")?, network(&node, plugin, "other")?);
     for container in ["c1", "c2", "c3"] {
         node.add_container(container)?;
-        call(&node, "ADD", container, if container == "c3" { &other } else { &own })?.success()?;
+        if container == "c3" { &other } else { &own }.add(container)?;
     }
     // A lease that a native plugin, or an unknown program, has written.
     node.sh("printf 'gone\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.6")?;
     ensure!(left(&node, "net")? == (3, 3, 2, 3), "{:?}", left(&node, "net")?);
 
-    call(&node, "GC", "", &own)?.success()?;
+    own.call("GC", "")?.success()?;
     ensure!(left(&node, "net")? == (3, 3, 2, 3), "without a list: {:?}", left(&node, "net")?);
 
-    let mut listed = own.clone();
-    merge(&mut listed, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}));
-    call(&node, "GC", "", &listed)?.success()?;
+    own.call_at(0, "GC", "", &valid(&["c1"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "with c1 in the list: {:?}", left(&node, "net")?);
-    call(&node, "GC", "", &listed)?.success()?;
+    own.call_at(0, "GC", "", &valid(&["c1"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "once more: {:?}", left(&node, "net")?);
 
-    let mut empty = own.clone();
-    merge(&mut empty, &json!({"cni.dev/attachments": []}));
-    call(&node, "GC", "", &empty)?.success()?;
+    own.call_at(0, "GC", "", &json!({"cni.dev/attachments": []}))?.success()?;
     ensure!(left(&node, "net")? == (0, 1, 0, 1), "with an empty list: {:?}", left(&node, "net")?);
     ensure!(left(&node, "other")?.0 == 1, "the other network's lease is gone");
-    call(&node, "DEL", "c3", &other)?.success()?;
-    Ok(())
+    other.attachment("c3").del()
 }
 
 /// The processes that a call forked, its answer, and its lines in the log without what differs from run to run.
@@ -77,11 +82,11 @@ struct Watched {
 }
 
 /// Calls GC of bridge under strace.
-fn watched(node: &Node, config: &Value) -> Result<Watched> {
+fn watched(net: &Network, patch: &Value) -> Result<Watched> {
+    let node = &net.node;
     node.sh("rm -f /var/log/postern/audit.jsonl")?;
     let wrapper = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "trace=fork,vfork,clone,clone3"];
-    let call = Call::new(&plugin_bin()?, "bridge", "GC", config.to_string()).attachment("", "", "");
-    let answer = node.call_under(&wrapper.map(str::to_owned), &call)?;
+    let answer = node.call_under(&wrapper.map(str::to_owned), &net.request(0, "GC", "", patch)?)?;
     let trace = std::fs::read_to_string(node.path("/var/log/trace"))?;
     let log = node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
     let line = |line: &str| -> Result<Value> {
@@ -106,27 +111,18 @@ fn watched(node: &Node, config: &Value) -> Result<Watched> {
 fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
-    let config = config("bridge", "net", &json!({}));
-    let listed = |valid: &[&str]| {
-        let mut listed = config.clone();
-        let valid: Vec<Value> = valid.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
-        merge(&mut listed, &json!({"cni.dev/valid-attachments": valid}));
-        listed
-    };
-    let unreadable = {
-        let mut unreadable = listed(&["c1"]);
-        merge(&mut unreadable, &json!({"dns": 5}));
-        unreadable
-    };
+    let net = network(&node, "bridge", "net")?;
+    let mut unreadable = valid(&["c1"]);
+    merge(&mut unreadable, &json!({"dns": 5}));
     let write =
         |plugin: &str, text: &str| std::fs::write(node.path(format!("/etc/postern/policy/{plugin}.toml")), text);
     // A policy, the runtime's configuration, and the number of sandboxes that the host forks in either way. A configuration
     // that can't be read names no IPAM plugin, and a delegate that policy refuses gets no sandbox early.
     for (policy, given, by_host, by_guests) in [
-        ("", listed(&["c1", "c2"]), 0, 2),
-        ("", listed(&["c1"]), 0, 2),
-        ("withdraw = [\"ipam\"]\n", listed(&["c1"]), 0, 1),
-        ("withdraw = [\"attachments\"]\n", listed(&["c1"]), 0, 2),
+        ("", valid(&["c1", "c2"]), 0, 2),
+        ("", valid(&["c1"]), 0, 2),
+        ("withdraw = [\"ipam\"]\n", valid(&["c1"]), 0, 1),
+        ("withdraw = [\"attachments\"]\n", valid(&["c1"]), 0, 2),
         ("", unreadable, 1, 1),
     ] {
         let mut seen = Vec::new();
@@ -136,16 +132,16 @@ fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
             write("host-local", &gc)?;
             for container in ["c1", "c2"] {
                 node.add_container(container)?;
-                call(&node, "ADD", container, &config)?.success()?;
+                net.add(container)?;
             }
             write("bridge", &format!("{gc}{policy}"))?;
-            let Watched { forks, answer, log } = watched(&node, &given)?;
+            let Watched { forks, answer, log } = watched(&net, &given)?;
             ensure!(forks == sandboxes, "{policy}: GC by the {collector} forked {forks}: {answer:?}");
             ensure!(by_host > 0 || !log.is_empty(), "{policy}: no line in the log: {answer:?}");
             seen.push((answer.status, answer.stdout, log, left(&node, "net")?));
             write("bridge", "")?;
             for container in ["c1", "c2"] {
-                call(&node, "DEL", container, &config)?.success()?;
+                net.attachment(container).del()?;
                 node.remove_container(container)?;
             }
         }
@@ -170,10 +166,10 @@ fn ptp_collects_its_own_network() -> Result<()> {
 fn macvlan_collects_in_containers_that_live() -> Result<()> {
     let node = Node::new()?;
     node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up")?;
-    let config = config("macvlan", "net", &json!({"master": "wire0", "ipMasq": null}));
+    let net = network(&node, "macvlan", "net")?.with(&json!({"master": "wire0", "ipMasq": null}));
     for container in ["c1", "c2", "c3", "c4", "c5"] {
         node.add_container(container)?;
-        call(&node, "ADD", container, &config)?.success()?;
+        net.add(container)?;
     }
     node.remove_container("c3")?;
     node.remove_container("c4")?;
@@ -182,10 +178,7 @@ fn macvlan_collects_in_containers_that_live() -> Result<()> {
     node.add_container("c4")?;
     node.sh("ip link add link wire0 name mv4 type macvlan; ip link set mv4 netns c4 name eth0")?;
     node.sh_in("c5", "ip link set eth0 down; ip link set eth0 name moved; ip link add eth0 type bridge")?;
-    let valid = json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]});
-    let mut listed = config.clone();
-    merge(&mut listed, &valid);
-    let answer = call(&node, "GC", "", &listed)?;
+    let answer = net.call_at(0, "GC", "", &valid(&["c1"]))?;
     answer.success()?;
     let links = |container: &str| -> Result<String> {
         let links =
@@ -197,71 +190,65 @@ fn macvlan_collects_in_containers_that_live() -> Result<()> {
     ensure!(node.sh_in("c5", "ip -d link show eth0")?.contains("bridge"), "another link was removed");
     let left = node.sh("ls /var/lib/cni/networks/net | grep -c '^10\\.'; ls /run/postern/attachments | wc -l")?;
     ensure!(left == "1\n1\n", "leases and records: {left}");
-    call(&node, "DEL", "c1", &config)?.success()?;
+    net.attachment("c1").del()?;
     ensure!(links("c1")?.is_empty(), "DEL");
     Ok(())
 }
 
 #[test]
 fn status_tells_when_no_address_is_left() -> Result<()> {
-    let node = Node::new()?;
+    let (node, net) = bridged()?;
     node.sh(PRIVATE_ETC)?;
-    let config = config("bridge", "net", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30"}]]}}));
-    call(&node, "STATUS", "", &config)?.success()?;
-    node.add_container("c1")?;
-    call(&node, "ADD", "c1", &config)?.success()?;
+    let net = net.with(&json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30"}]]}}));
+    net.call("STATUS", "")?.success()?;
+    net.add("c1")?;
     // As natively: a kubelet evicts the pods of a node whose network is not ready, and nothing is wrong with these.
     let words =
         "postern: an ADD to network \"net\" would fail: no IP addresses available in range set: 10.9.0.1-10.9.0.2";
     for settings in ["", "status = \"native\"", "packet-filter = \"nftables\""] {
         node.sh(&format!("echo '{settings}' > /etc/postern/node.toml"))?;
-        let full = call(&node, "STATUS", "", &config)?;
+        let full = net.call("STATUS", "")?;
         ensure!(full.status == 0 && full.stdout.is_empty() && full.stderr.contains(words), "{settings}: {full:?}");
     }
     node.sh("mkdir -p /etc/cni/net.d")?;
-    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": [config]});
+    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": [net.config(0, &json!({}))?]});
     std::fs::write(node.path("/etc/cni/net.d/10-net.conflist"), list.to_string())?;
-    let shown = node.sh(&format!("{}/postern doctor || true", plugin_bin()?.display()))?;
+    let shown = postern(&node, "doctor || true")?;
     ensure!(flat(&shown).contains("network \"net\" has no free address left in 10.9.0.1-10.9.0.2"), "{shown}");
     node.sh("echo 'status = \"strict\"' > /etc/postern/node.toml")?;
-    let full = call(&node, "STATUS", "", &config)?;
+    let full = net.call("STATUS", "")?;
     ensure!(full.status == 1 && full.stdout.contains("\"code\": 50"), "{full:?}");
-    call(&node, "DEL", "c1", &config)?.success()?;
-    call(&node, "STATUS", "", &config)?.success()?;
+    net.attachment("c1").del()?;
+    net.call("STATUS", "")?.success()?;
     Ok(())
 }
 
 #[test]
 fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
-    let node = Node::new()?;
-    let config = config("bridge", "net", &json!({}));
-    node.add_container("c1")?;
-    call(&node, "ADD", "c1", &config)?.success()?;
-    let postern = format!("{}/postern", plugin_bin()?.display());
+    let (node, net) = bridged()?;
+    net.add("c1")?;
     let removed = || node.sh("grep -c '\"operation\":\"node.remove\"' /var/log/postern/audit.jsonl || true");
-    node.sh(&format!("{postern} gc --node --yes"))?;
+    postern(&node, "gc --node --yes")?;
     ensure!(removed()? == "0\n", "the bridge is in use");
-    call(&node, "DEL", "c1", &config)?.success()?;
-    let printed = node.sh(&format!("{postern} gc --node --forwarding --yes"))?;
+    net.attachment("c1").del()?;
+    let printed = postern(&node, "gc --node --forwarding --yes")?;
     let shown = printed.lines().filter(|line| line.starts_with("unused: ")).count();
     ensure!(shown > 0 && removed()?.trim() == shown.to_string(), "{printed}");
-    let shown = node.sh(&format!("{postern} log"))?;
+    let shown = postern(&node, "log")?;
     for object in ["kind=\"bridge\" name=\"br9\"", "kind=\"forwarding\" name=\"ipv4\""] {
         ensure!(flat(&shown).contains(object), "not {object}: {shown}");
     }
-    ensure!(node.sh(&format!("{postern} log --denied"))?.is_empty(), "nothing was refused");
+    ensure!(postern(&node, "log --denied")?.is_empty(), "nothing was refused");
     Ok(())
 }
 
 /// A note also goes by the link's index: another link can get the same name.
 #[test]
 fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
-    let node = Node::new()?;
-    let config = config("bridge", "net", &json!({}));
-    node.add_container("c1")?;
-    let gc = || node.sh(&format!("{}/postern gc --node --yes", plugin_bin()?.display()));
+    let (node, net) = bridged()?;
+    let gc = || postern(&node, "gc --node --yes");
     for verb in ["ADD", "DEL"] {
-        call(&node, verb, "c1", &config)?.success()?;
+        net.call(verb, "c1")?.success()?;
     }
     node.sh("ip link del br9; ip link add br9 type bridge; ip addr add 10.9.9.1/24 dev br9")?;
     ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
@@ -272,7 +259,7 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     node.sh("ip addr flush dev br9")?;
     ensure!(gc()?.contains("removed bridge br9"), "{}", gc()?);
     for verb in ["ADD", "DEL"] {
-        call(&node, verb, "c1", &config)?.success()?;
+        net.call(verb, "c1")?.success()?;
     }
     ensure!(gc()?.contains("removed bridge br9"), "made anew, with its gateway's address: {}", gc()?);
     Ok(())
@@ -281,13 +268,11 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
 /// The kernel deletes links that are stacked on a link together with it: an operator's macvlan, here or in a container.
 #[test]
 fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
-    let node = Node::new()?;
-    let config = config("bridge", "net", &json!({}));
-    node.add_container("c1")?;
+    let (node, net) = bridged()?;
     node.add_container("c2")?;
-    let gc = || node.sh(&format!("{}/postern gc --node --yes", plugin_bin()?.display()));
+    let gc = || postern(&node, "gc --node --yes");
     for verb in ["ADD", "DEL"] {
-        call(&node, verb, "c1", &config)?.success()?;
+        net.call(verb, "c1")?.success()?;
     }
     // The test doesn't depend on the kinds that the kernel has.
     let upper = node.sh(
@@ -311,13 +296,13 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
 fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     for (plugin, lose) in [("bridge", ":"), ("ptp", ":"), ("bridge", "rm /run/postern/attachments/*")] {
         let node = Node::new()?;
-        let config = config(plugin, "net", &json!({}));
+        let net = network(&node, plugin, "net")?;
         node.add_container("c1")?;
-        let gc = || node.sh(&format!("{}/postern gc --node --forwarding --yes", plugin_bin()?.display()));
+        let gc = || postern(&node, "gc --node --forwarding --yes");
         let value = || node.sh("sysctl -n net.ipv4.ip_forward");
         // Another one has switched IPv6's on.
         node.sh("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=1")?;
-        call(&node, "ADD", "c1", &config)?.success()?;
+        net.add("c1")?;
         ensure!(value()?.trim() == "1", "{plugin}: it is not needed here");
         node.sh(lose)?;
         let printed = gc()?;
@@ -325,7 +310,7 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
             printed.contains("net.ipv4.ip_forward stays on: ") && value()?.trim() == "1",
             "{plugin}, {lose}: {printed}"
         );
-        call(&node, "DEL", "c1", &config)?.success()?;
+        net.attachment("c1").del()?;
         let printed = gc()?;
         ensure!(
             printed.contains("removed net.ipv4.ip_forward") && value()?.trim() == "0",
@@ -346,19 +331,20 @@ fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
     }
     node.sh("ip link add par type veth peer name parp; ip link set par up; ip link set parp up
         ip link add own link par type macvlan mode bridge; ip link set own up; sysctl -qw net.ipv4.ip_forward=0")?;
-    let ipam = |address: &str| json!({"type": "static", "addresses": [{"address": address, "gateway": "10.77.0.1"}]});
-    let macvlan = config("macvlan", "far", &json!({"master": "par", "ipam": ipam("10.77.0.5/24")}));
-    let device = config("host-device", "far", &json!({"device": "parp", "ipam": ipam("10.77.0.5/24")}));
-    let bridge = config("bridge", "net", &json!({}));
-    let gc = || node.sh(&format!("{}/postern gc --node --forwarding --yes", plugin_bin()?.display()));
+    let ipam = json!({"type": "static", "addresses": [{"address": "10.77.0.5/24", "gateway": "10.77.0.1"}]});
+    let far = |plugin: &str| Ok::<_, anyhow::Error>(network(&node, plugin, "far")?.with(&json!({"ipam": ipam})));
+    let macvlan = far("macvlan")?.with(&json!({"master": "par"}));
+    let device = far("host-device")?.with(&json!({"device": "parp"}));
+    let bridge = network(&node, "bridge", "net")?;
+    let gc = || postern(&node, "gc --node --forwarding --yes");
     let value = || node.sh("sysctl -n net.ipv4.ip_forward");
     let switch_on = || -> Result<()> {
-        call(&node, "ADD", "c1", &bridge)?.success()?;
-        call(&node, "DEL", "c1", &bridge)?.success().map(drop)
+        bridge.add("c1")?;
+        bridge.attachment("c1").del()
     };
-    for (config, link) in [(&macvlan, "own"), (&device, "par")] {
+    for (net, link) in [(&macvlan, "own"), (&device, "par")] {
         switch_on()?;
-        call(&node, "ADD", "c2", config)?.success()?;
+        net.add("c2")?;
         node.sh(&format!("ip address add 10.77.0.1/24 dev {link}"))?;
         let printed = flat(&gc()?);
         let why = format!("{link} with 10.77.0.1/24 can be the router of attachment far/c2/eth0");
@@ -368,7 +354,7 @@ fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
         // The other end of the device's wire is on the node, and leads to the container.
         let is_used = if link == "par" { "1" } else { "0" };
         ensure!(value()?.trim() == is_used, "{link}, without an address: {printed}");
-        call(&node, "DEL", "c2", config)?.success()?;
+        net.attachment("c2").del()?;
     }
     switch_on()?;
     node.sh("ip link add tun0 type vxlan id 5 dstport 4789; ip address add 10.88.0.1/24 dev tun0")?;
@@ -384,28 +370,25 @@ fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
 #[test]
 fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {
     let node = Node::new()?;
-    let config = config("bridge", "net", &json!({}));
+    let net = network(&node, "bridge", "net")?;
     for container in ["c1", "c2"] {
         node.add_container(container)?;
-        call(&node, "ADD", container, &config)?.success()?;
+        net.add(container)?;
     }
     // As if it had been made by a clock that was an hour ahead.
     node.sh("cd /run/postern/attachments; now=$(date +%s); for file in *; do [ -f $file ] && perl -pi -e 's/\\b(1[0-9]{9})([0-9]{3})\\b/($1+3600).$2/ge' $file; done")?;
     let ahead = node.sh("cd /run/postern/attachments; cat * | grep -o '[0-9]\\{13\\}' | sort | head -1")?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
     ensure!(ahead.trim().parse::<u128>()? > now, "{ahead} is not ahead of {now}");
-    let postern = format!("{}/postern", plugin_bin()?.display());
-    let listed: Value = serde_json::from_str(&node.sh(&format!("{postern} ls --json"))?)?;
+    let listed: Value = serde_json::from_str(&postern(&node, "ls --json")?)?;
     for one in listed.as_array().into_iter().flatten() {
         ensure!(one.get("under_way") == Some(&json!(false)), "{listed:#}");
     }
     // A runtime's GC, and a person's.
-    let mut valid = config.clone();
-    merge(&mut valid, &json!({"cni.dev/valid-attachments": [{"containerID": "c2", "ifname": "eth0"}]}));
-    call(&node, "GC", "", &valid)?.success()?;
+    net.call_at(0, "GC", "", &valid(&["c2"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 1, 1, 1), "{:?}", left(&node, "net")?);
     node.sh("ip netns del c2; for try in $(seq 100); do ip -o link | grep -q ': veth' || break; sleep .05; done")?;
-    let report: Value = serde_json::from_str(&node.sh(&format!("{postern} gc --json"))?)?;
+    let report: Value = serde_json::from_str(&postern(&node, "gc --json")?)?;
     ensure!(!report.to_string().contains("under way"), "{report:#}");
     Ok(())
 }

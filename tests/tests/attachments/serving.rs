@@ -2,63 +2,58 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Returns a network. Each test has its own: the namespaces of all tests that run at once can be seen.
-fn config(net: &str) -> Value {
+/// Returns a configuration. Each test has its own: the namespaces of all tests that run at once can be seen.
+fn bridge(subnet: &str) -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("{net}.0/24")}]]},
+        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("{subnet}.0/24")}]]},
     })
 }
 
-fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-    node.call(&match verb {
-        "GC" | "STATUS" => call.attachment("", "", ""),
-        _ => call.attachment(container, &node.netns(container), "eth0"),
-    })
+fn portmap(backend: &str, port: u16) -> Value {
+    let mapping = json!({"hostPort": port, "containerPort": 80, "protocol": "tcp"});
+    json!({"type": "portmap", "backend": backend, "runtimeConfig": {"portMappings": [mapping]}})
+}
+
+/// The list of a runtime's GC without an attachment.
+fn no_attachments() -> Value {
+    json!({"cni.dev/valid-attachments": []})
 }
 
 /// Runs native portmap, which the runtime calls after bridge.
-fn portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()> {
-    let config = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
-        "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]},
-    });
-    let call = Call::new(&native_bin()?, "portmap", verb, config.to_string());
-    node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?.success().map(drop)
+fn native_portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()> {
+    let net = Network::new(node, &portmap(backend, 8080))?.with(&json!({"cniVersion": "1.0.0"})).by(&native_bin()?);
+    net.call_at(0, verb, "c1", &json!({"prevResult": result}))?.success().map(drop)
 }
 
-/// Makes two containers with mapped ports by this host, which are gone without a DEL.
-fn dead_pair(net: &str, backend: &str) -> Result<Node> {
+/// Makes two containers with mapped ports by this host, which are gone without a DEL. Returns the network, without ports.
+fn dead_pair(subnet: &str, backend: &str) -> Result<(Node, Network)> {
     let node = Node::new()?;
+    let net = Network::new(&node, &bridge(subnet))?;
     for (container, port) in [("c1", 8080), ("c2", 8081)] {
         node.add_container(container)?;
-        let result = call(&node, "ADD", container, &config(net))?.success()?;
-        let config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
-            "runtimeConfig": {"portMappings": [{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]},
-        });
-        let call = Call::new(&plugin_bin()?, "portmap", "ADD", config.to_string());
-        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()?;
+        Network::new(&node, &json!([bridge(subnet), portmap(backend, port)]))?.add(container)?;
     }
     ["c1", "c2"].iter().try_for_each(|container| node.remove_container(container))?;
-    Ok(node)
+    Ok((node, net))
 }
 
-/// Makes a container with a mapped port that is gone without a DEL.
-fn dead(net: &str, backend: &str) -> Result<(Node, Value)> {
+/// Makes a container that is gone without a DEL. With a backend, the native portmap has mapped a port. Returns the network,
+/// and its result for that plugin.
+fn dead(subnet: &str, backend: &str) -> Result<(Node, Network, Value)> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let mut result = call(&node, "ADD", "c1", &config(net))?.success()?;
+    let net = Network::new(&node, &bridge(subnet))?;
+    let mut result = net.add("c1")?.result;
     merge(&mut result, &json!({"cniVersion": "1.0.0"}));
     if !backend.is_empty() {
-        portmap(&node, "ADD", backend, &result)?;
+        native_portmap(&node, "ADD", backend, &result)?;
     }
     node.remove_container("c1")?;
-    Ok((node, result))
+    Ok((node, net, result))
 }
 
 fn leases(node: &Node) -> Result<String> {
@@ -69,6 +64,10 @@ fn rules(node: &Node) -> Result<String> {
     node.sh("nft list ruleset | grep -E 'net: net|macspoofchk' || true; ip -o link | grep veth || true")
 }
 
+fn doctor(node: &Node) -> Result<String> {
+    node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))
+}
+
 fn gc(node: &Node, lists: &str) -> Result<String> {
     node.sh(&format!("mkdir -p {lists}; {}/postern gc --yes --conf-dir {lists} 2>&1", plugin_bin()?.display()))
 }
@@ -77,22 +76,22 @@ fn gc(node: &Node, lists: &str) -> Result<String> {
 fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
     const NET: &str = "10.61.0";
     for backend in ["iptables", "nftables"] {
-        let (node, result) = dead(NET, backend)?;
+        let (node, net, result) = dead(NET, backend)?;
         let printed = gc(&node, "/run/none")?;
         ensure!(printed.contains("addresses are kept: a rule in ip") && printed.contains("10.61.0.2"), "{printed}");
         ensure!(printed.contains("removed 0 of 1; of 1 all but the addresses, which are kept"), "{printed}");
         ensure!(leases(&node)? == "10.61.0.2\n" && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
         node.add_container("c2")?;
-        let second = call(&node, "ADD", "c2", &config(NET))?.success()?;
-        ensure!(second["ips"][0]["address"] == "10.61.0.3/24", "{second}");
-        let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
-        ensure!(doctor.contains("lead traffic to 10.61.0.2, which no namespace has"), "{doctor}");
+        let second = net.add("c2")?;
+        ensure!(second.addresses() == ["10.61.0.3/24"], "{second:?}");
+        let findings = doctor(&node)?;
+        ensure!(findings.contains("lead traffic to 10.61.0.2, which no namespace has"), "{findings}");
         // The runtime's DEL of the chain, from its end; after it nothing is in the way any more.
-        portmap(&node, "DEL", backend, &result)?;
-        call(&node, "DEL", "c1", &config(NET))?.success()?;
+        native_portmap(&node, "DEL", backend, &result)?;
+        net.attachment("c1").del()?;
         ensure!(leases(&node)? == format!("{NET}.3\n"), "{}", leases(&node)?);
-        let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
-        ensure!(!doctor.contains("lead traffic to"), "{doctor}");
+        let findings = doctor(&node)?;
+        ensure!(!findings.contains("lead traffic to"), "{findings}");
     }
     Ok(())
 }
@@ -102,31 +101,26 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
 fn an_address_that_forwards_of_a_record_lead_to_is_not_given_out() -> Result<()> {
     const NET: &str = "10.67.0";
     for backend in ["iptables", "nftables"] {
-        let node = dead_pair(NET, backend)?;
+        let (node, net) = dead_pair(NET, backend)?;
         node.sh("rm -r /var/lib/cni")?;
         node.add_container("c3")?;
-        let mut small = config(NET);
-        merge(
-            &mut small,
-            &json!({"ipam": {"ranges": [[{"subnet": format!("{NET}.0/24"), "rangeEnd": format!("{NET}.3")}]]}}),
-        );
-        let refused = call(&node, "ADD", "c3", &small)?;
+        let small = json!([[{"subnet": format!("{NET}.0/24"), "rangeEnd": format!("{NET}.3")}]]);
+        let refused = net.call_at(0, "ADD", "c3", &json!({"ipam": {"ranges": small}}))?;
         let words = format!("attachment net/c2/eth0 has forwards to {NET}.3, by its record");
         ensure!(
             refused.status == 1 && refused.stdout.contains(&words) && refused.stdout.contains("postern gc"),
             "{refused:?}"
         );
-        let mut asked = config(NET);
-        merge(&mut asked, &json!({"args": {"cni": {"ips": [format!("{NET}.2")]}}}));
-        let refused = call(&node, "ADD", "c3", &asked)?;
+        let asked = json!({"args": {"cni": {"ips": [format!("{NET}.2")]}}});
+        let refused = net.call_at(0, "ADD", "c3", &asked)?;
         let words = format!("attachment net/c1/eth0 has forwards to {NET}.2, by its record");
         ensure!(refused.status == 1 && refused.stdout.contains(&words), "{refused:?}");
         ensure!(leases(&node)?.is_empty(), "left: {}", leases(&node)?);
-        let given = call(&node, "ADD", "c3", &config(NET))?.success()?;
-        ensure!(given["ips"][0]["address"] == format!("{NET}.4/24"), "{given}");
-        call(&node, "DEL", "c3", &config(NET))?.success()?;
+        let given = net.add("c3")?;
+        ensure!(given.addresses() == [format!("{NET}.4/24")], "{given:?}");
+        net.attachment("c3").del()?;
         ensure!(gc(&node, "/run/none")?.contains("removed 2 of 2"), "{backend}");
-        call(&node, "ADD", "c3", &asked)?.success()?;
+        net.with(&asked).add("c3")?;
     }
     Ok(())
 }
@@ -137,20 +131,18 @@ fn the_own_forwards_keep_no_address() -> Result<()> {
     const NET: &str = "10.66.0";
     let forwards = "nft list ruleset | grep -F 10.66.0. || true";
     for backend in ["iptables", "nftables"] {
-        let node = dead_pair(NET, backend)?;
+        let (node, _) = dead_pair(NET, backend)?;
         let printed = gc(&node, "/run/none")?;
         ensure!(printed.contains("removed 2 of 2") && !printed.contains("kept"), "{printed}");
         ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
-        let node = dead_pair(NET, backend)?;
-        let mut empty = config(NET);
-        merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
-        let printed = call(&node, "GC", "", &empty)?;
+        let (node, net) = dead_pair(NET, backend)?;
+        let printed = net.call_at(0, "GC", "", &no_attachments())?;
         ensure!(printed.status == 0 && printed.stderr.is_empty(), "{printed:?}");
         ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
         // Forwards with the same names that the record does not list are a native plugin's.
-        let node = dead_pair(NET, backend)?;
+        let (node, net) = dead_pair(NET, backend)?;
         node.sh("cd /run/postern/attachments; sed -i '/port-mappings/d' *")?;
-        let printed = call(&node, "GC", "", &empty)?;
+        let printed = net.call_at(0, "GC", "", &no_attachments())?;
         ensure!(printed.stderr.contains("still leads traffic to 10.66.0.2"), "{printed:?}");
         ensure!(leases(&node)? == "10.66.0.2\n10.66.0.3\n", "{}", leases(&node)?);
     }
@@ -160,12 +152,12 @@ fn the_own_forwards_keep_no_address() -> Result<()> {
 #[test]
 fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
     const NET: &str = "10.62.0";
-    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}, {"type": "of-others"}]});
-    let harmless = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}]});
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [bridge(NET), {"type": "tuning"}, {"type": "of-others"}]});
+    let harmless = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [bridge(NET), {"type": "tuning"}]});
     for (cached, listed, keeps) in
         [(None, &list, true), (None, &harmless, false), (Some(&harmless), &list, false), (Some(&list), &harmless, true)]
     {
-        let (node, _) = dead(NET, "")?;
+        let (node, net, _) = dead(NET, "")?;
         node.sh("mkdir -p /run/net.d /var/lib/cni/results")?;
         std::fs::write(node.path("/run/net.d/10-net.conflist"), listed.to_string())?;
         if let Some(cached) = cached {
@@ -181,7 +173,7 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
             ensure!(round > 0 || printed.contains("native of-others") == keeps, "round {round}: {printed}");
             ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
         }
-        call(&node, "DEL", "c1", &config(NET))?.success()?;
+        net.attachment("c1").del()?;
         ensure!(leases(&node)?.is_empty(), "DEL gives it back");
     }
     Ok(())
@@ -191,15 +183,13 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
 fn a_runtimes_collection_keeps_what_a_rule_serves() -> Result<()> {
     const NET: &str = "10.63.0";
     for (backend, lose) in [("iptables", ":"), ("nftables", ":"), ("nftables", "rm /run/postern/attachments/*")] {
-        let (node, result) = dead(NET, backend)?;
+        let (node, net, result) = dead(NET, backend)?;
         node.sh(lose)?;
-        let mut empty = config(NET);
-        merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
-        let printed = call(&node, "GC", "", &empty)?;
+        let printed = net.call_at(0, "GC", "", &no_attachments())?;
         ensure!(printed.status == 0 && printed.stderr.contains("still leads traffic to 10.63.0.2"), "{printed:?}");
         ensure!(leases(&node)? == "10.63.0.2\n", "{backend}, {lose}: {}", leases(&node)?);
-        portmap(&node, "DEL", backend, &result)?;
-        call(&node, "GC", "", &empty)?.success()?;
+        native_portmap(&node, "DEL", backend, &result)?;
+        net.call_at(0, "GC", "", &no_attachments())?.success()?;
         ensure!(
             leases(&node)?.is_empty() && !rules(&node)?.contains("net: net"),
             "{} {}",
@@ -214,13 +204,11 @@ fn a_runtimes_collection_keeps_what_a_rule_serves() -> Result<()> {
 #[test]
 fn one_plugin_collects_for_the_whole_chain() -> Result<()> {
     const NET: &str = "10.64.0";
-    let (node, _) = dead(NET, "")?;
+    let (node, net, _) = dead(NET, "")?;
     node.sh("cd /run/postern/attachments; file=$(ls); sed -i '/\"effect\":\"masquerade\"/s/\"plugin\":\"bridge\"/\"plugin\":\"behind\"/' $file
          echo '{\"plugin\":\"behind\",\"begun\":{\"digest\":\"0\",\"time\":1700000000000}}' >> $file
          echo '{\"plugin\":\"behind\",\"given\":1700000000000}' >> $file")?;
-    let mut empty = config(NET);
-    merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
-    call(&node, "GC", "", &empty)?.success()?;
+    net.call_at(0, "GC", "", &no_attachments())?.success()?;
     ensure!(leases(&node)?.is_empty() && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
     let records = node.sh("ls /run/postern/attachments")?;
     ensure!(records.is_empty(), "a section is left: {records}");
@@ -234,15 +222,14 @@ fn one_plugin_collects_for_the_whole_chain() -> Result<()> {
 fn status_says_whether_an_add_could_work() -> Result<()> {
     const NET: &str = "10.65.0";
     let node = Node::new()?;
+    let net = Network::new(&node, &bridge(NET))?;
     node.sh(&format!("{PRIVATE_ETC} mkdir -p /run/empty"))?;
     let settings = |text: &str| node.sh(&format!("echo '{text}' > /etc/postern/node.toml"));
     let status = |patch: Value| -> Result<(u64, String)> {
-        let mut config = config(NET);
-        merge(&mut config, &patch);
         settings("")?;
-        let lenient = call(&node, "STATUS", "", &config)?;
+        let lenient = net.call_at(0, "STATUS", "", &patch)?;
         settings("status = \"strict\"")?;
-        let answer = call(&node, "STATUS", "", &config)?;
+        let answer = net.call_at(0, "STATUS", "", &patch)?;
         // A fault of the node alone is an error only if the operator wants it.
         let is_policy = ["olicy", "host-local.toml", "nowhere"].iter().any(|word| answer.stdout.contains(word));
         if answer.status != 0 && !is_policy {
