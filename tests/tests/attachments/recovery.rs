@@ -2,20 +2,16 @@
 //! gc`.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, plugin_bin};
+use postern_tests::{Network, Node, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-fn config() -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+fn network(node: &Node) -> Result<Network> {
+    let config = json!({
+        "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/29"}]]},
-    })
-}
-
-fn call(node: &Node, verb: &str, container: &str) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config().to_string());
-    node.call(&call.attachment(container, &node.netns(container), "eth0"))
+    });
+    Network::new(node, &config)
 }
 
 fn postern(node: &Node, arguments: &str) -> Result<String> {
@@ -48,30 +44,30 @@ fn as_if_of_another_boot(node: &Node) -> Result<()> {
     node.sh("sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*").map(drop)
 }
 
-fn attached(container: &str) -> Result<Node> {
+fn attached() -> Result<(Node, Network)> {
     let node = Node::new()?;
-    node.add_container(container)?;
-    call(&node, "ADD", container)?.success()?;
+    node.add_container("c1")?;
+    let net = network(&node)?;
+    net.add("c1")?;
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
-    Ok(node)
+    Ok((node, net))
 }
 
 #[test]
 fn the_next_add_begins_anew() -> Result<()> {
-    let node = attached("c1")?;
-    let again = call(&node, "ADD", "c1")?;
+    let (node, net) = attached()?;
+    let again = net.call("ADD", "c1")?;
     ensure!(again.status == 1 && again.stdout.contains("already exists"), "one that ended well stays: {again:?}");
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
     for spoil in [as_if_killed, as_if_of_another_boot] {
         spoil(&node)?;
-        let again = call(&node, "ADD", "c1")?;
-        again.success()?;
+        let again = net.add("c1")?;
         ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
         let record = node.sh("cat /run/postern/attachments/*")?;
         ensure!(record.matches("\"begun\"").count() == 1 && record.contains("\"given\""), "{record}");
-        call(&node, "CHECK", "c1").map(drop)?;
+        again.check()?;
     }
-    call(&node, "DEL", "c1")?.success()?;
+    net.attachment("c1").del()?;
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
@@ -81,43 +77,38 @@ fn the_next_add_begins_anew() -> Result<()> {
 fn so_it_does_with_programs() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let mut config = config();
-    config["ipMasqBackend"] = json!("iptables");
-    let call = |verb: &str| -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
+    let net = network(&node)?.with(&json!({"ipMasqBackend": "iptables"}));
     let chains = || node.sh("iptables-save -t nat | grep -c '^:CNI-' || true");
     for _ in 0..2 {
-        call("ADD")?.success()?;
+        net.add("c1")?;
         let record = node.sh("cat /run/postern/attachments/*")?;
         ensure!(record.matches("\"begun\"").count() == 1 && record.contains("\"given\""), "{record}");
         ensure!(chains()? == "1\n", "{}", chains()?);
         as_if_killed(&node)?;
     }
-    call("DEL")?.success()?;
+    net.attachment("c1").del()?;
     ensure!(chains()? == "0\n" && left(&node)? == NOTHING, "{} {:?}", chains()?, left(&node)?);
     Ok(())
 }
 
 #[test]
 fn an_add_for_another_namespace_begins_anew() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     // No wait for the old pair: it may live on in a process.
     node.sh("ip netns del c1; ip netns add c1")?;
-    call(&node, "ADD", "c1")?.success()?;
+    net.add("c1")?;
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
-    call(&node, "DEL", "c1")?.success()?;
+    net.attachment("c1").del()?;
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
 
 #[test]
 fn a_failed_second_add_takes_nothing_from_the_first() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     let before = node.sh("cat /run/postern/attachments/*")?;
     for _ in 0..2 {
-        ensure!(call(&node, "ADD", "c1")?.status == 1, "a second ADD");
+        ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD");
     }
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
     let sections = |record: &str| record.matches("\"begun\"").count() + record.matches("\"ended\"").count();
@@ -133,7 +124,7 @@ fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
         (as_if_of_another_boot, "before the machine was last started"),
         (|node| node.remove_container("c1"), "namespace is gone"),
     ] {
-        let node = attached("c1")?;
+        let (node, net) = attached()?;
         ensure!(
             postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n",
             "{}",
@@ -141,7 +132,7 @@ fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
         );
         spoil(&node)?;
         node.add_container("c2")?;
-        call(&node, "ADD", "c2")?.success()?;
+        let c2 = net.add("c2")?;
         let before = left(&node)?;
         let shown = postern(&node, "gc")?;
         ensure!(shown.contains("net/c1/eth0") && shown.contains(reason), "{shown}");
@@ -154,27 +145,26 @@ fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
         ensure!(removed.contains("removed 1 of 1"), "{removed}");
         ensure!(left(&node)? == ONE, "{reason}: {:?}", left(&node)?);
         ensure!(postern(&node, "gc --yes")?.contains("no garbage; attachments in use: 1"), "a second time");
-        call(&node, "CHECK", "c2").context("c2 was harmed")?;
+        c2.check().context("c2 was harmed")?;
     }
     Ok(())
 }
 
 #[test]
 fn a_collection_spares_who_is_at_work() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     as_if_killed(&node)?;
     let key = node.sh("ls /run/postern/attachments")?;
     let held = |command: &str| node.sh(&format!("flock /run/postern/attachments/{} {command}", key.trim()));
     let bin = plugin_bin()?;
     let shown = held(&format!("{}/postern gc --yes", bin.display()))?;
     ensure!(shown.contains("a run for it is under way"), "{shown}");
-    let mut config = config();
-    config["cni.dev/valid-attachments"] = json!([]);
+    let empty = json!({"cni.dev/valid-attachments": []});
+    let config = net.config(0, &empty)?;
     let gc = format!("sh -c 'CNI_COMMAND=GC CNI_PATH={0} {0}/bridge <<E\n{config}\nE'", bin.display());
     held(&gc)?;
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
-    let gc = node.call(&Call::new(&bin, "bridge", "GC", config.to_string()).attachment("", "", ""))?;
-    gc.success()?;
+    net.call_at(0, "GC", "", &empty)?.success()?;
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
@@ -184,27 +174,25 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
 #[test]
 fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
     let node = Node::new()?;
-    let mut config = config();
-    config["ipMasqBackend"] = json!("iptables");
-    let call = |verb: &str| -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
+    let net = network(&node)?.with(&json!({"ipMasqBackend": "iptables"}));
     let header = || -> Result<Value> { Ok(serde_json::from_str(&node.sh("head -n1 /run/postern/attachments/*")?)?) };
     node.add_container("c1")?;
-    call("ADD")?.success()?;
+    net.add("c1")?;
     let first = header()?;
     let file = node.sh("ls /run/postern/attachments/*")?;
-    call("DEL")?.success()?;
+    net.attachment("c1").del()?;
     node.remove_container("c1")?;
     node.add_container("c1")?;
     node.sh(&format!("cat > {} <<'E'\n{first}\nE", file.trim()))?;
-    call("ADD")?.success()?;
+    net.add("c1")?;
     let second = header()?;
     ensure!(second["netns_cookie"] != first["netns_cookie"], "the record is about the old namespace: {second}");
-    ensure!(call("ADD")?.stdout.contains("already exists"), "the attachment was taken for another namespace's");
+    ensure!(
+        net.call("ADD", "c1")?.stdout.contains("already exists"),
+        "the attachment was taken for another namespace's"
+    );
     ensure!(postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n", "it is in use");
-    call("DEL")?.success()?;
+    net.attachment("c1").del()?;
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
@@ -212,15 +200,12 @@ fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()>
 /// The names of its rules contain container and interface, but not the network.
 #[test]
 fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     // An ADD that was killed, and a runtime that then used another network for this interface.
     as_if_killed(&node)?;
     node.sh("ip -n c1 link delete eth0")?;
-    let mut other = config();
-    (other["name"], other["bridge"]) = (json!("other"), json!("br8"));
-    other["ipam"]["ranges"] = json!([[{"subnet": "10.8.0.0/29"}]]);
-    let add = Call::new(&plugin_bin()?, "bridge", "ADD", other.to_string());
-    node.call(&add.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+    let ipam = json!({"ranges": [[{"subnet": "10.8.0.0/29"}]]});
+    net.with(&json!({"name": "other", "bridge": "br8", "ipam": ipam})).add("c1")?;
     let guarded = || node.sh("nft list table bridge nat | grep -c 'ether saddr'");
     ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the first one is garbage");
     ensure!(guarded()? == "1\n", "the second one has lost its protection");
@@ -231,7 +216,7 @@ fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Resul
 /// After the release of its lease an address may belong to another attachment.
 #[test]
 fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, _) = attached()?;
     as_if_killed(&node)?;
     ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "it is garbage");
     let log = node.sh("tail -n4 /var/log/postern/audit.jsonl")?;
@@ -243,7 +228,7 @@ fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
 /// Made since the collection began: the list can't contain it.
 #[test]
 fn a_collection_spares_what_is_younger() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     let given = |time: &str| {
         node.sh(&format!("sed -i \"s/\\\"given\\\":[0-9]*/\\\"given\\\":{time}/\" /run/postern/attachments/*"))
             .map(drop)
@@ -255,9 +240,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
          inject=flock:delay_enter=500000 {0}/bridge\n' > {slow}/bridge; chmod +x {slow}/bridge",
         plugin_bin()?.display()
     ))?;
-    let mut config = config();
-    config["cni.dev/valid-attachments"] = json!([]);
-    let gc = Call::new(Path::new(slow), "bridge", "GC", config.to_string()).attachment("", "", "");
+    let gc = net.by(Path::new(slow)).request(0, "GC", "", &json!({"cni.dev/valid-attachments": []}))?;
     for (time, expected) in [("$(($(date +%s%3N) + 300))", ONE), ("1700000000000", NOTHING)] {
         given(time)?;
         node.call(&gc)?.success()?;
@@ -269,7 +252,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
 /// A DEL that was killed after the pair: nothing shows any more if the namespace lives, and nothing needs to.
 #[test]
 fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, _) = attached()?;
     node.sh("ip -n c1 link delete eth0; cd /run/postern/attachments; for file in *; do
          seq=$(sed -n 's/.*\"seq\":\\([0-9]*\\).*\"effect\":\"veth\".*/\\1/p' $file)
          echo '{\"plugin\":\"bridge\",\"ending\":true}' >> $file
@@ -283,10 +266,10 @@ fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
 /// Root in a container can give its link any address: another container's garbage is removed nevertheless.
 #[test]
 fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     let address = node.sh("cd /var/lib/cni/networks/net && ls -d 10.*")?.trim().to_owned();
     node.add_container("c2")?;
-    call(&node, "ADD", "c2")?.success()?;
+    net.add("c2")?;
     node.remove_container("c1")?;
     node.sh_in("c2", &format!("ip addr add {address}/32 dev eth0"))?;
     postern(&node, "gc --yes")?;
@@ -298,18 +281,18 @@ fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
 #[test]
 fn a_link_that_root_makes_is_nobodys_attachment() -> Result<()> {
     const MAKE: &str = "ip link add eth0 type veth peer name other";
-    let node = attached("c1")?;
+    let (node, net) = attached()?;
     as_if_killed(&node)?;
     node.sh_in("c1", &format!("ip link del eth0; {MAKE}"))?;
-    let answer = call(&node, "ADD", "c1")?;
+    let answer = net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("already exists"), "{answer:?}");
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     node.sh_in("c1", "ip link del eth0")?;
-    call(&node, "ADD", "c1")?.success()?;
+    net.add("c1")?;
     node.sh_in("c1", &format!("ip link del eth0; {MAKE}"))?;
     node.sh_in("c1", &format!("(timeout 5 sh -c 'while :; do {MAKE}; done' > /dev/null 2>&1 &)"))?;
     for time in ["first", "second", "third"] {
-        call(&node, "DEL", "c1")?.success().context(time)?;
+        net.attachment("c1").del().context(time)?;
         ensure!(left(&node)? == NOTHING, "{time}: {:?}", left(&node)?);
     }
     Ok(())
