@@ -1,50 +1,40 @@
 //! Leftovers of native plugins are found by their names and removed; nothing in use is removed.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Names, Node, compare, merge, native_bin, plugin_bin};
+use postern_tests::{Attachment, Names, Network, Node, compare, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Stdio;
 
-/// Returns a network whose addresses no other test's node has, because `number` is unique: the search finds all
+/// Returns a configuration whose addresses no other test's node has, because `number` is unique. The search finds all
 /// namespaces.
 fn config(number: u8, backend: &str) -> Value {
     let ranges = [format!("10.77.{number}.0/24"), format!("fd00:77:{number}::/64")];
     let ranges = ranges.map(|subnet| json!([{"subnet": subnet}]));
     json!({
-        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
         "ipMasqBackend": backend, "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": ranges},
     })
 }
 
-/// Makes a node on which native plugins have made the bridge and all tables, for a container that is gone again.
-fn used(config: &Value) -> Result<Node> {
+/// Makes a node with a network of native plugins. These have made the bridge and all tables, for a container that is gone
+/// again.
+fn used(number: u8, backend: &str, patch: &Value) -> Result<(Node, Network)> {
     let node = Node::new()?;
-    node.add_container("c0")?;
-    call(&node, "ADD", "c0", config)?;
-    call(&node, "DEL", "c0", config)?;
+    let net = Network::new(&node, &config(number, backend))?.with(patch).by(&native_bin()?);
+    attach(&net, "c0")?;
+    net.attachment("c0").del()?;
     node.remove_container("c0")?;
     // Some DELs of native plugins leave objects.
     node.sh("for chain in $(iptables-save -t nat | sed -n 's/^:\\(CNI-[^ ]*\\).*/\\1/p'); do iptables -t nat -F $chain; iptables -t nat -X $chain; done")?;
-    Ok(node)
-}
-
-fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Value> {
-    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-    let call = Call::new(&native_bin()?, plugin, verb, config.to_string());
-    let call = call.attachment(container, &node.netns(container), "eth0");
-    if verb == "DEL" {
-        return node.delete(&call).map(|()| Value::Null);
-    }
-    node.call(&call)?.success()
+    Ok((node, net))
 }
 
 /// Adds a container and attaches it.
-fn attach(node: &Node, container: &str, config: &Value) -> Result<()> {
-    node.add_container(container)?;
-    call(node, "ADD", container, config).map(drop)
+fn attach(net: &Network, container: &str) -> Result<Attachment> {
+    net.node.add_container(container)?;
+    net.add(container)
 }
 
 /// Makes all leases so old that no ADD can be in progress any more.
@@ -80,17 +70,13 @@ fn picture(node: &Node) -> Result<Value> {
 }
 
 fn found(number: u8, backend: &str, plugin: &str) -> Result<()> {
-    let mut config = config(number, backend);
-    if plugin == "ptp" {
-        merge(&mut config, &json!({"type": "ptp"}));
-    }
-    let node = used(&config)?;
-    attach(&node, "alive", &config)?;
+    let (node, net) = used(number, backend, &json!({"type": plugin}))?;
+    attach(&net, "alive")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
     let before = picture(&node)?;
 
-    attach(&node, "dead", &config)?;
+    attach(&net, "dead")?;
     node.remove_container("dead")?;
     let young = adopt(&node, "find")?;
     ensure!(young.iter().filter(|line| line.contains("stays: the lease is")).count() == 2, "{young:?}");
@@ -114,8 +100,7 @@ fn found(number: u8, backend: &str, plugin: &str) -> Result<()> {
     ensure!(mismatches.is_empty(), "{mismatches:?}");
     let log = node.sh(&format!("{}/postern log --container dead", plugin_bin()?.display()))?;
     ensure!(log.matches("native.remove").count() == wanted.len(), "{log}");
-    call(&node, "DEL", "alive", &config)?;
-    Ok(())
+    net.attachment("alive").del()
 }
 
 #[test]
@@ -144,17 +129,15 @@ fn of_tap() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {
         return Ok(());
     }
-    let mut config = config(14, "nftables");
-    merge(
-        &mut config,
+    let node = Node::new()?;
+    let net = Network::new(&node, &config(14, "nftables"))?.by(&native_bin()?).with(
         &json!({"name": "native-tap", "type": "tap", "owner": 0, "group": 0, "bridge": null, "ipMasq": null, "macspoofchk": null}),
     );
-    let node = Node::new()?;
-    attach(&node, "alive", &config)?;
+    attach(&net, "alive")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
     let before = picture(&node)?;
-    attach(&node, "dead", &config)?;
+    attach(&net, "dead")?;
     node.remove_container("dead")?;
     age(&node)?;
     let lease = "lease native-tap/dead/eth0: no live namespace has its address";
@@ -163,40 +146,27 @@ fn of_tap() -> Result<()> {
     let mismatches = compare(&before, &picture(&node)?);
     ensure!(mismatches.is_empty(), "{mismatches:?}");
     ensure!(node.sh_in("alive", "ip -o link")?.contains("eth0"), "the living container's tap is gone");
-    call(&node, "DEL", "alive", &config).map(drop)
+    net.attachment("alive").del()
 }
 
-/// Calls a whole list: bridge, portmap and firewall, by the plugins of a directory.
-fn whole(node: &Node, bin: &Path, container: &str, config: &Value, port: u16) -> Result<()> {
-    let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let common = json!({"cniVersion": "1.0.0", "name": text("name")});
+/// Returns a whole list: bridge, portmap and firewall.
+fn whole(node: &Node, bridge: &Value, port: u16) -> Result<Network> {
     let mapping = |protocol| json!({"hostPort": port, "containerPort": 80, "protocol": protocol});
-    let portmap = json!({"type": "portmap", "backend": text("ipMasqBackend"),
+    let portmap = json!({"type": "portmap", "backend": bridge["ipMasqBackend"],
         "runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}});
-    let mut result = Value::Null;
-    for mut config in [config.clone(), portmap, json!({"type": "firewall", "backend": "iptables"})] {
-        merge(&mut config, &common);
-        if result.is_object() {
-            merge(&mut config, &json!({"prevResult": result}));
-        }
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-        let call = Call::new(bin, plugin, "ADD", config.to_string());
-        result = node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()?;
-    }
-    Ok(())
+    let plugins = json!([bridge, portmap, {"type": "firewall", "backend": "iptables"}]);
+    Network::new(node, &json!({"cniVersion": "1.0.0", "name": bridge["name"], "plugins": plugins}))
 }
 
 /// Forwards and forwarding of native plugins. Those of living containers, of attachments with a record, of kube-proxy and
 /// of an operator stay.
 fn forwards(number: u8, backend: &str) -> Result<()> {
-    let config = config(number, backend);
-    let node = used(&config)?;
-    ["alive", "ours", "dead"].iter().try_for_each(|container| node.add_container(container))?;
-    whole(&node, &native_bin()?, "alive", &config, 8080)?;
-    let mut own = config.clone();
+    let (node, net) = used(number, backend, &json!({}))?;
+    let bridge = net.config(0, &json!({}))?;
+    attach(&whole(&node, &bridge, 8080)?.by(&native_bin()?), "alive")?;
     let ranges = [[json!({"subnet": format!("10.78.{number}.0/24")})]];
-    merge(&mut own, &json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}));
-    whole(&node, &plugin_bin()?, "ours", &own, 8081)?;
+    let own = net.config(0, &json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}))?;
+    attach(&whole(&node, &own, 8081)?, "ours")?;
     node.remove_container("ours")?;
     let nobody = format!("10.77.{number}.99");
     node.sh(&format!(
@@ -211,7 +181,7 @@ fn forwards(number: u8, backend: &str) -> Result<()> {
     age(&node)?;
     ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
     let before = picture(&node)?;
-    whole(&node, &native_bin()?, "dead", &config, 8082)?;
+    attach(&whole(&node, &bridge, 8082)?.by(&native_bin()?), "dead")?;
     let doctor = || node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()));
     node.remove_container("dead")?;
     age(&node)?;
@@ -252,22 +222,17 @@ fn of_portmap_and_firewall_with_iptables() -> Result<()> {
 /// Links that limit rates. Those of living containers, of records, of an ADD that is not complete and of an operator stay.
 #[test]
 fn of_bandwidth() -> Result<()> {
-    let config = config(13, "nftables");
-    let node = used(&config)?;
-    let limited = |bin: &Path, container: &str, config: &Value| -> Result<()> {
-        node.add_container(container)?;
-        let ours = Call::new(bin, "bridge", "ADD", config.to_string());
-        let result = node.call(&ours.attachment(container, &node.netns(container), "eth0"))?.success()?;
-        let limits = json!({"cniVersion": "1.0.0", "name": config.get("name"), "type": "bandwidth", "prevResult": result,
-            "ingressRate": 800_000, "ingressBurst": 800_000, "egressRate": 800_000, "egressBurst": 800_000});
-        let call = Call::new(bin, "bandwidth", "ADD", limits.to_string());
-        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success().map(drop)
+    let (node, net) = used(13, "nftables", &json!({}))?;
+    let limits = json!({"type": "bandwidth",
+        "ingressRate": 800_000, "ingressBurst": 800_000, "egressRate": 800_000, "egressBurst": 800_000});
+    let limited = |patch: &Value| {
+        let bridge = net.config(0, patch)?;
+        Network::new(&node, &json!({"cniVersion": "1.0.0", "name": bridge["name"], "plugins": [bridge, limits]}))
     };
-    limited(&native_bin()?, "alive", &config)?;
-    let mut own = config.clone();
+    let native = limited(&json!({}))?.by(&native_bin()?);
+    attach(&native, "alive")?;
     let ranges = [[json!({"subnet": "10.78.13.0/24"})]];
-    merge(&mut own, &json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}));
-    limited(&plugin_bin()?, "ours", &own)?;
+    attach(&limited(&json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}))?, "ours")?;
     node.sh(
         "for name in bwp0123456789ab operator0 bwp0123456789ax; do ip link add $name type ifb; ip link set $name up; done
          for name in operator0 bwp0123456789ax; do tc qdisc add dev $name root tbf rate 1mbit burst 10kb limit 10kb; done
@@ -276,7 +241,7 @@ fn of_bandwidth() -> Result<()> {
     age(&node)?;
     ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
     let before = picture(&node)?;
-    limited(&native_bin()?, "dead", &config)?;
+    attach(&native, "dead")?;
     node.remove_container("dead")?;
     age(&node)?;
     let shown = adopt(&node, "find")?;
@@ -291,9 +256,8 @@ fn of_bandwidth() -> Result<()> {
 
 #[test]
 fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
-    let config = config(5, "nftables");
-    let node = used(&config)?;
-    attach(&node, "vm", &config)?;
+    let (node, net) = used(5, "nftables", &json!({}))?;
+    attach(&net, "vm")?;
     age(&node)?;
     // A virtual machine has its address inside; the link has none.
     node.sh_in("vm", "ip address flush dev eth0 scope global")?;
@@ -318,12 +282,10 @@ fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
 /// an operator sees who keeps it.
 #[test]
 fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
-    let mut config = config(18, "nftables");
-    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false}));
-    let node = used(&config)?;
-    attach(&node, "dead", &config)?;
+    let (node, net) = used(18, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;
+    attach(&net, "dead")?;
     node.remove_container("dead")?;
-    attach(&node, "c1", &config)?;
+    attach(&net, "c1")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.len() == 2, "{:?}", adopt(&node, "find")?);
     // The whole range, on a link that leads nowhere.
@@ -350,17 +312,16 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
 /// A container can have many namespaces, each with few addresses on links as attachments have them. What they keep is named too.
 #[test]
 fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
-    let mut config = config(19, "nftables");
-    merge(
-        &mut config,
+    let (node, net) = used(
+        19,
+        "nftables",
         &json!({"ipMasq": false, "macspoofchk": false, "ipam": {"ranges": [[{"subnet": "10.77.19.0/24"}]]}}),
-    );
-    let node = used(&config)?;
+    )?;
     for number in 0..8 {
-        attach(&node, &format!("dead{number}"), &config)?;
+        attach(&net, &format!("dead{number}"))?;
         node.remove_container(&format!("dead{number}"))?;
     }
-    attach(&node, "c1", &config)?;
+    attach(&net, "c1")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.len() == 8, "{:?}", adopt(&node, "find")?);
     // Two addresses in each of four namespaces, on links that could be attachments'.
@@ -392,11 +353,9 @@ fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
 /// A clock that was far ahead gives leases of a later day. They are judged by their holders alone.
 #[test]
 fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
-    let mut config = config(20, "nftables");
-    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false}));
-    let node = used(&config)?;
-    attach(&node, "dead", &config)?;
-    attach(&node, "alive", &config)?;
+    let (node, net) = used(20, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;
+    attach(&net, "dead")?;
+    attach(&net, "alive")?;
     node.remove_container("dead")?;
     let touch = |when: &str| node.sh(&format!("find /var/lib/cni/networks -type f -exec touch -d '{when}' {{}} +"));
     touch("1 minute")?;
@@ -411,10 +370,9 @@ fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
 
 #[test]
 fn another_directory_of_leases_is_looked_at_if_it_is_named() -> Result<()> {
-    let mut config = config(6, "nftables");
-    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false, "ipam": {"dataDir": "/var/lib/leases"}}));
-    let node = used(&config)?;
-    attach(&node, "dead", &config)?;
+    let (node, net) =
+        used(6, "nftables", &json!({"ipMasq": false, "macspoofchk": false, "ipam": {"dataDir": "/var/lib/leases"}}))?;
+    attach(&net, "dead")?;
     node.remove_container("dead")?;
     node.sh("touch -d '1 hour ago' /var/lib/leases/native/*")?;
     ensure!(adopt(&node, "find")?.is_empty());
@@ -426,11 +384,8 @@ fn another_directory_of_leases_is_looked_at_if_it_is_named() -> Result<()> {
 
 #[test]
 fn what_postern_made_is_no_leftover() -> Result<()> {
-    let config = config(7, "nftables");
     let node = Node::new()?;
-    node.add_container("ours")?;
-    let add = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
-    node.call(&add.attachment("ours", &node.netns("ours"), "eth0"))?.success()?;
+    attach(&Network::new(&node, &config(7, "nftables"))?, "ours")?;
     age(&node)?;
     node.remove_container("ours")?;
     ensure!(adopt(&node, "find")?.is_empty(), "it is garbage, and goes by its record");
@@ -445,9 +400,8 @@ fn what_postern_made_is_no_leftover() -> Result<()> {
 /// that.
 #[test]
 fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
-    let config = config(8, "nftables");
-    let node = used(&config)?;
-    attach(&node, "dead", &config)?;
+    let (node, net) = used(8, "nftables", &json!({}))?;
+    attach(&net, "dead")?;
     node.remove_container("dead")?;
     age(&node)?;
     let before = picture(&node)?;
@@ -484,8 +438,7 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
 /// without a lease nothing tells whose they are.
 #[test]
 fn of_flannel_and_tuning() -> Result<()> {
-    let config = config(61, "nftables");
-    let node = used(&config)?;
+    let (node, net) = used(61, "nftables", &json!({}))?;
     node.sh("mkdir -p /var/lib/cni/flannel /run/cni/tuning; chmod 700 /var/lib/cni/flannel /run/cni/tuning")?;
     let files = |container: &str| {
         format!(
@@ -493,7 +446,7 @@ fn of_flannel_and_tuning() -> Result<()> {
         )
     };
     for container in ["alive", "dead", "cached"] {
-        attach(&node, container, &config)?;
+        attach(&net, container)?;
         node.sh(&format!("for file in {}; do echo '{{}}' > $file; done", files(container)))?;
     }
     // Nobody's lease, and names that do not tell container and interface apart.
@@ -528,6 +481,5 @@ fn of_flannel_and_tuning() -> Result<()> {
         "{left}"
     );
     ensure!(!adopt(&node, "find")?.iter().any(|line| line.contains("state-file")), "{:?}", adopt(&node, "find")?);
-    call(&node, "DEL", "alive", &config)?;
-    Ok(())
+    net.attachment("alive").del()
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, each};
-use postern_tests::{Call, Node, merge, native_bin, plugin_bin, skip};
+use postern_tests::{Call, Network, Node, merge, native_bin, plugin_bin, skip};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -390,46 +390,27 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
 fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let list = [
-        (
-            "bridge",
-            json!({"bridge": "mix0", "isGateway": true, "ipMasq": true, "macspoofchk": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/24"}]]}}),
-        ),
-        (
-            "portmap",
-            json!({"backend": "iptables", "snat": false,
-            "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}),
-        ),
-        ("tuning", json!({"mac": "02:00:00:00:05:01"})),
-        ("sbr", json!({})),
-        ("firewall", json!({"backend": "iptables"})),
-        (
-            "bandwidth",
-            json!({"ingressRate": 8_000_000, "ingressBurst": 8_000_000, "egressRate": 8_000_000, "egressBurst": 8_000_000}),
-        ),
-    ];
-    let mut previous = Value::Null;
-    let call = |bin: &Path, verb: &str, (plugin, patch): &(&str, Value), previous: &Value| {
-        let mut config = json!({"cniVersion": "1.0.0", "name": "mix", "type": plugin});
-        merge(&mut config, patch);
-        merge(&mut config, &json!({"prevResult": previous}));
-        let call = Call::new(bin, plugin, verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
+    let plugins = json!([
+        {"type": "bridge", "bridge": "mix0", "isGateway": true, "ipMasq": true, "macspoofchk": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/24"}]]}},
+        {"type": "portmap", "backend": "iptables", "snat": false,
+            "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}},
+        {"type": "tuning", "mac": "02:00:00:00:05:01"},
+        {"type": "sbr"},
+        {"type": "firewall", "backend": "iptables"},
+        {"type": "bandwidth", "ingressRate": 8_000_000, "ingressBurst": 8_000_000, "egressRate": 8_000_000, "egressBurst": 8_000_000},
+    ]);
+    let list = json!({"cniVersion": "1.0.0", "name": "mix", "plugins": plugins});
+    let net = Network::new(&node, &list)?.by(&native_bin()?).at_by(2, &plugin_bin()?);
     let rules = || {
         node.sh("nft list ruleset | grep -F 10.5.0. || true; nft list ruleset | grep -F veth || true
         ip -o link | grep -oE '(bwp|ifb|veth)[0-9a-f]*' || true; find /var/lib/cni/networks -name '10.*'
         ls /run/postern/attachments")
     };
-    for plugin in &list {
-        let bin = if plugin.0 == "tuning" { plugin_bin()? } else { native_bin()? };
-        previous = call(&bin, "ADD", plugin, &previous)?.success().context(plugin.0)?;
-    }
+    let mut attachment = net.add("c1")?;
     ensure!(rules()?.lines().count() > 8, "too little is there: {}", rules()?);
-    for plugin in list.iter().rev() {
-        call(&plugin_bin()?, "DEL", plugin, &previous)?.success().context(plugin.0)?;
-    }
+    attachment.network = net.by(&plugin_bin()?);
+    attachment.del()?;
     ensure!(rules()?.is_empty(), "left: {}", rules()?);
     Ok(())
 }
@@ -443,28 +424,22 @@ fn a_container_comes_again_below_a_native_bridge() -> Result<()> {
     directories(&node)?;
     let config = json!({"cniVersion": "1.0.0", "name": "again", "type": "bridge", "bridge": "again0", "isGateway": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/30"}]]}});
-    let call_with = |plugin: &str, verb: &str, patch: &Value| {
-        let mut config = config.clone();
-        merge(&mut config, patch);
-        let call = Call::new(Path::new("/run/native"), plugin, verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
-    let call = |verb: &str| call_with("bridge", verb, &json!({}));
+    let net = Network::new(&node, &config)?.by(Path::new("/run/native"));
     let leases = || node.sh("ls /var/lib/cni/networks/again | grep -F 10.5. || true");
-    call("ADD")?.success()?;
+    net.add("c1")?;
     let header = node.sh("head -n 1 /run/postern/attachments/*")?;
     ensure!(header.contains("\"netns_cookie\":") && !header.contains("\"netns_cookie\":null"), "{header}");
     ensure!(leases()? == "10.5.0.2\n", "{}", leases()?);
 
     // The same container asks again. The native host-local refuses that too.
-    let refusal = call_with("host-local", "ADD", &json!({}))?;
+    let ipam = Call::new(Path::new("/run/native"), "host-local", "ADD", config.to_string());
+    let refusal = node.call(&ipam.attachment("c1", &node.netns("c1"), "eth0"))?;
     ensure!(refusal.status == 1 && refusal.stdout.contains("duplicate"), "{refusal:?}");
     // The network has one address.
     node.sh("ip netns del c1; ip netns add c1")?;
-    let previous = call("ADD")?.success()?;
-    call_with("bridge", "CHECK", &json!({"prevResult": previous}))?.success()?;
+    net.add("c1")?.check()?;
     ensure!(leases()? == "10.5.0.2\n", "{}", leases()?);
-    call("DEL")?.success()?;
+    net.attachment("c1").del()?;
     ensure!(leases()?.is_empty(), "{}", leases()?);
     ensure!(node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())

@@ -2,63 +2,39 @@
 //! containers, and the records list objects that are gone.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Attachment, Network, Node, native_bin, plugin_bin};
 use serde_json::{Value, json};
-use std::path::Path;
 
-fn config(backend: &str) -> Value {
-    json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "ipMasqBackend": backend, "macspoofchk": true,
+/// Makes a node attached by Postern, then detached and attached again by the native plugins. The attachment has their
+/// result, and our plugins.
+fn rolled_back(lose: &str, backend: &str) -> Result<Attachment> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let config = json!({
+        "cniVersion": "1.0.0", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": "nftables", "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    })
+    });
+    let net = Network::new(&node, &config)?;
+    let native = net.clone().by(&native_bin()?);
+    Attachment { network: native.clone(), ..net.add("c1")? }.del()?;
+    node.sh(lose)?;
+    let patch = json!({"ipMasqBackend": backend});
+    let attachment = Attachment { network: net.with(&patch), ..native.with(&patch).add("c1")? };
+    ensure!(records(&node)? == 1, "the native plugins know nothing of records");
+    Ok(attachment)
 }
 
-struct Place {
-    node: Node,
-    /// The runtime's last result.
-    result: Value,
+fn records(node: &Node) -> Result<usize> {
+    Ok(node.sh("ls /run/postern/attachments | wc -l")?.trim().parse()?)
 }
 
-impl Place {
-    /// Makes a node attached by Postern, then detached and attached again by the native plugins.
-    fn new(lose: &str, backend: &str) -> Result<Self> {
-        let node = Node::new()?;
-        node.add_container("c1")?;
-        let mut place = Self { node, result: Value::Null };
-        place.result = place.call(&plugin_bin()?, "ADD", &config("nftables"))?.success()?;
-        let del = place.request(&native_bin()?, "DEL", &config("nftables"));
-        place.node.delete(&del)?;
-        place.node.sh(lose)?;
-        place.result = Value::Null;
-        place.result = place.call(&native_bin()?, "ADD", &config(backend))?.success()?;
-        ensure!(place.records()? == 1, "the native plugins know nothing of records");
-        Ok(place)
-    }
-
-    fn request(&self, bin: &Path, verb: &str, config: &Value) -> Call {
-        let mut config = config.clone();
-        if !self.result.is_null() {
-            merge(&mut config, &json!({"prevResult": self.result}));
-        }
-        Call::new(bin, "bridge", verb, config.to_string()).attachment("c1", &self.node.netns("c1"), "eth0")
-    }
-
-    fn call(&self, bin: &Path, verb: &str, config: &Value) -> Result<Answer> {
-        self.node.call(&self.request(bin, verb, config))
-    }
-
-    fn records(&self) -> Result<usize> {
-        Ok(self.node.sh("ls /run/postern/attachments | wc -l")?.trim().parse()?)
-    }
-
-    /// Returns the objects on the node, without those that attachments share.
-    fn left(&self) -> Result<String> {
-        self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
-             nft list ruleset | grep -E 'iifname|saddr' || true
-             iptables-save -t nat | grep CNI- || true
-             find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
-    }
+/// Returns the objects on the node, without those that attachments share.
+fn left(node: &Node) -> Result<String> {
+    node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
+         nft list ruleset | grep -E 'iifname|saddr' || true
+         iptables-save -t nat | grep CNI- || true
+         find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
 }
 
 /// The same namespace, or another one at the same path, as for a container that was started again.
@@ -68,12 +44,13 @@ const NAMESPACES: [&str; 2] = [":", "ip netns del c1; ip netns add c1"];
 fn del_takes_what_the_native_plugins_made() -> Result<()> {
     for lose in NAMESPACES {
         for backend in ["nftables", "iptables"] {
-            let place = Place::new(lose, backend)?;
+            let attachment = rolled_back(lose, backend)?;
+            let node = &attachment.network.node;
             for time in ["first", "second"] {
-                place.call(&plugin_bin()?, "DEL", &config(backend))?.success()?;
-                ensure!(place.left()?.is_empty(), "{lose}, {backend}: left by the {time} DEL: {}", place.left()?);
+                attachment.del()?;
+                ensure!(left(node)?.is_empty(), "{lose}, {backend}: left by the {time} DEL: {}", left(node)?);
             }
-            ensure!(place.records()? == 0, "the record stays");
+            ensure!(records(node)? == 0, "the record stays");
         }
     }
     Ok(())
@@ -83,10 +60,11 @@ fn del_takes_what_the_native_plugins_made() -> Result<()> {
 #[test]
 fn so_it_does_when_the_container_is_gone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
-        let place = Place::new(NAMESPACES[1], backend)?;
-        place.node.remove_container("c1")?;
-        place.call(&plugin_bin()?, "DEL", &config(backend))?.success()?;
-        ensure!(place.left()?.is_empty() && place.records()? == 0, "{backend}: left: {}", place.left()?);
+        let attachment = rolled_back(NAMESPACES[1], backend)?;
+        let node = &attachment.network.node;
+        node.remove_container("c1")?;
+        attachment.del()?;
+        ensure!(left(node)?.is_empty() && records(node)? == 0, "{backend}: left: {}", left(node)?);
     }
     Ok(())
 }
@@ -95,11 +73,14 @@ fn so_it_does_when_the_container_is_gone() -> Result<()> {
 fn check_looks_at_what_the_native_plugins_made() -> Result<()> {
     for lose in NAMESPACES {
         for backend in ["nftables", "iptables"] {
-            let place = Place::new(lose, backend)?;
-            place.call(&plugin_bin()?, "CHECK", &config(backend))?.success()?;
-            ensure!(place.records()? == 1, "CHECK changes nothing");
-            place.node.sh_in("c1", "ip addr flush dev eth0")?;
-            ensure!(place.call(&plugin_bin()?, "CHECK", &config(backend))?.status == 1, "an address is missing");
+            let attachment = rolled_back(lose, backend)?;
+            let node = &attachment.network.node;
+            attachment.clone().check()?;
+            ensure!(records(node)? == 1, "CHECK changes nothing");
+            node.sh_in("c1", "ip addr flush dev eth0")?;
+            let previous = json!({"prevResult": attachment.result});
+            let answer = attachment.network.call_at(0, "CHECK", "c1", &previous)?;
+            ensure!(answer.status == 1, "an address is missing");
         }
     }
     Ok(())
@@ -110,19 +91,19 @@ fn check_looks_at_what_the_native_plugins_made() -> Result<()> {
 fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
     for lose in NAMESPACES {
         for (verb, spoil) in [("ADD", ":"), ("ADD", "sed -i '/\"given\"/d' /run/postern/attachments/*"), ("gc", ":")] {
-            let place = Place::new(lose, "nftables")?;
-            place.node.sh(spoil)?;
-            let before = place.left()?;
+            let attachment = rolled_back(lose, "nftables")?;
+            let node = &attachment.network.node;
+            node.sh(spoil)?;
+            let before = left(node)?;
             match verb {
                 "ADD" => {
-                    let fresh = Place { result: Value::Null, ..place };
-                    let answer = fresh.call(&plugin_bin()?, "ADD", &config("nftables"))?;
+                    let answer = attachment.network.call("ADD", "c1")?;
                     ensure!(answer.status == 1 && answer.stdout.contains("already exists"), "{answer:?}");
-                    ensure!(fresh.left()? == before, "{lose}, {verb}, {spoil}: {before}became {}", fresh.left()?);
+                    ensure!(left(node)? == before, "{lose}, {verb}, {spoil}: {before}became {}", left(node)?);
                 }
                 _ => {
-                    place.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?;
-                    ensure!(place.left()? == before, "{lose}, {verb}: {before}became {}", place.left()?);
+                    node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?;
+                    ensure!(left(node)? == before, "{lose}, {verb}: {before}became {}", left(node)?);
                 }
             }
         }
@@ -133,8 +114,9 @@ fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
 /// The container has another address than the record, and works: no command may restore the old one.
 #[test]
 fn nobody_is_told_to_change_what_lives() -> Result<()> {
-    let place = Place::new(NAMESPACES[0], "nftables")?;
-    let text = place.node.sh(&format!("{}/postern show c1 --json", plugin_bin()?.display()))?;
+    let attachment = rolled_back(NAMESPACES[0], "nftables")?;
+    let node = &attachment.network.node;
+    let text = node.sh(&format!("{}/postern show c1 --json", plugin_bin()?.display()))?;
     let shown: Value = serde_json::from_str(&text)?;
     let differences = shown[0]["differences"].as_array().context("differences")?;
     let is_told = |difference: &Value| difference["what"].as_str().is_some_and(|what| what.contains("anew"));
