@@ -2,31 +2,19 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Network, Node, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Returns a network with the rules of one backend.
-fn config(net: &str, more: &Value) -> Value {
-    let mut config = json!({
-        "cniVersion": "1.1.0", "name": format!("net{net}"), "type": "bridge", "bridge": format!("br{net}"), "isGateway": true,
-        "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{net}.0.0/24")}]]},
-    });
-    merge(&mut config, more);
-    config
+/// Returns a bridge, with the rules of one backend.
+fn bridge(net: &str, backend: &str) -> Value {
+    json!({
+        "name": format!("net{net}"), "type": "bridge", "bridge": format!("br{net}"), "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": backend, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{net}.0.0/24")}]]},
+    })
 }
 
-fn nftables(net: &str) -> Value {
-    config(net, &json!({"ipMasqBackend": "nftables", "macspoofchk": true}))
-}
-
-fn iptables(net: &str) -> Value {
-    config(net, &json!({"ipMasqBackend": "iptables"}))
-}
-
-fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    node.call(&call.attachment(container, &node.netns(container), "eth0"))
+fn nftables(node: &Node, net: &str) -> Result<Network> {
+    Ok(Network::new(node, &bridge(net, "nftables"))?.with(&json!({"macspoofchk": true})))
 }
 
 /// Runs a verb of `postern`. Returns its text and its exit status.
@@ -51,11 +39,12 @@ fn links(node: &Node) -> Result<String> {
 fn wiped_rules_are_put_back() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
-    let networks = [("c1", nftables("71")), ("c2", iptables("72")), ("c3", nftables("71"))];
-    let mut results = Vec::new();
-    for (container, config) in &networks {
+    let iptables = Network::new(&node, &bridge("72", "iptables"))?;
+    let networks = [("c1", nftables(&node, "71")?), ("c2", iptables), ("c3", nftables(&node, "71")?)];
+    let mut attachments = Vec::new();
+    for (container, net) in &networks {
         node.add_container(container)?;
-        results.push(call(&node, "ADD", container, config)?.success()?);
+        attachments.push(net.add(container)?);
     }
     let (before, links_before) = (rules(&node)?, links(&node)?);
     let (said, status) = postern(&node, "reapply")?;
@@ -80,37 +69,23 @@ fn wiped_rules_are_put_back() -> Result<()> {
     let (log, _) = postern(&node, "log --json")?;
     let lines = log.lines().filter(|line| line.contains("record.reapply")).count();
     ensure!(lines == 5, "{lines}: masquerading of three, spoofing protection of two");
-    for ((container, config), result) in networks.iter().zip(results) {
-        let mut given = config.clone();
-        merge(&mut given, &json!({"prevResult": result}));
-        call(&node, "CHECK", container, &given)?.success()?;
-        call(&node, "DEL", container, config)?.success()?;
+    for ((container, net), attachment) in networks.iter().zip(attachments) {
+        attachment.check()?;
+        net.attachment(container).del()?;
     }
     ensure!(!rules(&node)?.contains("net7"), "{}", rules(&node)?);
     Ok(())
 }
 
-/// Attaches a container to a list of bridge, portmap and firewall. Returns the list, with the result.
-fn attach(node: &Node, container: &str, net: &str, backend: &str, port: u16) -> Result<Vec<Value>> {
+/// Returns a list of bridge, portmap and firewall.
+fn list(node: &Node, net: &str, backend: &str, port: u16) -> Result<Network> {
     let mapping = |protocol| json!({"hostPort": port, "containerPort": 80, "protocol": protocol});
-    let common = json!({"cniVersion": "1.1.0", "name": format!("net{net}")});
-    let mut list = vec![
-        config(net, &json!({"ipMasqBackend": backend})),
-        json!({"type": "portmap", "backend": backend, "runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}}),
-        json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"}),
-    ];
-    let mut result = Value::Null;
-    for config in &mut list {
-        merge(config, &common);
-        if result.is_object() {
-            merge(config, &json!({"prevResult": result}));
-        }
-        result = call(node, "ADD", container, config)?.success()?;
-    }
-    for config in &mut list {
-        merge(config, &json!({"prevResult": result}));
-    }
-    Ok(list)
+    let plugins = json!([
+        bridge(net, backend),
+        {"type": "portmap", "backend": backend, "runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}},
+        {"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"},
+    ]);
+    Network::new(node, &json!({"name": format!("net{net}"), "plugins": plugins}))
 }
 
 /// Returns the rules without the base chains that iptables makes for itself.
@@ -130,11 +105,11 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
     // A dump that an operator has from before.
     node.sh("iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
          iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft")?;
-    let mut lists = Vec::new();
+    let mut attachments = Vec::new();
     for (container, net, backend, port) in
         [("c1", "76", "nftables", 8080), ("c2", "77", "iptables", 8081), ("c3", "77", "iptables", 8082)]
     {
-        lists.push((container, attach(&node, container, net, backend, port)?));
+        attachments.push(list(&node, net, backend, port)?.add(container)?);
     }
     let (before, links_before) = (bare(&node)?, links(&node)?);
     let localnet = "grep . /proc/sys/net/ipv4/conf/*/route_localnet";
@@ -180,10 +155,7 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
         let (said, _) = postern(&node, "reapply")?;
         ensure!(said.contains("attachments with all their rules: 3"), "{wipe}: {said}");
     }
-    for (container, list) in lists {
-        list.iter().try_for_each(|config| call(&node, "CHECK", container, config)?.success().map(drop))?;
-        list.iter().rev().try_for_each(|config| call(&node, "DEL", container, config)?.success().map(drop))?;
-    }
+    attachments.into_iter().try_for_each(|attachment| attachment.check()?.del())?;
     let left = bare(&node)?;
     ensure!(!left.contains("10.76.0.") && !left.contains("10.77.0.") && !left.contains("CNI-DN-"), "{left}");
     Ok(())
@@ -195,7 +167,7 @@ fn rules_of_what_is_gone_are_not() -> Result<()> {
     node.sh(PRIVATE_ETC)?;
     for container in ["c1", "c2"] {
         node.add_container(container)?;
-        call(&node, "ADD", container, &nftables("73"))?.success()?;
+        nftables(&node, "73")?.add(container)?;
     }
     // The one has lost its link, the other its namespace.
     node.sh_in("c1", "ip link delete eth0")?;
@@ -211,7 +183,7 @@ fn a_part_that_is_missing_is_put_back_alone() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
     node.add_container("c1")?;
-    call(&node, "ADD", "c1", &nftables("74"))?.success()?;
+    nftables(&node, "74")?.add("c1")?;
     let before = rules(&node)?;
     // An operator's table stays.
     node.sh("nft add table ip own; nft add chain ip own kept; nft add rule ip own kept counter")?;
@@ -229,7 +201,7 @@ fn rules_that_cannot_be_looked_at_are_no_complete_ones() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
     node.add_container("c1")?;
-    call(&node, "ADD", "c1", &nftables("75"))?.success()?;
+    nftables(&node, "75")?.add("c1")?;
     node.sh("nft flush ruleset")?;
     let blind = format!(
         "setpriv --bounding-set=-net_admin {}/postern reapply 2>&1 && echo 0 || echo $?",
@@ -247,18 +219,16 @@ fn forwards_in_the_native_form_are_no_drift() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
     node.add_container("c1")?;
-    let bridge = config("73", &json!({"ipMasq": false}));
-    let result = call(&node, "ADD", "c1", &bridge)?.success()?;
-    let forward = json!({
-        "cniVersion": "1.1.0", "name": "net73", "type": "portmap", "backend": "nftables", "prevResult": result,
+    let forward = json!({"type": "portmap", "backend": "nftables",
         "runtimeConfig": {"portMappings": [{"hostPort": 8073, "containerPort": 80, "protocol": "tcp", "hostIP": "192.0.2.73"},
-                                           {"hostPort": 8074, "containerPort": 81, "protocol": "udp"}]},
-    });
-    call(&node, "ADD", "c1", &forward)?.success()?;
+                                           {"hostPort": 8074, "containerPort": 81, "protocol": "udp"}]}});
+    let list = json!({"name": "net73", "plugins": [bridge("73", "nftables"), forward]});
+    let net = Network::new(&node, &list)?.with(&json!({"ipMasq": null, "ipMasqBackend": null}));
+    let previous = json!({"prevResult": net.add("c1")?.result});
     let ours = rules(&node)?;
+    let net = net.by(&native_bin()?);
     for verb in ["DEL", "ADD"] {
-        let native = Call::new(&native_bin()?, "portmap", verb, forward.to_string());
-        node.call(&native.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+        net.call_at(1, verb, "c1", &previous)?.success()?;
     }
     let native = rules(&node)?;
     ensure!(native != ours, "the native form is ours: this test shows nothing");

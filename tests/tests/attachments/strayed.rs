@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::tour::legs;
-use postern_tests::{Answer, Call, Node, kernel, merge, native_bin, plugin_bin, shipped};
+use postern_tests::{Answer, Network, Node, kernel, native_bin, plugin_bin, shipped};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -19,9 +19,8 @@ fn state(node: &Node, container: &str) -> Result<String> {
 }
 
 /// DEL of the container `gone`, at the path of the container `c1`.
-fn strayed(node: &Node, plugin: &str, config: &Value) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, plugin, "DEL", config.to_string());
-    node.call(&call.attachment("gone", &node.netns("c1"), "eth0"))
+fn strayed(net: &Network, at: usize, patch: &Value) -> Result<Answer> {
+    net.node.call(&net.request(at, "DEL", "gone", patch)?.attachment("gone", &net.node.netns("c1"), "eth0"))
 }
 
 /// Every shipped plugin, on each network of the tour. loopback alone leaves no record (`letting_go` is about it). The runtime has no result any more, or that of the living container.
@@ -37,10 +36,9 @@ fn what_a_living_container_has_stays() -> Result<()> {
                     // The native tuning's file about the container that is gone.
                     node.sh("mkdir -p /run/cni/tuning; echo '{\"mtu\":1280}' > /run/cni/tuning/gone_eth0.json")?;
                     for given in [Value::Null, result.clone()] {
-                        let mut config = leg.config.clone();
-                        merge(&mut config, &json!({"prevResult": given}));
+                        let net = Network::new(node, &leg.config)?;
                         let before = state(node, "c1")?;
-                        let answer = strayed(node, &plugin, &config)?;
+                        let answer = strayed(&net, 0, &json!({"prevResult": given}))?;
                         ensure!(answer.status == 0 && answer.stdout.is_empty(), "{}: {answer:?}", leg.name);
                         let after = state(node, "c1")?;
                         ensure!(before == after, "{}: {before}\nthen {after}\n{answer:?}", leg.name);
@@ -65,39 +63,25 @@ fn what_a_living_container_has_stays() -> Result<()> {
 fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let bridge = |name: &str| {
-        json!({"cniVersion": "1.0.0", "name": name, "type": "bridge", "bridge": "br9", "isGateway": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
-    };
-    let add = Call::new(&native_bin()?, "bridge", "ADD", bridge("net").to_string());
-    let result = node.call(&add.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
-    let [tuning, firewall] =
-        [json!({"type": "tuning", "mtu": 1400}), json!({"type": "firewall", "backend": "iptables"})].map(
-            |mut config| {
-                merge(&mut config, &json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result}));
-                config
-            },
-        );
-    let call = |plugin: &str, verb: &str, config: &Value| -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
-    call("tuning", "ADD", &tuning)?.success()?;
-    call("firewall", "ADD", &firewall)?.success()?;
+    let plugins = json!([
+        {"type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}},
+        {"type": "tuning", "mtu": 1400},
+        {"type": "firewall", "backend": "iptables"},
+    ]);
+    let net = Network::new(&node, &json!({"cniVersion": "1.0.0", "plugins": plugins}))?;
+    let mut attachment = net.clone().at_by(0, &native_bin()?).add("c1")?;
     // The container that is gone had the same address, by the runtime's last result.
     let before = state(&node, "c1")?;
     ensure!(before.contains("ip saddr 10.9.0.2"), "no rule: {before}");
-    let answer = strayed(&node, "firewall", &firewall)?;
+    let answer = strayed(&net, 2, &json!({"prevResult": attachment.result}))?;
     ensure!(answer.status == 0 && state(&node, "c1")? == before, "{answer:?}");
-    let answer = strayed(&node, "bridge", &bridge("net"))?;
+    let answer = strayed(&net, 0, &json!({}))?;
     ensure!(answer.status == 0 && state(&node, "c1")? == before, "{answer:?}");
     ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{answer:?}");
     // The container's own DEL takes the link.
-    call("firewall", "DEL", &firewall)?.success()?;
-    call("tuning", "DEL", &tuning)?.success()?;
-    let mut config = bridge("net");
-    merge(&mut config, &json!({"prevResult": result}));
-    call("bridge", "DEL", &config)?.success()?;
+    attachment.network = net;
+    attachment.del()?;
     ensure!(node.sh_in("c1", "ip link")?.lines().count() == 2, "{}", node.sh_in("c1", "ip link")?);
     Ok(())
 }
@@ -106,35 +90,27 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
 #[test]
 fn so_it_does_after_a_rollback() -> Result<()> {
     let node = Node::new()?;
-    let list = [
-        json!({"type": "bridge", "bridge": "br9", "isGateway": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}),
-        json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400}),
-    ];
-    let attach = |bin: &Path, container: &str| -> Result<Value> {
+    let plugins = json!([
+        {"type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}},
+        {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400},
+    ]);
+    let net = Network::new(&node, &json!({"cniVersion": "1.0.0", "plugins": plugins}))?;
+    let attach = |bin: &Path, container: &str| {
         node.add_container(container)?;
-        let mut result = Value::Null;
-        for plugin in &list {
-            let mut config = json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result});
-            merge(&mut config, plugin);
-            let add = Call::new(bin, plugin["type"].as_str().unwrap_or_default(), "ADD", config.to_string());
-            result = node.call(&add.attachment(container, &node.netns(container), "eth0"))?.success()?;
-        }
-        Ok(result)
+        net.clone().by(bin).add(container)
     };
     attach(&plugin_bin()?, "gone")?;
     node.remove_container("gone")?;
     node.sh("rm -rf /var/lib/cni/networks")?;
-    let result = attach(&native_bin()?, "gone")?;
+    let result = attach(&native_bin()?, "gone")?.result;
     node.remove_container("gone")?;
     attach(&plugin_bin()?, "c1")?;
     let before = state(&node, "c1")?;
-    for plugin in list.iter().rev() {
-        let mut config = json!({"cniVersion": "1.0.0", "name": "net", "prevResult": result});
-        merge(&mut config, plugin);
-        let answer = strayed(&node, plugin["type"].as_str().unwrap_or_default(), &config)?;
+    for at in (0..net.len()).rev() {
+        let answer = strayed(&net, at, &json!({"prevResult": result}))?;
         let after = state(&node, "c1")?;
-        ensure!(answer.status == 0 && before == after, "{plugin}: {before}\nthen {after}\n{answer:?}");
+        ensure!(answer.status == 0 && before == after, "plugin {at}: {before}\nthen {after}\n{answer:?}");
     }
     Ok(())
 }
@@ -154,21 +130,15 @@ fn so_does_a_device_of_any_kind() -> Result<()> {
         let node = Node::new()?;
         node.add_container("c1")?;
         node.sh(make)?;
-        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "host-device", "device": "dev1"});
-        let call = |verb: &str, name: &str| -> Result<Answer> {
-            let mut config = config.clone();
-            merge(&mut config, &json!({"name": name}));
-            let call = Call::new(&plugin_bin()?, "host-device", verb, config.to_string());
-            node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-        };
-        call("ADD", "net")?.success()?;
+        let net = Network::new(&node, &json!({"cniVersion": "1.0.0", "type": "host-device", "device": "dev1"}))?;
+        net.add("c1")?;
         let before = state(&node, "c1")?;
-        let answer = strayed(&node, "host-device", &config)?;
+        let answer = strayed(&net, 0, &json!({}))?;
         ensure!(answer.status == 0 && state(&node, "c1")? == before, "{kind}: {answer:?}");
         ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{kind}: {answer:?}");
         // Another network's name is no other container.
-        call("DEL", "other")?.success()?;
-        call("DEL", "net")?.success()?;
+        net.call_at(0, "DEL", "c1", &json!({"name": "other"}))?.success()?;
+        net.attachment("c1").del()?;
         node.sh("ip link show dev dev1")?;
     }
     Ok(())
@@ -181,24 +151,21 @@ fn a_link_of_another_interface_is_no_device_that_goes_home() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("ip link add dev1 type veth peer name wire1")?;
-    let call = |bin: &Path, verb: &str, ifname: &str, config: &Value| -> Result<Answer> {
-        let mut config = config.clone();
-        merge(&mut config, &json!({"cniVersion": "1.0.0", "name": ifname}));
-        let call = Call::new(bin, config["type"].as_str().unwrap_or_default(), verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), ifname))
+    let network = |name: &str, plugins: &Value| -> Result<Network> {
+        let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": plugins});
+        Ok(Network::new(&node, &list)?.interface(name))
     };
-    let device = json!({"type": "host-device", "device": "dev1"});
-    let result = call(&native_bin()?, "ADD", "eth0", &device)?.success()?;
-    let tuning = json!({"type": "tuning", "mtu": 1400, "prevResult": result});
-    call(&plugin_bin()?, "ADD", "eth0", &tuning)?.success()?;
-    let bridge = json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
-    call(&plugin_bin()?, "ADD", "net1", &bridge)?.success()?;
+    let device = json!([{"type": "host-device", "device": "dev1"}, {"type": "tuning", "mtu": 1400}]);
+    let device = network("eth0", &device)?;
+    device.clone().at_by(0, &native_bin()?).add("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    network("net1", &json!([{"type": "bridge", "bridge": "br9", "ipam": ipam}]))?.add("c1")?;
     node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set net1 down; ip link set eth0 name other; ip link set net1 name eth0
          ip link set other name net1; ip link set eth0 alias dev1",
     )?;
-    let answer = call(&plugin_bin()?, "DEL", "eth0", &device)?;
+    let answer = device.call("DEL", "c1")?;
     let there = node.sh_in("c1", "ip -o link show dev eth0; ip -o link show dev net1")?;
     ensure!(there.contains("alias dev1"), "the other interface's link is gone: {there}\n{answer:?}");
     ensure!(answer.status == 0 && answer.stderr.contains("another attachment's, by its record"), "{answer:?}");
