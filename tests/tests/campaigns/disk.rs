@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, each, number, picture, same_picture};
-use postern_tests::{Answer, Call, Node, Random, merge, plugin_bin};
+use postern_tests::{Answer, Network, Node, Random, merge};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -14,8 +14,7 @@ const SAMPLE: u64 = 40;
 
 /// A node with two containers and a network with every kind of effect.
 struct Place {
-    node: Node,
-    config: Value,
+    net: Network,
     /// The state without attachments.
     before: Value,
 }
@@ -26,43 +25,37 @@ impl Place {
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
         node.sh(prepare)?;
         let config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+            "type": "bridge", "bridge": "br9", "isGateway": true,
             "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true,
             "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]},
         });
-        let mut place = Self { node, config, before: Value::Null };
+        let mut place = Self { net: Network::new(&node, &config)?, before: Value::Null };
         for container in ["c1", "c2"] {
-            place.call("ADD", container, &Value::Null)?.success()?;
-            place.call("DEL", container, &Value::Null)?.success()?;
+            place.net.add(container)?;
+            place.net.attachment(container).del()?;
         }
         place.before = place.picture()?;
         Ok(place)
     }
 
     fn picture(&self) -> Result<Value> {
-        picture(&self.node, &["c1", "c2"])
+        picture(&self.net.node, &["c1", "c2"])
     }
 
+    /// Runs any verb. GC collects everything.
     fn call(&self, verb: &str, container: &str, previous: &Value) -> Result<Answer> {
-        let mut config = self.config.clone();
-        if previous.is_object() {
-            merge(&mut config, &json!({"prevResult": previous}));
-        }
+        let mut patch = json!({"prevResult": previous});
         if verb == "GC" {
-            merge(&mut config, &json!({"cni.dev/valid-attachments": []}));
+            merge(&mut patch, &json!({"cni.dev/valid-attachments": []}));
         }
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        self.node.call(&match verb {
-            "GC" => call,
-            _ => call.attachment(container, &self.node.netns(container), "eth0"),
-        })
+        self.net.call_at(0, verb, container, &patch)
     }
 
     /// Returns the path of the only attachment's record, as seen from here.
     fn record(&self) -> Result<PathBuf> {
-        let name = self.node.sh("ls /run/postern/attachments")?;
+        let name = self.net.node.sh("ls /run/postern/attachments")?;
         ensure!(name.lines().count() == 1, "not one record: {name}");
-        Ok(self.node.path(format!("/run/postern/attachments/{}", name.trim())))
+        Ok(self.net.node.path(format!("/run/postern/attachments/{}", name.trim())))
     }
 }
 
@@ -101,12 +94,12 @@ fn runs_with_bad_disk(disk: &Disk, directory: &str, needed: bool) -> Result<()> 
     let mode = if directory.contains("cni") { "755" } else { "700" };
     let place =
         Place::new(&format!("mkdir -p {directory}; mount -t tmpfs -o mode={mode},{} disk {directory}", disk.options))?;
-    let script = |what: &str| place.node.sh(&format!("set -- {directory}; {what}"));
+    let script = |what: &str| place.net.node.sh(&format!("set -- {directory}; {what}"));
     let usable = || script("mount --options-mode ignore -o remount,rw $1; rm -f $1/fill*");
     for verb in ["ADD", "CHECK", "DEL", "GC"] {
         let named = || format!("{directory} is {}, {verb}", disk.name);
         let attached = verb != "ADD";
-        let previous = if attached { place.call("ADD", "c1", &Value::Null)?.success()? } else { Value::Null };
+        let previous = if attached { place.net.add("c1")?.result } else { Value::Null };
         let before = place.picture()?;
         script(disk.spoil)?;
         let answer = place.call(verb, "c1", &previous)?;
@@ -172,10 +165,10 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
     let mut all = true;
     for verb in verbs {
         let named = || format!("{name}, {verb}");
-        let result = place.call("ADD", "c1", &Value::Null)?.success()?;
+        let result = place.net.add("c1")?.result;
         let record = place.record()?;
         let key = record.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        place.node.sh(&format!("set -- /run/postern/attachments/{key}; {damage}"))?;
+        place.net.node.sh(&format!("set -- /run/postern/attachments/{key}; {damage}"))?;
         let before = place.picture()?;
         let container = if *verb == "ADD c2" { "c2" } else { "c1" };
         let previous = if *verb == "ADD c2" { &Value::Null } else { &result };
@@ -183,7 +176,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
         let (succeeded, text) = printed(&answer).with_context(named)?;
         if *verb == "ADD c2" {
             ensure!(succeeded, "{}: another attachment's ADD: {text}", named());
-            place.call("DEL", "c2", &Value::Null)?.success().with_context(named)?;
+            place.net.attachment("c2").del().with_context(named)?;
         } else if succeeded && *verb == "ADD" {
             anyhow::bail!("{}: an attachment was made that is there", named());
         } else if *verb != "ADD" {
@@ -193,21 +186,21 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             // A record that can't be read may be of a later version: it is left alone, and named.
             ensure!(text.contains(&key), "{}: does not name {key}: {text}", named());
             same_links(&before, &place.picture()?).with_context(|| format!("{}: {text}", named()))?;
-            place.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
+            place.net.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
             all = false;
         }
         if *verb != "DEL" || !succeeded {
             let mut answer = place.call("DEL", "c1", &result)?;
             let (succeeded, why) = printed(&answer).with_context(named)?;
             if !succeeded && why.contains(&key) && why.contains("use the version that wrote it") {
-                place.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
+                place.net.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
                 all = false;
                 answer = place.call("DEL", "c1", &result)?;
             }
             answer.success().with_context(|| format!("{} ({text}), then DEL", named()))?;
         }
         // The record that was set aside is for people to look at.
-        place.node.sh("rm -rf /run/postern/attachments/*.* /run/victim")?;
+        place.net.node.sh("rm -rf /run/postern/attachments/*.* /run/victim")?;
         same_picture(&place.before, &place.picture()?).with_context(|| format!("{} ({text}), then DEL", named()))?;
     }
     Ok(all)
@@ -248,9 +241,9 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let seed = number("POSTERN_FUZZ_SEED").unwrap_or(1);
     let mut random = Random::new(seed);
     let mut place = Place::new("")?;
-    place.call("ADD", "c1", &Value::Null)?.success()?;
+    place.net.add("c1")?;
     let content = fs::read(place.record()?)?;
-    place.call("DEL", "c1", &Value::Null)?.success()?;
+    place.net.attachment("c1").del()?;
     let length = content.len() as u64;
     // With another boot ID in it, a record is of another boot. That kernel's objects are gone, and not looked for.
     let text = String::from_utf8_lossy(&content);

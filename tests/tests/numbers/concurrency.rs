@@ -2,22 +2,17 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::kernel::has_or_skips_part;
-use postern_tests::{Call, Node, merge, plugin_bin};
+use postern_tests::{Network, Node};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Runs a verb for all containers at once. Returns the results.
-fn all(node: &Node, containers: &[String], verb: &str, config: impl Fn(usize) -> Value + Sync) -> Result<Vec<Value>> {
-    let bin = plugin_bin()?;
+/// Runs a verb for all containers at once, each with its own patch of the configuration. Returns the results.
+fn all(net: &Network, containers: &[String], verb: &str, own: impl Fn(usize) -> Value + Sync) -> Result<Vec<Value>> {
     let start = Instant::now();
     let call = |number: usize, container: &str| {
-        let config = config(number);
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let call = Call::new(&bin, &plugin, verb, config.to_string());
-        let call = call.attachment(container, &node.netns(container), "eth0");
-        let answer = if verb == "DEL" { node.delete(&call).map(|()| Value::Null) } else { node.call(&call)?.success() };
-        answer.with_context(|| format!("{verb} of {container}"))
+        let answer = net.call_at(0, verb, container, &own(number))?;
+        answer.success().with_context(|| format!("{verb} of {container}"))
     };
     let call = &call;
     let answers = std::thread::scope(|scope| {
@@ -58,20 +53,20 @@ fn no_lease(node: &Node) -> Result<()> {
 }
 
 fn attach_and_detach(count: usize, patch: &Value) -> Result<()> {
-    let mut config = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+    let config = json!({
+        "cniVersion": "1.0.0", "type": "bridge", "bridge": "br9", "isGateway": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
     });
-    merge(&mut config, patch);
     let (node, containers) = crowd(count)?;
-    addresses(&all(&node, &containers, "ADD", |_| config.clone())?)?;
+    let net = Network::new(&node, &config)?.with(patch);
+    addresses(&all(&net, &containers, "ADD", |_| json!({}))?)?;
     let ports = node.sh("ip -o link show master br9 | wc -l")?;
     ensure!(ports.trim() == count.to_string(), "{count} attachments, {ports} ports");
     for container in ["c0".to_owned(), format!("c{}", count - 1)] {
         node.sh_in(&container, "for i in 1 2 3 4 5; do busybox ping -c1 -W1 10.9.0.1 && exit; done; exit 1")?;
     }
 
-    all(&node, &containers, "DEL", |_| config.clone())?;
+    all(&net, &containers, "DEL", |_| json!({}))?;
     let links = node.sh("ip -o link | grep veth || true")?;
     ensure!(links.is_empty(), "left behind:\n{links}");
     no_lease(&node)?;
@@ -107,28 +102,22 @@ fn fifty_links_of_each_kind_at_once() -> Result<()> {
         if elsewhere.split(' ').any(|one| one == plugin) || plugin != "host-device" && !has_or_skips_part(plugin)? {
             continue;
         }
-        let config = |number: usize| {
-            let mut config = json!({
-                "cniVersion": "1.0.0", "name": "net", "type": plugin,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-            });
-            merge(&mut config, &patch);
-            let own = match plugin {
-                "vlan" => json!({"vlanId": number}),
-                "host-device" => json!({"device": format!("card{number}")}),
-                _ => json!({}),
-            };
-            merge(&mut config, &own);
-            config
+        let own = |number: usize| match plugin {
+            "vlan" => json!({"vlanId": number}),
+            "host-device" => json!({"device": format!("card{number}")}),
+            _ => json!({}),
         };
         let (node, containers) = crowd(COUNT)?;
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let config = json!({"cniVersion": "1.0.0", "type": plugin, "ipam": ipam});
+        let net = Network::new(&node, &config)?.with(&patch);
         node.sh(&format!(
             "ip link add wire0 type veth peer name wire1; ip link set wire0 up
              for n in $(seq 0 {}); do ip link add card$n type veth peer name socket$n; done",
             COUNT - 1
         ))?;
         let before = node.sh("ip -o link | sed 's/^[0-9]*: //' | sort")?;
-        let results = all(&node, &containers, "ADD", config).context(plugin)?;
+        let results = all(&net, &containers, "ADD", own).context(plugin)?;
         addresses(&results).context(plugin)?;
         for (container, result) in containers.iter().zip(&results) {
             let shown = node.sh_in(container, "ip -d -o link show dev eth0; ip -o address show dev eth0")?;
@@ -143,7 +132,7 @@ fn fifty_links_of_each_kind_at_once() -> Result<()> {
                 "{plugin}: {shown}"
             );
         }
-        all(&node, &containers, "DEL", config).context(plugin)?;
+        all(&net, &containers, "DEL", own).context(plugin)?;
         no_lease(&node).context(plugin)?;
         for container in &containers {
             ensure!(!node.sh_in(container, "ip -o link")?.contains("eth0"), "{plugin}: {container} has its link still");

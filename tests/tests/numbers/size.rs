@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::tour::{VERBS, legs};
-use postern_tests::{Call, Node, merge, native_bin, plugin_bin, shipped, skip_part};
+use postern_tests::{Network, Node, merge, native_bin, plugin_bin, shipped, skip_part};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -17,12 +17,17 @@ const SLACK: u64 = 24 << 10;
 /// The beginnings of two chains: one datagram of each, of at most 32 KiB.
 const HEAD: u64 = 64 << 10;
 
-fn config() -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
+/// Makes a node with a container, and a network with all effects.
+fn network() -> Result<(Node, Network)> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let config = json!({
+        "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
         "ipMasq": true, "ipMasqBackend": "nftables",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
-    })
+    });
+    let net = Network::new(&node, &config)?;
+    Ok((node, net))
 }
 
 /// Files that a run opened, and bytes that it received.
@@ -34,19 +39,16 @@ struct Cost {
     walks: Vec<String>,
 }
 
-/// Runs a verb for interface `ifname` of the container, and counts.
-fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
+/// Runs a verb of the first plugin for the container, and counts.
+fn cost(net: &Network, verb: &str, patch: &Value) -> Result<(Cost, Value)> {
     let wrapper =
         ["strace", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
             .map(str::to_owned);
-    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
-    let answer = node.call_under(&wrapper, &call)?;
+    let answer = net.node.call_under(&wrapper, &net.request(0, verb, "c1", patch)?)?;
     // A plugin without a result prints nothing.
     let result = answer.success()?;
     let mut cost = Cost { opened: 0, received: 0, walks: Vec::new() };
-    for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
+    for line in std::fs::read_to_string(net.node.path(TRACE))?.lines() {
         let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
         if line.starts_with("openat(") || line.starts_with("openat2(") {
             cost.opened += 1;
@@ -71,49 +73,39 @@ fn is_in_long_chain(request: &str) -> bool {
 }
 
 /// ADD, CHECK and DEL of one attachment.
-fn life(node: &Node) -> Result<[Cost; 3]> {
-    life_of(node, config())
+fn life(net: &Network) -> Result<[Cost; 3]> {
+    let (add, result) = cost(net, "ADD", &json!({}))?;
+    let previous = json!({"prevResult": result});
+    Ok([add, cost(net, "CHECK", &previous)?.0, cost(net, "DEL", &previous)?.0])
 }
 
-fn life_of(node: &Node, mut config: Value) -> Result<[Cost; 3]> {
-    let (add, result) = cost(node, "ADD", "eth0", &config)?;
-    merge(&mut config, &json!({"prevResult": result}));
-    Ok([add, cost(node, "CHECK", "eth0", &config)?.0, cost(node, "DEL", "eth0", &config)?.0])
+/// The list of a runtime's GC: these interfaces.
+fn valid(interfaces: std::ops::RangeInclusive<usize>) -> Value {
+    let valid = interfaces.map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")}));
+    json!({"cni.dev/valid-attachments": valid.collect::<Vec<_>>()})
 }
 
-fn collection(node: &Node, others: usize) -> Result<Cost> {
-    let valid: Vec<Value> =
-        (1..=others).map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")})).collect();
-    let mut config = config();
-    merge(&mut config, &json!({"cni.dev/valid-attachments": valid}));
-    Ok(cost(node, "GC", "", &config)?.0)
-}
-
-fn attach(node: &Node, number: usize, config: &Value) -> Result<()> {
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
-    node.call(&call.attachment("c1", &node.netns("c1"), &format!("eth{number}")))?.success().map(drop)
+/// Returns the network, for another interface of the container.
+fn at(net: &Network, number: usize) -> Network {
+    net.clone().interface(&format!("eth{number}"))
 }
 
 #[test]
 fn a_run_does_the_same_on_a_full_node() -> Result<()> {
-    let node = Node::new()?;
-    node.add_container("c1")?;
-    attach(&node, 1, &config())?;
-    life(&node)?;
-    let empty = life(&node)?;
-    let collected = collection(&node, 1)?;
+    let (node, net) = network()?;
+    at(&net, 1).add("c1")?;
+    life(&net)?;
+    let empty = life(&net)?;
+    let (collected, _) = cost(&net, "GC", &valid(1..=1))?;
 
     for number in 2..=OTHERS {
-        attach(&node, number, &config())?;
+        at(&net, number).add("c1")?;
     }
     // The names of the records show other networks' records.
-    let mut another = config();
-    merge(
-        &mut another,
-        &json!({"name": "another", "bridge": "br8", "ipam": {"ranges": [[{"subnet": "10.7.0.0/16"}]]}}),
-    );
+    let ipam = json!({"ranges": [[{"subnet": "10.7.0.0/16"}]]});
+    let another = net.clone().with(&json!({"name": "another", "bridge": "br8", "ipam": ipam}));
     for number in 1..=OTHERS {
-        attach(&node, OTHERS + number, &another)?;
+        at(&another, OTHERS + number).add("c1")?;
     }
     // A transaction of an ordinary user is short.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
@@ -128,12 +120,12 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
         std::fs::write(node.path("/var/log/rules"), lines.collect::<String>())?;
         node.sh("nft -f /var/log/rules")?;
     }
-    let full = life(&node)?;
+    let full = life(&net)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
         ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
     }
-    let all = collection(&node, OTHERS)?;
+    let (all, _) = cost(&net, "GC", &valid(1..=OTHERS))?;
     ensure!(
         all.opened <= collected.opened + 2,
         "GC opens what is valid, or another network's: {collected:?}, with all valid {all:?}"
@@ -146,12 +138,10 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
 /// With iptables too, no rules of other attachments are read.
 #[test]
 fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
-    let mut config = config();
-    merge(&mut config, &json!({"ipMasqBackend": "iptables", "macspoofchk": false}));
-    let node = Node::new()?;
-    node.add_container("c1")?;
-    life_of(&node, config.clone())?;
-    let empty = life_of(&node, config.clone())?;
+    let (node, net) = network()?;
+    let net = net.with(&json!({"ipMasqBackend": "iptables", "macspoofchk": false}));
+    life(&net)?;
+    let empty = life(&net)?;
     // A transaction of an ordinary user is short.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
         let rules = chunk.iter().map(|number| {
@@ -161,7 +151,7 @@ fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
         std::fs::write(node.path("/var/log/rules"), format!("*nat\n{}COMMIT\n", rules.collect::<String>()))?;
         node.sh("iptables-restore --noflush < /var/log/rules")?;
     }
-    let full = life_of(&node, config)?;
+    let full = life(&net)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
         let walks: Vec<&String> = full.walks.iter().filter(|line| is_in_long_chain(line)).collect();
@@ -199,31 +189,25 @@ fn forwards_of_others_are_not_read() -> Result<()> {
     ] {
         let node = Node::new()?;
         node.add_container("c1")?;
-        let bridge = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
-        });
-        let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
-        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous});
-        merge(&mut config, &patch);
+        let bridge = Network::new(
+            &node,
+            &json!({"type": "bridge", "bridge": "br9", "isGateway": true,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]}}),
+        )?;
+        let (_, previous) = cost(&bridge, "ADD", &json!({}))?;
+        let net = Network::new(&node, &patch)?;
         let life = || -> Result<[Cost; 3]> {
-            let [add, check, del] = ["ADD", "CHECK", "DEL"].map(|verb| cost(&node, verb, "eth0", &config));
+            let [add, check, del] =
+                ["ADD", "CHECK", "DEL"].map(|verb| cost(&net, verb, &json!({"prevResult": previous})));
             Ok([add?.0, check?.0, del?.0])
-        };
-        // All are valid: there is nothing to collect.
-        let collect = |others: usize| -> Result<Cost> {
-            let valid: Vec<Value> =
-                (0..=others).map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")})).collect();
-            let mut config = config.clone();
-            merge(&mut config, &json!({"prevResult": null, "cni.dev/valid-attachments": valid}));
-            Ok(cost(&node, "GC", "", &config)?.0)
         };
         // What all attachments share is there from the second one on.
         let sole = || node.sh(if kind == "iptables" { "iptables-save | grep -v ^#" } else { "nft list ruleset" });
         life()?;
         let before = sole()?;
         let empty = life()?;
-        let collected = collect(0)?;
+        // All are valid: there is nothing to collect.
+        let (collected, _) = cost(&net, "GC", &valid(0..=0))?;
         for chunk in (1..=RULES).collect::<Vec<_>>().chunks(20) {
             let (text, load) = match kind {
                 "iptables" => (
@@ -238,12 +222,12 @@ fn forwards_of_others_are_not_read() -> Result<()> {
             node.sh(&format!("({chains}) 2>/dev/null || true; {load} /var/log/rules"))?;
         }
         for number in 1..=OTHERS {
-            cost(&node, "ADD", &format!("eth{number}"), &bridge)?;
+            cost(&at(&bridge, number), "ADD", &json!({}))?;
         }
         let full = life()?;
         // portmap compares the names of all chains, and looks at rules if it knows one of them not.
         if patch.get("type") == Some(&json!("firewall")) {
-            let all = collect(OTHERS)?;
+            let (all, _) = cost(&net, "GC", &valid(0..=OTHERS))?;
             ensure!(
                 all.opened <= collected.opened + 2 && all.received <= collected.received + SLACK,
                 "{patch}: GC looks at others: {collected:?}, on a full node {all:?}"
@@ -274,38 +258,37 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     for container in ["c1", "c2"] {
         node.add_container(container)?;
     }
-    let bridge = json!({
-        "cniVersion": "1.1.0", "name": "behind", "type": "bridge", "bridge": "br6", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.6.0.0/16"}], [{"subnet": "fd00:6::/64"}]]},
-    });
-    let native = |ifname: &str| -> Result<Value> {
-        let call = Call::new(&native_bin()?, "bridge", "ADD", bridge.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), ifname))?.success()
+    let bridge = Network::new(
+        &node,
+        &json!({"name": "behind", "type": "bridge", "bridge": "br6", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.6.0.0/16"}], [{"subnet": "fd00:6::/64"}]]}}),
+    )?;
+    let native = bridge.clone().by(&native_bin()?);
+    let behind = |config: &Value, previous: &Value| -> Result<Network> {
+        Ok(Network::new(&node, config)?.with(&json!({"name": "behind", "prevResult": previous})))
     };
-    let forward = |port: u16, previous: &Value| {
+    let forward = |port: usize, previous: &Value| {
         let mappings = json!([{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]);
-        json!({"cniVersion": "1.1.0", "name": "behind", "type": "portmap", "backend": "nftables",
-            "runtimeConfig": {"portMappings": mappings}, "prevResult": previous})
+        behind(
+            &json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": mappings}}),
+            previous,
+        )
     };
-    let first = native("eth0")?;
+    let first = native.add("c1")?.result;
     // The first one reads all records, and fills the index.
-    let life = || life_of(&node, forward(8000, &first));
-    life()?;
-    let empty = life()?;
+    let forwarded = forward(8000, &first)?;
+    life(&forwarded)?;
+    let empty = life(&forwarded)?;
     // The other end of the container's pair may be another attachment's.
-    let fence = || {
-        let config = json!({"cniVersion": "1.1.0", "name": "behind", "type": "firewall", "backend": "iptables",
-            "ingressPolicy": "same-bridge", "prevResult": first});
-        life_of(&node, config)
-    };
-    fence()?;
-    let fenced = fence()?;
-    for number in 1..=u16::try_from(OTHERS)? {
-        let ifname = format!("eth{number}");
-        cost(&node, "ADD", &ifname, &forward(8000 + number, &native(&ifname)?))?;
+    let fence = behind(&json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"}), &first)?;
+    life(&fence)?;
+    let fenced = life(&fence)?;
+    for number in 1..=OTHERS {
+        let result = at(&native, number).add("c1")?.result;
+        cost(&at(&forward(8000 + number, &result)?, number), "ADD", &json!({}))?;
     }
-    let full = life()?;
-    let fenced_full = fence()?;
+    let full = life(&forwarded)?;
+    let fenced_full = life(&fence)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&fenced).zip(&fenced_full) {
         ensure!(full.opened <= empty.opened + 2, "firewall {verb} opens more: {empty:?}, on a full node {full:?}");
     }
@@ -316,28 +299,15 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     }
     // What a record gets after the index was filled is found too: an address of a plugin of ours, and of one behind a
     // native plugin.
-    let mut other = bridge.clone();
-    merge(&mut other, &json!({"name": "other", "bridge": "br5", "ipam": {"ranges": [[{"subnet": "10.5.0.0/16"}]]}}));
-    let of_other = |verb: &str, config: &Value| -> Result<Value> {
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        node.call(&call.attachment("c2", &node.netns("c2"), "eth0"))?.success()
-    };
-    let result = of_other("ADD", &other)?;
-    let given = result["ips"][0]["address"].as_str().unwrap_or_default().to_owned();
+    let ipam = json!({"ranges": [[{"subnet": "10.5.0.0/16"}]]});
+    let other = bridge.with(&json!({"name": "other", "bridge": "br5", "ipam": ipam})).add("c2")?;
+    let given = other.addresses().concat();
     node.sh(&format!("ip -n c1 address add {given} dev eth0"))?;
-    let claim = |address: &str| -> Result<postern_tests::Answer> {
-        let mut previous = first.clone();
-        merge(&mut previous, &json!({"ips": [{"address": address, "interface": 2}]}));
-        let call = Call::new(&plugin_bin()?, "portmap", "ADD", forward(9000, &previous).to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
-    let refused = claim(&given)?;
+    let claim = forward(9000, &first)?.with(&json!({"prevResult": {"ips": [{"address": given, "interface": 2}]}}));
+    let refused = claim.call("ADD", "c1")?;
     ensure!(refused.stdout.contains("attachment other/c2/eth0 has it, by its record"), "{}", refused.stdout);
-    let mut gone = other.clone();
-    merge(&mut gone, &json!({"prevResult": result}));
-    of_other("DEL", &gone)?;
-    claim(&given)?.success()?;
-    Ok(())
+    other.del()?;
+    claim.add("c1").map(drop)
 }
 
 /// Very many forwards go in several transactions. The chain is read once for all of them.
@@ -345,16 +315,14 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
 fn many_forwards_are_read_once() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let bridge = json!({
-        "cniVersion": "1.1.0", "name": "many", "type": "bridge", "bridge": "br4", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/16"}]]},
-    });
-    let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/16"}]]});
+    let bridge = json!({"name": "many", "type": "bridge", "bridge": "br4", "isGateway": true, "ipam": ipam});
+    let (_, previous) = cost(&Network::new(&node, &bridge)?, "ADD", &json!({}))?;
     let mappings: Value =
         (0..4000).map(|step| json!({"hostPort": 10_000 + step, "containerPort": 80, "protocol": "tcp"})).collect();
-    let config = json!({"cniVersion": "1.1.0", "name": "many", "type": "portmap", "backend": "nftables", "snat": false,
+    let config = json!({"name": "many", "type": "portmap", "backend": "nftables", "snat": false,
         "runtimeConfig": {"portMappings": mappings}, "prevResult": previous});
-    let [_, check, del] = life_of(&node, config)?;
+    let [_, check, del] = life(&Network::new(&node, &config)?)?;
     ensure!(del.received < check.received * 3 / 2, "DEL reads more than a look at all forwards: {check:?}, {del:?}");
     ensure!(!node.sh("nft list ruleset")?.contains("10.4.0."), "forwards are left");
     Ok(())
@@ -404,24 +372,20 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             }
             let node = Node::new()?;
             node.add_container("c0")?;
-            let first = json!({"cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0",
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
-            let add = Call::new(&bin, "bridge", "ADD", first.to_string());
-            let result = node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+            let mut plugins = vec![json!({"type": "bridge", "bridge": "tour0", "ipam": ipam})];
             // Who asks for a port first after a boot reads all records, and fills the index.
             if plugin == "portmap" {
-                let ports = json!({"cniVersion": "1.1.0", "name": "tour", "type": "portmap", "prevResult": result,
-                    "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
-                let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
-                node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+                let mapping = json!({"hostPort": 9999, "containerPort": 80, "protocol": "tcp"});
+                plugins.push(json!({"type": "portmap", "runtimeConfig": {"portMappings": [mapping]}}));
             }
+            Network::new(&node, &json!({"name": "tour", "plugins": plugins}))?.add("c0")?;
             // So it is with addresses, links and settings.
             node.sh("ip link add prime0 type veth peer name prime1")?;
-            for verb in ["ADD", "DEL"] {
-                let device = json!({"cniVersion": "1.1.0", "name": "prime", "type": "host-device", "device": "prime0"});
-                let call = Call::new(&bin, "host-device", verb, device.to_string());
-                node.call(&call.attachment("c0", &node.netns("c0"), "dev0"))?.success()?;
-            }
+            let device = json!({"name": "prime", "type": "host-device", "device": "prime0"});
+            let device = Network::new(&node, &device)?.interface("dev0");
+            device.add("c0")?;
+            device.attachment("c0").del()?;
             let name = node.sh("ls /run/postern/attachments")?;
             let network = name.trim().get(..16).unwrap_or_default();
             node.sh(&CROWD.replace("SAME", network))?;
