@@ -268,11 +268,7 @@ impl AttackedNode {
             let bytes = fs::read(self.node().path(path))?;
             ensure!(bytes.first() == Some(&2), "{path} is not complete");
             // Nearly all of the 65,536 entries are empty.
-            let blocks = bytes
-                .get(4096..)
-                .unwrap_or_default()
-                .chunks(BLOCK)
-                .filter(|block| !EMPTY.starts_with(block));
+            let blocks = bytes.get(4096..).unwrap_or_default().chunks(BLOCK).filter(|block| !EMPTY.starts_with(block));
             let behind = blocks.flat_map(|block| block.chunks_exact(24)).filter(|entry| **entry != [0; 24]);
             let hex = |entry: &[u8]| entry.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             entries.get_or_insert_default().extend(behind.map(hex));
