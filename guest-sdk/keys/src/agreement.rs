@@ -7,6 +7,7 @@ use crate::{Delegation, Plugin, Role};
 use postern_cni::recorder;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 /// Objects that guests read apart from their place: the name of each, and the places of its keys.
 const APART: [(&str, &[&str]); 2] =
@@ -21,8 +22,9 @@ const OTHERS: [&str; 3] = ["Result", "Error", ""];
 /// They differ.
 #[track_caller]
 #[allow(clippy::panic, reason = "a test")]
-pub fn check(name: &str, call: impl Fn(&str, &str) -> Result<String, String>) {
+pub fn check<E: Display>(name: &str, call: impl Fn(&str, &str) -> Result<String, E>) {
     let Some(plugin) = crate::plugin(name) else { panic!("{name} has no table") };
+    let call = |verb: &str, config: &str| call(verb, config).map_err(|error| error.to_string());
     reads(plugin, &call);
     accepts(plugin, &call);
     refuses(plugin, &call);

@@ -88,6 +88,12 @@ impl Kernel {
         self.find(Place::Container, &self.ifname).filter(|_| self.netns)
     }
 
+    /// Returns the attachment's own link, for a change.
+    pub fn own_mut(&mut self) -> Option<&mut Link> {
+        let handle = self.own()?.info.handle;
+        self.links.get_mut(&handle)
+    }
+
     /// Returns the host end of the attachment's own pair.
     pub fn host_end(&self) -> Option<&Link> {
         self.own()?.peer.and_then(|peer| self.links.get(&peer))
