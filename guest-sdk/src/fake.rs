@@ -1,10 +1,14 @@
 //! A fake host for tests on the build machine: a simulated kernel behind the functions that a component imports.
 //!
 //! Each thread has its own, so tests can run in parallel. The simulation is in [`Kernel`], a separate crate, because
-//! `postern plan` runs guests against it too.
+//! `postern plan` runs guests against it too. [`Subject`] has what tests of most plugins ask.
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests run")]
 
+pub mod change;
+mod subject;
+
 pub use postern_sim::{Ipam, Kernel, Lease, Link, Place};
+pub use subject::Subject;
 
 use crate::error::Error;
 use crate::plugin::{Plugin, dispatch};
@@ -79,12 +83,26 @@ pub fn two_links(ipam: &str) -> Kernel {
     kernel
 }
 
+/// The verbs that a configuration comes with.
+const VERBS: [&str; 5] = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
+
 /// Makes each operation of each verb fail in turn, and asserts that the verb fails with that error. `prepare` gets the
 /// verb, makes a node on which it would succeed, and returns the keys of its configuration. `call` takes both.
 #[track_caller]
 pub fn each_operation_fails(prepare: impl Fn(&str) -> String, call: impl Fn(&str, &str) -> Result<String, Error>) {
-    for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
+    numbers_of_failures(prepare, call);
+}
+
+/// As [`each_operation_fails`]. Returns the number of each verb's operations.
+#[track_caller]
+fn numbers_of_failures(
+    prepare: impl Fn(&str) -> String,
+    call: impl Fn(&str, &str) -> Result<String, Error>,
+) -> [usize; 5] {
+    let mut numbers = [0; 5];
+    for (verb, number) in VERBS.into_iter().zip(&mut numbers) {
         for n in 0.. {
+            *number = n;
             let keys = prepare(verb);
             let before = log().len();
             with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
@@ -101,6 +119,7 @@ pub fn each_operation_fails(prepare: impl Fn(&str) -> String, call: impl Fn(&str
             assert!(outcome.as_ref().is_err_and(is_told), "{verb} {n}: {outcome:?}");
         }
     }
+    numbers
 }
 
 /// Asserts that DEL of a plugin that makes one link removes it by a configuration that ADD would refuse. DEL has to succeed
