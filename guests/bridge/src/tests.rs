@@ -4,37 +4,23 @@ mod chained;
 mod verbs;
 
 use super::*;
-use postern_guest::cni::Env;
-use postern_guest::fake::{self, Kernel, Place};
+use postern_guest::fake::{self, Kernel, Place, Subject};
 use postern_guest::types::{Backend, ErrorCode, LinkSysctl, OpError, PortSpec, Route, ops};
 use proptest::prelude::*;
+
+const PLUGIN: Subject<Bridge> = Subject::new(Bridge, r#","type":"bridge","bridge":"br0""#, Kernel::default);
+/// With addresses of IPAM, where a network asks for them.
+const ADDRESSED: Subject<Bridge> = PLUGIN.on(|| Kernel::with_ipam(V4));
 
 const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24"}],"dns":{"domain":"ipam"}}"#;
 const DUAL: &str =
     r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00::3/64","gateway":"fd00::1"}]}"#;
 const IPAM: &str = r#","ipam":{"type":"host-local"}"#;
 
-fn conf(keys: &str) -> String {
-    format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bridge","bridge":"br0"{keys}}}"#)
-}
-
-fn call_with(verb: &str, args: &str, keys: &str) -> Result<String, Error> {
-    let env = Env { args: args.to_owned(), ..fake::env(verb) };
-    fake::call_verb(&Bridge, env, &conf(keys))
-}
-
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    call_with(verb, "", keys)
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
-}
-
 /// Runs ADD with IPAM on a fresh host; returns the result on one line.
 fn add(ipam: &str, keys: &str) -> String {
     fake::install(Kernel::with_ipam(ipam));
-    call("ADD", &format!("{IPAM}{keys}")).unwrap().replace([' ', '\n'], "")
+    PLUGIN.call("ADD", &format!("{IPAM}{keys}")).unwrap().replace([' ', '\n'], "")
 }
 
 fn container_routes() -> Vec<String> {
@@ -51,8 +37,7 @@ fn port() -> PortSpec {
 
 #[test]
 fn layer_2() {
-    fake::install(Kernel::default());
-    let result = call("ADD", "").unwrap().replace([' ', '\n'], "");
+    let result = PLUGIN.add("");
     // The bridge has taken the address of its only port.
     assert_eq!(
         result,
@@ -67,8 +52,7 @@ fn layer_2() {
 
 #[test]
 fn the_bridge_has_a_default_name() {
-    fake::install(Kernel::default());
-    fake::call_verb(&Bridge, fake::env("ADD"), r#"{"cniVersion":"1.0.0","name":"n"}"#).unwrap();
+    PLUGIN.call_anew("ADD", r#"{"cniVersion":"1.0.0","name":"n"}"#).unwrap();
     assert!(fake::with(|kernel| kernel.find(Place::Host, "cni0").is_some()));
 }
 
@@ -191,14 +175,14 @@ fn a_bridge_with_another_address() {
         kernel.ipam.result = Ok(r#"{"ips":[{"address":"10.2.0.3/24"}]}"#.to_owned());
     });
     assert_eq!(
-        message("ADD", &format!("{IPAM}{keys}")),
+        PLUGIN.message("ADD", &format!("{IPAM}{keys}")),
         "failed to set bridge addr: \"br0\" already has an IP address different from 10.2.0.1/24"
     );
     fake::with(|kernel| {
         let own = kernel.own().unwrap().info.handle;
         kernel.call(&ops::Link::Delete { link: own }.into()).unwrap();
     });
-    call("ADD", &format!(r#"{IPAM}{keys},"forceAddress":true"#)).unwrap();
+    PLUGIN.call("ADD", &format!(r#"{IPAM}{keys},"forceAddress":true"#)).unwrap();
 }
 
 #[test]
@@ -214,28 +198,25 @@ fn duplicate_detection() {
 #[test]
 fn a_kernel_without_ipv6_is_none_the_worse() {
     fake::install(Kernel { ipv6: false, ..Kernel::with_ipam(V4) });
-    call("ADD", IPAM).unwrap();
+    PLUGIN.call("ADD", IPAM).unwrap();
     fake::install(Kernel { ipv6: false, ..Kernel::with_ipam(DUAL) });
-    call("ADD", IPAM).unwrap();
+    PLUGIN.call("ADD", IPAM).unwrap();
 }
 
 #[test]
 fn vlans() {
-    fake::install(Kernel::default());
-    call("ADD", r#","vlan":100,"vlanTrunk":[{"minID":5,"maxID":7,"id":6},{"id":3},{}],"preserveDefaultVlan":true"#)
-        .unwrap();
+    PLUGIN.add(r#","vlan":100,"vlanTrunk":[{"minID":5,"maxID":7,"id":6},{"id":3},{}],"preserveDefaultVlan":true"#);
     let expected =
         PortSpec { vlan: Some(100), trunk: vec![3, 5, 6, 7], preserve_default_vlan: true, ..PortSpec::default() };
     assert_eq!(port(), expected);
     assert!(fake::with(|kernel| kernel.find(Place::Host, "br0").unwrap().vlan_filtering));
 
     // An empty trunk is a trunk.
-    fake::install(Kernel::default());
-    call("ADD", r#","vlanTrunk":[]"#).unwrap();
+    PLUGIN.add(r#","vlanTrunk":[]"#);
     assert!(fake::with(|kernel| kernel.find(Place::Host, "br0").unwrap().vlan_filtering));
 
     fake::install(Kernel { vlans: false, ..Kernel::default() });
-    assert_eq!(message("ADD", r#","vlan":5"#), "failed to create bridge \"br0\": operation not supported");
+    assert_eq!(PLUGIN.message("ADD", r#","vlan":5"#), "failed to create bridge \"br0\": operation not supported");
 }
 
 #[test]
@@ -250,19 +231,17 @@ fn vlan_gateways_are_listed() {
 
 #[test]
 fn ports() {
-    fake::install(Kernel::default());
-    call("ADD", r#","hairpinMode":true,"portIsolation":true"#).unwrap();
+    PLUGIN.add(r#","hairpinMode":true,"portIsolation":true"#);
     assert_eq!(port(), PortSpec { hairpin: true, isolated: true, ..PortSpec::default() });
-    fake::install(Kernel::default());
-    call("ADD", r#","promiscMode":true"#).unwrap();
+    PLUGIN.add(r#","promiscMode":true"#);
     assert!(fake::with(|kernel| kernel.find(Place::Host, "br0").unwrap().promisc));
 }
 
 #[test]
 fn the_last_of_three_addresses_counts() {
     let mac = |args: &str, keys: &str| {
-        fake::install(Kernel::default());
-        call_with("ADD", args, keys).unwrap();
+        PLUGIN.install();
+        PLUGIN.call_with_args("ADD", args, keys).unwrap();
         fake::with(|kernel| kernel.own().unwrap().info.mac.unwrap().to_string())
     };
     let args = r#","args":{"cni":{"mac":"02:00:00:00:aa:02"}}"#;
@@ -323,43 +302,42 @@ fn everything_that_is_refused_before_anything_is_done() {
         ("", format!(r#"{IPAM},"ipMasq":true,"ipMasqBackend":"ebtables""#), "unknown ipmasq backend \"ebtables\""),
     ];
     for (args, keys, expected) in cases {
-        fake::install(Kernel::default());
-        assert_eq!(call_with("ADD", args, &keys).unwrap_err().object().msg, expected);
+        PLUGIN.install();
+        assert_eq!(PLUGIN.call_with_args("ADD", args, &keys).unwrap_err().object().msg, expected);
         assert_eq!(fake::log(), [""; 0], "{keys}");
     }
 }
 
 #[test]
 fn results_that_could_not_be_printed_are_refused_before_anything_is_done() {
-    fake::install(Kernel::default());
     let old = r#"{"cniVersion":"0.2.0","name":"n"}"#;
-    let error = fake::call_verb(&Bridge, fake::env("ADD"), old).unwrap_err();
+    let error = PLUGIN.call_anew("ADD", old).unwrap_err();
     assert_eq!(error.object().msg, "cannot convert: no valid IP addresses");
     assert_eq!(fake::log(), [""; 0]);
-    fake::install(Kernel::with_ipam(V4));
     let old = r#"{"cniVersion":"0.2.0","name":"n","ipam":{"type":"static"}}"#;
-    assert!(fake::call_verb(&Bridge, fake::env("ADD"), old).unwrap().contains("ip4"));
+    assert!(ADDRESSED.call_anew("ADD", old).unwrap().contains("ip4"));
 }
 
 #[test]
 fn other_failures_of_add() {
     fake::install(Kernel { netns: false, ..Kernel::default() });
-    assert_eq!(message("ADD", ""), "the container's network namespace is gone");
+    assert_eq!(PLUGIN.message("ADD", ""), "the container's network namespace is gone");
     fake::install(Kernel::with_ipam("{}"));
-    assert_eq!(message("ADD", IPAM), "IPAM plugin returned missing IP config");
+    assert_eq!(PLUGIN.message("ADD", IPAM), "IPAM plugin returned missing IP config");
     let mut kernel = Kernel::default();
     kernel.add_link(Place::Host, "br0", "dummy");
     fake::install(kernel);
-    assert_eq!(message("ADD", ""), "failed to create bridge \"br0\": \"br0\" already exists but is not a bridge");
-    fake::install(Kernel::default());
-    call("ADD", "").unwrap();
-    assert_eq!(message("ADD", ""), "container veth name (\"eth0\") peer provided (\"vethfake\") already exists");
+    assert_eq!(
+        PLUGIN.message("ADD", ""),
+        "failed to create bridge \"br0\": \"br0\" already exists but is not a bridge"
+    );
+    PLUGIN.add("");
+    assert_eq!(PLUGIN.message("ADD", ""), "container veth name (\"eth0\") peer provided (\"vethfake\") already exists");
 }
 
 #[test]
 fn a_disabled_container_interface_stays_down() {
-    fake::install(Kernel::default());
-    call("ADD", r#","disableContainerInterface":true"#).unwrap();
+    PLUGIN.add(r#","disableContainerInterface":true"#);
     assert!(!fake::with(|kernel| kernel.own().unwrap().info.up));
     assert!(!fake::log().contains(&"veth.wait-running"));
 }
@@ -378,23 +356,20 @@ proptest! {
         let ips = format!(r#"{{"ips":[{{"address":"{address}"}}],"routes":[{{"dst":"{address}"}}]}}"#);
         for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
             fake::install(Kernel::with_ipam(&ips));
-            let _ = call_with(verb, &args, &format!(r#","{key}":{value}"#));
-            let _ = call(verb, &format!(r#"{IPAM},"isDefaultGateway":true,"prevResult":{ips}"#));
+            let _ = PLUGIN.call_with_args(verb, &args, &format!(r#","{key}":{value}"#));
+            let _ = PLUGIN.call(verb, &format!(r#"{IPAM},"isDefaultGateway":true,"prevResult":{ips}"#));
         }
     }
 
     #[test]
     fn any_whole_numbers_are_judged(vlan in any::<i64>(), min in any::<i32>(), max in -5..5000i64, mtu in any::<i64>()) {
-        fake::install(Kernel::default());
+        PLUGIN.install();
         let trunk = format!(r#"[{{"minID":{min},"maxID":{max}}},{{"id":{max}}}]"#);
-        let _ = call("ADD", &format!(r#","vlan":{vlan},"mtu":{mtu},"vlanTrunk":{trunk}"#));
+        let _ = PLUGIN.call("ADD", &format!(r#","vlan":{vlan},"mtu":{mtu},"vlanTrunk":{trunk}"#));
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("bridge", |verb, conf| {
-        fake::install(Kernel::with_ipam(V4));
-        fake::call_verb(&Bridge, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("bridge", |verb, conf| ADDRESSED.call_anew(verb, conf));
 }

@@ -1,23 +1,14 @@
 use super::*;
-use postern_guest::fake::{self, Kernel, Place};
+use postern_guest::fake::{self, Kernel, Place, Subject, change};
 use postern_guest::types::{Backend, ErrorCode, LinkSysctl, OpError};
 use proptest::prelude::*;
+
+const PLUGIN: Subject<PointToPoint> =
+    Subject::new(PointToPoint, r#","type":"ptp","ipam":{"type":"host-local"}"#, || Kernel::with_ipam(V4));
 
 const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
 const DUAL: &str =
     r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00::3/64","gateway":"fd00::1"}]}"#;
-
-fn conf(keys: &str) -> String {
-    format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"ptp","ipam":{{"type":"host-local"}}{keys}}}"#)
-}
-
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    fake::call_verb(&PointToPoint, fake::env(verb), &conf(keys))
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
-}
 
 /// Returns the container's routes: destination, gateway, source, scope.
 fn routes_of_container() -> Vec<String> {
@@ -32,8 +23,7 @@ fn routes_of_container() -> Vec<String> {
 
 #[test]
 fn add_with_ipv4() {
-    fake::install(Kernel::with_ipam(V4));
-    let result = call("ADD", r#","ipMasq":true,"mtu":1400"#).unwrap();
+    let result = PLUGIN.add(r#","ipMasq":true,"mtu":1400"#);
     assert_eq!(
         fake::log(),
         [
@@ -59,7 +49,6 @@ fn add_with_ipv4() {
         assert_eq!(kernel.own().unwrap().info.mtu, 1400);
         assert_eq!(kernel.host_end().unwrap().addresses.first().unwrap().net.to_string(), "10.1.2.1/32");
     });
-    let result = result.replace([' ', '\n'], "");
     assert_eq!(
         result,
         r#"{"cniVersion":"1.1.0","dns":{"domain":"ipam"},"interfaces":[{"mac":"02:00:00:00:00:02","name":"veth00000001"},{"mac":"02:00:00:00:00:01","name":"eth0","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","interface":1}],"routes":[{"dst":"0.0.0.0/0"}]}"#
@@ -69,7 +58,7 @@ fn add_with_ipv4() {
 #[test]
 fn add_with_ipv6_does_not_wait_for_duplicates() {
     fake::install(Kernel::with_ipam(DUAL));
-    call("ADD", "").unwrap();
+    PLUGIN.call("ADD", "").unwrap();
     fake::with(|kernel| {
         let own = kernel.own().unwrap();
         assert!(own.sysctls.contains(&(LinkSysctl::AcceptDad, false)));
@@ -93,20 +82,19 @@ fn whole_addresses_and_shared_gateways() {
     fake::install(Kernel::with_ipam(
         r#"{"ips":[{"address":"10.1.2.3/32","gateway":"10.9.9.9"}],"routes":[{"dst":"0.0.0.0/0"}]}"#,
     ));
-    call("ADD", "").unwrap();
+    PLUGIN.call("ADD", "").unwrap();
     assert_eq!(routes_of_container(), ["10.9.9.9/32 src 10.1.2.3 scope 253", "0.0.0.0/0 via 10.9.9.9"]);
 
     fake::install(Kernel::with_ipam(
         r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"10.1.2.4/24","gateway":"10.1.2.1"}]}"#,
     ));
-    call("ADD", "").unwrap();
+    PLUGIN.call("ADD", "").unwrap();
     assert_eq!(routes_of_container(), ["10.1.2.1/32 src 10.1.2.3 scope 253", "10.1.2.0/24 via 10.1.2.1 src 10.1.2.3"]);
 }
 
 #[test]
 fn name_resolution_of_the_configuration_wins() {
-    fake::install(Kernel::with_ipam(V4));
-    let result = call("ADD", r#","dns":{"nameservers":["10.0.0.1"]}"#).unwrap();
+    let result = PLUGIN.add(r#","dns":{"nameservers":["10.0.0.1"]}"#);
     assert!(result.contains("10.0.0.1") && !result.contains("\"ipam\""), "{result}");
 }
 
@@ -125,13 +113,12 @@ fn everything_that_is_refused_before_anything_is_done() {
         (r#","ipMasq":true,"ipMasqBackend":"ebtables""#, "unknown ipmasq backend \"ebtables\""),
         (r#","ipMasq":true,"ipMasqBackend":"""#, "unknown ipmasq backend \"\""),
     ] {
-        fake::install(Kernel::with_ipam(V4));
-        assert_eq!(message("ADD", keys), expected);
+        PLUGIN.install();
+        assert_eq!(PLUGIN.message("ADD", keys), expected);
         assert_eq!(fake::log(), [""; 0]);
     }
     // An unknown backend that is not used is no error.
-    fake::install(Kernel::with_ipam(V4));
-    call("ADD", r#","ipMasqBackend":"ebtables""#).unwrap();
+    PLUGIN.add(r#","ipMasqBackend":"ebtables""#);
 }
 
 #[test]
@@ -141,7 +128,7 @@ fn useless_answers_of_ipam() {
         (r#"{"ips":[{"address":"10.1.2.3/24"}]}"#, "IPAM plugin returned no gateway for 10.1.2.3/24"),
     ] {
         fake::install(Kernel::with_ipam(answer));
-        assert_eq!(message("ADD", ""), expected);
+        assert_eq!(PLUGIN.message("ADD", ""), expected);
         assert_eq!(fake::log(), ["ipam.add"]);
     }
 }
@@ -149,50 +136,41 @@ fn useless_answers_of_ipam() {
 #[test]
 fn missing_namespaces() {
     fake::install(Kernel { netns: false, ..Kernel::with_ipam(V4) });
-    assert_eq!(message("ADD", ""), "the container's network namespace is gone");
-    assert_eq!(call("DEL", r#","ipMasq":true"#).unwrap(), "");
+    assert_eq!(PLUGIN.message("ADD", ""), "the container's network namespace is gone");
+    assert_eq!(PLUGIN.call("DEL", r#","ipMasq":true"#).unwrap(), "");
     assert!(fake::log().contains(&"masquerade.remove"));
 }
 
 #[test]
 fn del_tries_everything() {
-    fake::install(Kernel::with_ipam(V4));
-    call("ADD", r#","ipMasq":true"#).unwrap();
+    PLUGIN.add(r#","ipMasq":true"#);
     fake::with(|kernel| kernel.ipam.del = Err(OpError::new(ErrorCode::TryAgain, "", "locked")));
-    let error = call("DEL", r#","ipMasq":true"#).unwrap_err();
+    let error = PLUGIN.call("DEL", r#","ipMasq":true"#).unwrap_err();
     assert_eq!((error.object().code, error.object().msg.as_str()), (11, "locked"));
     fake::with(|kernel| {
         assert!(kernel.links.is_empty() && kernel.masquerade.is_empty());
         kernel.ipam.del = Ok(());
     });
-    assert_eq!(call("DEL", r#","ipMasq":true"#).unwrap(), "");
+    assert_eq!(PLUGIN.call("DEL", r#","ipMasq":true"#).unwrap(), "");
     // Neither nonsense in other keys nor a missing type stops the removal.
-    assert_eq!(call("DEL", r#","mtu":"x","ipMasq":"x""#).unwrap(), "");
+    assert_eq!(PLUGIN.call("DEL", r#","mtu":"x","ipMasq":"x""#).unwrap(), "");
     let bare = r#"{"cniVersion":"1.1.0","name":"n"}"#;
-    assert_eq!(fake::call_verb(&PointToPoint, fake::env("DEL"), bare).unwrap(), "");
-}
-
-/// Makes an attachment as ADD leaves it. Returns its result as a key of the next configuration.
-fn attached(keys: &str) -> String {
-    fake::install(Kernel::with_ipam(V4));
-    let result = call("ADD", keys).unwrap();
-    format!(r#"{keys},"prevResult":{result}"#)
+    assert_eq!(PLUGIN.call_anew("DEL", bare).unwrap(), "");
 }
 
 #[test]
 fn check_finds_what_add_made() {
-    let keys = attached(r#","ipMasq":true"#);
-    assert_eq!(call("CHECK", &keys).unwrap(), "");
+    let keys = PLUGIN.attached(r#","ipMasq":true"#);
+    assert_eq!(PLUGIN.call("CHECK", &keys).unwrap(), "");
     // If no backend is named, rules of the other one are accepted.
     fake::with(|kernel| kernel.masquerade = vec![Backend::Iptables]);
-    assert_eq!(call("CHECK", &keys).unwrap(), "");
+    assert_eq!(PLUGIN.call("CHECK", &keys).unwrap(), "");
 }
 
 #[test]
 fn check_finds_what_is_different() {
-    type Change = fn(&mut Kernel);
-    let changes: [(Change, &str); 6] = [
-        (|kernel| kernel.links.clear(), "ptp: Container Interface name in prevResult: eth0 not found"),
+    PLUGIN.check_finds(&[
+        (change::gone, "ptp: Container Interface name in prevResult: eth0 not found"),
         (
             |kernel| {
                 kernel.links.clear();
@@ -200,63 +178,47 @@ fn check_finds_what_is_different() {
             },
             "Error: Container interface eth0 not of type veth/p2p",
         ),
+        (change::other_mac, "ptp: Interface eth0 Mac 02:00:00:00:00:01 doesn't match container Mac: 02:00:00:00:00:99"),
+        (change::no_addresses, "Failed to match addr 10.1.2.3/24 on interface eth0"),
         (
-            |kernel| kernel.links.get_mut(&1).unwrap().info.mac = "02:00:00:00:00:99".parse().ok(),
-            "ptp: Interface eth0 Mac 02:00:00:00:00:01 doesn't match container Mac: 02:00:00:00:00:99",
-        ),
-        (
-            |kernel| kernel.links.get_mut(&1).unwrap().addresses.clear(),
-            "Failed to match addr 10.1.2.3/24 on interface eth0",
-        ),
-        (
-            |kernel| kernel.links.get_mut(&1).unwrap().routes.retain(|route| route.dst.prefix_len() == 0),
+            |kernel| kernel.own_mut().unwrap().routes.retain(|route| route.dst.prefix_len() == 0),
             "Failed to find Gateway 10.1.2.1 for interface eth0",
         ),
         (
-            |kernel| kernel.links.get_mut(&1).unwrap().routes.retain(|route| route.dst.prefix_len() != 0),
+            |kernel| kernel.own_mut().unwrap().routes.retain(|route| route.dst.prefix_len() != 0),
             "Expected Route 0.0.0.0/0 not found in routing table",
         ),
-    ];
-    for (change, expected) in changes {
-        let keys = attached("");
-        fake::with(change);
-        assert_eq!(message("CHECK", &keys), expected);
-    }
-    let keys = attached(r#","ipMasq":true"#);
-    fake::with(|kernel| kernel.masquerade.clear());
-    assert_eq!(message("CHECK", &keys), "the masquerade rules are missing");
+    ]);
+    PLUGIN
+        .with_keys(r#","ipMasq":true"#)
+        .check_finds(&[(|kernel| kernel.masquerade.clear(), "the masquerade rules are missing")]);
 }
 
 #[test]
 fn check_needs_a_matching_prev_result() {
-    attached("");
-    assert_eq!(message("CHECK", ""), "ptp: Required prevResult missing");
+    PLUGIN.attached("");
+    assert_eq!(PLUGIN.message("CHECK", ""), "ptp: Required prevResult missing");
     assert_eq!(
-        message("CHECK", r#","prevResult":{}"#),
+        PLUGIN.message("CHECK", r#","prevResult":{}"#),
         "Sandbox in prevResult  doesn't match configured netns: /run/netns/c1"
     );
     fake::with(|kernel| kernel.ipam.check = Err(OpError::new(ErrorCode::Kernel, "", "ipam says no")));
-    assert_eq!(message("CHECK", ""), "ipam says no");
+    assert_eq!(PLUGIN.message("CHECK", ""), "ipam says no");
 }
 
 #[test]
 fn status_and_gc_are_forwarded() {
     fake::install(Kernel::default());
-    assert_eq!(call("STATUS", "").unwrap(), "");
-    assert_eq!(call("GC", "").unwrap(), "");
+    assert_eq!(PLUGIN.call("STATUS", "").unwrap(), "");
+    assert_eq!(PLUGIN.call("GC", "").unwrap(), "");
     assert_eq!(fake::log(), ["ipam.status", "attachments.collect", "ipam.gc"]);
 }
 
 #[test]
 fn every_operation_may_fail() {
-    let prepare = |verb: &str| match verb {
-        "ADD" => {
-            fake::install(Kernel::with_ipam(DUAL));
-            r#","ipMasq":true"#.to_owned()
-        }
-        _ => attached(r#","ipMasq":true"#),
-    };
-    fake::each_operation_fails(prepare, call);
+    let masquerading = PLUGIN.with_keys(r#","ipMasq":true"#);
+    masquerading.every_operation_may_fail();
+    masquerading.on(|| Kernel::with_ipam(DUAL)).every_operation_may_fail();
 }
 
 proptest! {
@@ -270,16 +232,13 @@ proptest! {
         let ips = format!(r#"{{"ips":[{{"address":"{address}","gateway":"{gateway}"}}],"routes":[{{"dst":"{address}"}}]}}"#);
         for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
             fake::install(Kernel::with_ipam(&ips));
-            let _ = call(verb, &format!(r#","{key}":{value}"#));
-            let _ = call(verb, &format!(r#","prevResult":{ips}"#));
+            let _ = PLUGIN.call(verb, &format!(r#","{key}":{value}"#));
+            let _ = PLUGIN.call(verb, &format!(r#","prevResult":{ips}"#));
         }
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("ptp", |verb, conf| {
-        fake::install(Kernel::with_ipam(V4));
-        fake::call_verb(&PointToPoint, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("ptp", |verb, conf| PLUGIN.call_anew(verb, conf));
 }

@@ -13,7 +13,7 @@ fn host(ipam: &str) {
 }
 
 fn add(keys: &str) -> String {
-    call("ADD", keys).unwrap().replace([' ', '\n'], "")
+    PLUGIN.call("ADD", keys).unwrap().replace([' ', '\n'], "")
 }
 
 fn tap() -> Option<PortSpec> {
@@ -31,9 +31,9 @@ fn the_link_joins_and_no_pair_is_made() {
     assert_eq!(fake::log(), ["bridge.ensure", "bridge.previous-link", "bridge.attach", "link.attributes"]);
     assert_eq!(tap(), Some(PortSpec { hairpin: true, isolated: true, ..PortSpec::default() }));
     let checked = format!(r#","hairpinMode":true,"prevResult":{result}"#);
-    assert_eq!(call("CHECK", &checked).unwrap(), "");
+    assert_eq!(PLUGIN.call("CHECK", &checked).unwrap(), "");
     let other = checked.replace("02:00:00:00:00:01\",\"name\":\"tap0", "02:00:00:00:00:09\",\"name\":\"tap0");
-    assert_eq!(message("CHECK", &other), "Interface tap0 Mac doesn't match: 02:00:00:00:00:09 not found");
+    assert_eq!(PLUGIN.message("CHECK", &other), "Interface tap0 Mac doesn't match: 02:00:00:00:00:09 not found");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_guard_is_there_before_the_port_and_for_who_is_behind_it() {
         assert_eq!(fake::with(|kernel| kernel.mac_guard.unwrap().to_string()), expected);
     }
     host(V4);
-    let refused = message("ADD", &format!(r#"{TAP},"macspoofchk":true"#));
+    let refused = PLUGIN.message("ADD", &format!(r#"{TAP},"macspoofchk":true"#));
     assert!(refused.starts_with("macspoofchk needs the address that may send"), "{refused}");
     assert_eq!(tap(), None);
 }
@@ -103,12 +103,10 @@ fn without_such_a_link_a_pair_is_made() {
         r#","prevResult":{"interfaces":[{"name":"eth1","sandbox":"/run/netns/c1"}]}"#,
         r#","prevResult":{"cniVersion":"9.9.9"}"#,
     ] {
-        fake::install(Kernel::default());
-        call("ADD", keys).unwrap();
+        PLUGIN.add(keys);
         assert!(!fake::log().contains(&"bridge.previous-link"), "{keys}");
     }
     // Policy grants none.
-    fake::install(Kernel::default());
-    call("ADD", TAP).unwrap();
+    PLUGIN.add(TAP);
     assert_eq!(fake::log()[..3], ["bridge.ensure", "bridge.previous-link", "veth.create"]);
 }

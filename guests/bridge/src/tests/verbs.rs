@@ -5,17 +5,16 @@ use super::*;
 #[test]
 fn del_tries_everything() {
     let keys = format!(r#"{IPAM},"ipMasq":true,"macspoofchk":true"#);
-    fake::install(Kernel::with_ipam(V4));
-    call("ADD", &keys).unwrap();
+    ADDRESSED.add(&keys);
     fake::with(|kernel| kernel.ipam.del = Err(OpError::new(ErrorCode::TryAgain, "", "locked")));
-    let error = call("DEL", &keys).unwrap_err();
+    let error = PLUGIN.call("DEL", &keys).unwrap_err();
     assert_eq!((error.object().code, error.object().msg.as_str()), (11, "locked"));
     fake::with(|kernel| {
         assert!(kernel.own().is_none() && kernel.masquerade.is_empty() && kernel.mac_guard.is_none());
         assert!(kernel.find(Place::Host, "br0").is_some());
         kernel.ipam.del = Ok(());
     });
-    assert_eq!(call("DEL", &keys).unwrap(), "");
+    assert_eq!(PLUGIN.call("DEL", &keys).unwrap(), "");
 }
 
 #[test]
@@ -26,21 +25,13 @@ fn del_works_without_a_namespace_and_with_a_bad_configuration() {
         ..Kernel::default()
     };
     fake::install(Kernel { netns: false, ..kernel });
-    call("DEL", &format!(r#"{IPAM},"ipMasq":true,"macspoofchk":true"#)).unwrap();
+    PLUGIN.call("DEL", &format!(r#"{IPAM},"ipMasq":true,"macspoofchk":true"#)).unwrap();
     assert!(fake::with(|kernel| kernel.masquerade.is_empty() && kernel.mac_guard.is_none()));
     assert_eq!(fake::log(), ["mac-guard.remove", "masquerade.remove", "link.own", "ipam.del"]);
 
-    fake::install(Kernel::default());
-    call("ADD", "").unwrap();
-    call_with("DEL", "IP=1", r#","vlan":5000,"isGateway":"x","ipMasq":7,"vlanTrunk":5"#).unwrap();
+    PLUGIN.add("");
+    PLUGIN.call_with_args("DEL", "IP=1", r#","vlan":5000,"isGateway":"x","ipMasq":7,"vlanTrunk":5"#).unwrap();
     assert!(fake::with(|kernel| kernel.own().is_none()));
-}
-
-/// Makes an attachment as ADD leaves it. Returns its result as a key of the next configuration.
-fn attached(keys: &str) -> String {
-    fake::install(Kernel::with_ipam(V4));
-    let result = call("ADD", keys).unwrap();
-    format!(r#"{keys},"prevResult":{result}"#)
 }
 
 #[test]
@@ -51,10 +42,10 @@ fn check_finds_what_add_made() {
         r#","promiscMode":true,"vlan":5"#.to_owned(),
         format!(r#"{IPAM},"isGateway":true,"vlan":5"#),
     ] {
-        let keys = attached(&keys);
-        assert_eq!(call("CHECK", &keys).unwrap(), "");
+        let keys = ADDRESSED.attached(&keys);
+        assert_eq!(PLUGIN.call("CHECK", &keys).unwrap(), "");
         fake::with(|kernel| kernel.log.clear());
-        call("CHECK", &keys).unwrap();
+        PLUGIN.call("CHECK", &keys).unwrap();
         let changing = |name: &&str| name.ends_with(".ensure") || name.ends_with(".add") || name.ends_with(".set");
         assert_eq!(fake::log().into_iter().find(changing), None);
     }
@@ -62,9 +53,8 @@ fn check_finds_what_add_made() {
 
 #[test]
 fn check_finds_what_is_different() {
-    type Change = fn(&mut Kernel);
     let keys = format!(r#"{IPAM},"isDefaultGateway":true,"ipMasq":true,"macspoofchk":true"#);
-    let changes: [(Change, &str); 12] = [
+    ADDRESSED.with_keys(&keys).check_finds(&[
         (|kernel| drop(kernel.links.remove(&1)), "Interface name br0 not found"),
         (
             |kernel| kernel.links.get_mut(&1).unwrap().info.kind = "dummy".to_owned(),
@@ -95,63 +85,52 @@ fn check_finds_what_is_different() {
         ),
         (|kernel| kernel.mac_guard = None, "the rules of the guard are missing"),
         (|kernel| kernel.masquerade.clear(), "the masquerade rules are missing"),
-    ];
-    for (change, expected) in changes {
-        let keys = attached(&keys);
-        fake::with(change);
-        assert_eq!(message("CHECK", &keys), expected);
-    }
+    ]);
 }
 
 #[test]
 fn check_needs_a_matching_prev_result() {
-    attached("");
-    assert_eq!(message("CHECK", ""), "Required prevResult missing");
-    assert_eq!(message("CHECK", r#","prevResult":{}"#), "Interface name missing ");
+    ADDRESSED.attached("");
+    assert_eq!(PLUGIN.message("CHECK", ""), "Required prevResult missing");
+    assert_eq!(PLUGIN.message("CHECK", r#","prevResult":{}"#), "Interface name missing ");
     assert_eq!(
-        message("CHECK", r#","prevResult":{"interfaces":[{"name":"br0"},{"name":"eth0","sandbox":"/other"}]}"#),
+        PLUGIN.message("CHECK", r#","prevResult":{"interfaces":[{"name":"br0"},{"name":"eth0","sandbox":"/other"}]}"#),
         "Sandbox in prevResult  doesn't match configured netns: /run/netns/c1"
     );
     assert_eq!(
-        message("CHECK", r#","prevResult":{"interfaces":[{"name":"br0","sandbox":"/other"}]}"#),
+        PLUGIN.message("CHECK", r#","prevResult":{"interfaces":[{"name":"br0","sandbox":"/other"}]}"#),
         "Interface br0 should not be in sandbox"
     );
     fake::with(|kernel| kernel.ipam.check = Err(OpError::new(ErrorCode::Kernel, "", "ipam says no")));
-    assert_eq!(message("CHECK", IPAM), "ipam says no");
+    assert_eq!(PLUGIN.message("CHECK", IPAM), "ipam says no");
 }
 
 #[test]
 fn status_and_gc_are_forwarded() {
-    fake::install(Kernel::default());
-    call("STATUS", IPAM).unwrap();
-    call("GC", IPAM).unwrap();
+    PLUGIN.install();
+    PLUGIN.call("STATUS", IPAM).unwrap();
+    PLUGIN.call("GC", IPAM).unwrap();
     assert_eq!(fake::log(), ["ipam.status", "attachments.collect", "ipam.gc"]);
-    fake::install(Kernel::default());
-    call("STATUS", "").unwrap();
-    call("GC", "").unwrap();
+    PLUGIN.install();
+    PLUGIN.call("STATUS", "").unwrap();
+    PLUGIN.call("GC", "").unwrap();
     assert_eq!(fake::log(), ["attachments.collect"]);
-    assert_eq!(call_with("STATUS", "X=1", "").unwrap(), "");
-    assert_eq!(message("STATUS", r#","vlan":5000"#), "invalid VLAN ID 5000 (must be between 0 and 4094)");
+    assert_eq!(PLUGIN.call_with_args("STATUS", "X=1", "").unwrap(), "");
+    assert_eq!(PLUGIN.message("STATUS", r#","vlan":5000"#), "invalid VLAN ID 5000 (must be between 0 and 4094)");
 }
 
 #[test]
 fn every_operation_may_fail() {
-    let all = format!(r#"{IPAM},"isDefaultGateway":true,"ipMasq":true,"macspoofchk":true,"enabledad":true"#);
-    let prepare = |verb: &str| match verb {
-        "ADD" => {
-            fake::install(Kernel::with_ipam(DUAL));
-            all.clone()
-        }
-        _ => attached(&all),
-    };
-    fake::each_operation_fails(prepare, call);
+    let keys = format!(r#"{IPAM},"isDefaultGateway":true,"ipMasq":true,"macspoofchk":true,"enabledad":true"#);
+    ADDRESSED.with_keys(&keys).every_operation_may_fail();
+    PLUGIN.on(|| Kernel::with_ipam(DUAL)).with_keys(&keys).every_operation_may_fail();
 }
 
 #[test]
 fn read_only_settings_are_no_failure() {
-    fake::install(Kernel::with_ipam(V4));
+    ADDRESSED.install();
     fake::with(|kernel| kernel.fail_at(5, ErrorCode::Io));
-    call("ADD", IPAM).unwrap();
+    PLUGIN.call("ADD", IPAM).unwrap();
     assert_eq!(fake::log().get(5), Some(&"link-sysctl.set"));
     assert_eq!(fake::with(|kernel| kernel.own().unwrap().sysctls.len()), 1);
 }
@@ -162,7 +141,7 @@ fn what_the_host_denies_names_operation_and_way_out() {
     let error = OpError::new(ErrorCode::Denied, "br0", "policy does not grant it").hint("bridge = [\"br0\"]");
     kernel.fail = Some((0, error));
     fake::install(kernel);
-    let error = call("ADD", "").unwrap_err();
+    let error = PLUGIN.call("ADD", "").unwrap_err();
     assert_eq!(error.object().code, 110);
     assert_eq!(error.object().msg, "failed to create bridge \"br0\": policy does not grant it");
     assert_eq!(error.object().details, "bridge.ensure br0; bridge = [\"br0\"]");
