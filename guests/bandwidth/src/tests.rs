@@ -1,20 +1,13 @@
 use super::*;
-use postern_guest::fake::{self, Kernel};
-use postern_guest::types::{ErrorCode, RateLimit};
+use postern_guest::fake::{self, Kernel, Subject};
+use postern_guest::types::RateLimit;
 use proptest::prelude::*;
+
+const PLUGIN: Subject<Bandwidth> = Subject::new(Bandwidth, r#","type":"bandwidth""#, Kernel::default);
 
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"veth1"},
     {"name":"eth0","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.1.2.3/24","interface":2}],"dns":{"domain":"d"}}"#;
 const BOTH: &str = r#","ingressRate":8000,"ingressBurst":16000,"egressRate":80,"egressBurst":160"#;
-
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    let conf = format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bandwidth"{keys}}}"#);
-    fake::call_verb(&Bandwidth, fake::env(verb), &conf)
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
-}
 
 fn rate(rate: u64, burst: u64) -> Option<RateLimit> {
     Some(RateLimit { rate, burst })
@@ -22,23 +15,21 @@ fn rate(rate: u64, burst: u64) -> Option<RateLimit> {
 
 #[test]
 fn both_directions_are_limited_and_the_ifb_is_in_the_result() {
-    fake::install(Kernel::default());
-    let result = call("ADD", &format!("{BOTH}{PREVIOUS}")).unwrap().replace([' ', '\n'], "");
+    let result = PLUGIN.add(&format!("{BOTH}{PREVIOUS}"));
     assert_eq!(
         result,
         r#"{"cniVersion":"1.1.0","dns":{"domain":"d"},"interfaces":[{"name":"cni0"},{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"},{"mac":"02:00:00:00:00:bb","name":"bwpfake"}],"ips":[{"address":"10.1.2.3/24","interface":2}]}"#
     );
     fake::with(|kernel| assert_eq!(kernel.limits, (rate(8000, 16000), rate(80, 160))));
-    call("CHECK", &format!("{BOTH}{PREVIOUS}")).unwrap();
-    call("DEL", PREVIOUS).unwrap();
-    assert_eq!(message("CHECK", &format!("{BOTH}{PREVIOUS}")), "Rate doesn't match");
-    call("DEL", "").unwrap();
+    PLUGIN.call("CHECK", &format!("{BOTH}{PREVIOUS}")).unwrap();
+    PLUGIN.call("DEL", PREVIOUS).unwrap();
+    assert_eq!(PLUGIN.message("CHECK", &format!("{BOTH}{PREVIOUS}")), "Rate doesn't match");
+    PLUGIN.call("DEL", "").unwrap();
 }
 
 #[test]
 fn one_direction_changes_nothing_of_the_result() {
-    fake::install(Kernel::default());
-    let result = call("ADD", &format!(r#","ingressRate":8,"ingressBurst":8{PREVIOUS}"#)).unwrap();
+    let result = PLUGIN.add(&format!(r#","ingressRate":8,"ingressBurst":8{PREVIOUS}"#));
     assert!(!result.contains("bwp"), "{result}");
     fake::with(|kernel| assert_eq!(kernel.limits, (rate(8, 8), None)));
 }
@@ -46,9 +37,8 @@ fn one_direction_changes_nothing_of_the_result() {
 #[test]
 fn without_a_rate_the_result_is_passed_on() {
     for keys in ["", r#","ingressRate":0,"egressBurst":0"#, r#","runtimeConfig":{"bandwidth":{}}"#] {
-        fake::install(Kernel::default());
-        assert!(call("ADD", &format!("{keys}{PREVIOUS}")).unwrap().contains("veth1"));
-        call("CHECK", &format!("{keys}{PREVIOUS}")).unwrap();
+        assert!(PLUGIN.add(&format!("{keys}{PREVIOUS}")).contains("veth1"));
+        PLUGIN.call("CHECK", &format!("{keys}{PREVIOUS}")).unwrap();
         assert!(fake::log().is_empty(), "{keys}");
     }
 }
@@ -67,33 +57,26 @@ fn what_is_missing_is_told_as_native() {
         ("CHECK", format!(r#","egressBurst":8{PREVIOUS}"#), "if burst is set, rate must also be set"),
         ("STATUS", r#","egressBurst":8"#.to_owned(), "if burst is set, rate must also be set"),
     ] {
-        fake::install(Kernel::default());
-        assert_eq!(message(verb, &keys), expected, "{verb} {keys}");
+        PLUGIN.install();
+        assert_eq!(PLUGIN.message(verb, &keys), expected, "{verb} {keys}");
     }
-    call("DEL", r#","egressBurst":8"#).unwrap();
+    PLUGIN.call("DEL", r#","egressBurst":8"#).unwrap();
 }
 
 #[test]
 fn versions_as_native() {
     for version in ["0.1.0", "0.2.0"] {
         let conf = format!(r#"{{"cniVersion":"{version}","name":"n","type":"bandwidth"}}"#);
-        let error = fake::call_verb(&Bandwidth, fake::env("ADD"), &conf).unwrap_err();
+        let error = PLUGIN.call_anew("ADD", &conf).unwrap_err();
         assert_eq!((error.object().code, error.object().msg.as_str()), (1, "incompatible CNI versions"));
     }
-    assert!(call("VERSION", "").unwrap().contains(r#"["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]"#));
+    assert!(PLUGIN.call("VERSION", "").unwrap().contains(r#"["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]"#));
 }
 
 #[test]
 fn every_failure_of_the_host_is_told() {
-    for verb in ["ADD", "CHECK", "DEL", "GC"] {
-        fake::install(Kernel::default());
-        if verb == "CHECK" {
-            call("ADD", &format!("{BOTH}{PREVIOUS}")).unwrap();
-        }
-        fake::with(|kernel| kernel.fail_at(0, ErrorCode::Kernel));
-        let outcome = call(verb, &format!("{BOTH}{PREVIOUS}"));
-        assert!(outcome.unwrap_err().object().msg.ends_with("was made to fail"), "{verb}");
-    }
+    let operations = PLUGIN.with_keys(&format!("{BOTH}{PREVIOUS}")).every_operation_may_fail();
+    assert_eq!(operations, [1, 1, 1, 0, 1]);
 }
 
 proptest! {
@@ -102,17 +85,11 @@ proptest! {
         value in "[ -~]{0,30}",
         key in prop::sample::select(vec!["ingressRate", "egressBurst", "runtimeConfig", "prevResult"]),
     ) {
-        for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
-            fake::install(Kernel::default());
-            let _ = call(verb, &format!(r#","{key}":{value}"#));
-        }
+        PLUGIN.survives(&format!(r#","{key}":{value}"#));
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("bandwidth", |verb, conf| {
-        fake::install(Kernel::default());
-        fake::call_verb(&Bandwidth, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("bandwidth", |verb, conf| PLUGIN.call_anew(verb, conf));
 }

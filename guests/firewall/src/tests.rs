@@ -1,26 +1,18 @@
 use super::*;
-use postern_guest::fake::{self, Kernel};
+use postern_guest::fake::{self, Kernel, Subject};
 use postern_guest::types::{ErrorCode, IngressPolicy};
 use proptest::prelude::*;
+
+const PLUGIN: Subject<Firewall> = Subject::new(Firewall, r#","type":"firewall""#, || Kernel::with_ipam(ADDRESSES));
 
 const ADDRESSES: &str = r#"{"ips":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]}"#;
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"veth1"},
     {"name":"eth0","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.1.2.3/24","interface":2},
     {"address":"fd00::3/64","interface":2}],"dns":{"domain":"d"}}"#;
 
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    let conf = format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"firewall"{keys}}}"#);
-    fake::call_verb(&Firewall, fake::env(verb), &conf)
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
-}
-
 #[test]
 fn add_admits_all_addresses_and_returns_the_result() {
-    fake::install(Kernel::with_ipam(ADDRESSES));
-    let result = call("ADD", PREVIOUS).unwrap().replace([' ', '\n'], "");
+    let result = PLUGIN.add(PREVIOUS);
     assert_eq!(
         result,
         r#"{"cniVersion":"1.1.0","dns":{"domain":"d"},"interfaces":[{"name":"cni0"},{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.1.2.3/24","interface":2},{"address":"fd00::3/64","interface":2}]}"#
@@ -28,10 +20,10 @@ fn add_admits_all_addresses_and_returns_the_result() {
     fake::with(|kernel| {
         assert_eq!((kernel.admitted.len(), kernel.isolated), (2, None));
     });
-    call("CHECK", PREVIOUS).unwrap();
-    call("DEL", PREVIOUS).unwrap();
-    assert_eq!(message("CHECK", PREVIOUS), "expected rule [-s 10.1.2.3/32 -j ACCEPT] not found");
-    call("DEL", "").unwrap();
+    PLUGIN.call("CHECK", PREVIOUS).unwrap();
+    PLUGIN.call("DEL", PREVIOUS).unwrap();
+    assert_eq!(PLUGIN.message("CHECK", PREVIOUS), "expected rule [-s 10.1.2.3/32 -j ACCEPT] not found");
+    PLUGIN.call("DEL", "").unwrap();
 }
 
 #[test]
@@ -43,8 +35,7 @@ fn the_bridge_is_isolated_as_the_network_says() {
         (r#","ingressPolicy":"same-bridge""#, Some(IngressPolicy::SameBridge)),
         (r#","INGRESSPOLICY":"isolated""#, Some(IngressPolicy::Isolated)),
     ] {
-        fake::install(Kernel::with_ipam(ADDRESSES));
-        call("ADD", &format!("{key}{PREVIOUS}")).unwrap();
+        PLUGIN.add(&format!("{key}{PREVIOUS}"));
         assert_eq!(fake::with(|kernel| kernel.isolated), expected, "{key}");
     }
 }
@@ -68,57 +59,43 @@ fn what_is_missing_is_told_as_native() {
         ("ADD", format!("{isolated}{nameless}"), "got empty bridge name"),
         ("STATUS", r#","ingressPolicy":"x""#.to_owned(), "unknown ingress policy: \"x\""),
     ] {
-        fake::install(Kernel::with_ipam(ADDRESSES));
-        assert_eq!(message(verb, &keys), expected, "{verb} {keys}");
+        PLUGIN.install();
+        assert_eq!(PLUGIN.message(verb, &keys), expected, "{verb} {keys}");
     }
     // A result without addresses is passed on: there is nothing to admit.
     fake::install(Kernel::default());
-    call("ADD", &format!("{isolated}{empty}")).unwrap();
-    call("CHECK", empty).unwrap();
+    PLUGIN.call("ADD", &format!("{isolated}{empty}")).unwrap();
+    PLUGIN.call("CHECK", empty).unwrap();
     assert!(fake::log().is_empty());
     for key in ["backend", "iptablesAdminChainName", "firewalldZone", "ingressPolicy"] {
         for verb in ["ADD", "CHECK", "STATUS"] {
-            let text = message(verb, &format!(",\"{key}\":7{PREVIOUS}"));
+            let text = PLUGIN.message(verb, &format!(",\"{key}\":7{PREVIOUS}"));
             assert!(text.starts_with("failed to load netconf: json: cannot unmarshal number into"), "{text}");
         }
-        call("DEL", &format!(",\"{key}\":7{PREVIOUS}")).unwrap();
+        PLUGIN.call("DEL", &format!(",\"{key}\":7{PREVIOUS}")).unwrap();
     }
 }
 
 #[test]
 fn a_foreign_address_ends_the_add() {
     fake::install(Kernel::with_ipam(r#"{"ips":[{"address":"10.1.2.3/24"}]}"#));
-    assert_eq!(call("ADD", PREVIOUS).unwrap_err().kind(), Some(ErrorCode::Denied));
+    assert_eq!(PLUGIN.call("ADD", PREVIOUS).unwrap_err().kind(), Some(ErrorCode::Denied));
 }
 
 #[test]
 fn versions_as_native() {
     for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1"] {
         let conf = format!(r#"{{"cniVersion":"{version}","name":"n","type":"firewall"}}"#);
-        let error = fake::call_verb(&Firewall, fake::env("ADD"), &conf).unwrap_err();
+        let error = PLUGIN.call_anew("ADD", &conf).unwrap_err();
         assert_eq!((error.object().code, error.object().msg.as_str()), (1, "incompatible CNI versions"));
     }
-    assert!(call("VERSION", "").unwrap().contains(r#"["0.4.0","1.0.0","1.1.0"]"#));
+    assert!(PLUGIN.call("VERSION", "").unwrap().contains(r#"["0.4.0","1.0.0","1.1.0"]"#));
 }
 
 #[test]
 fn every_failure_of_the_host_is_told() {
-    for verb in ["ADD", "CHECK", "DEL", "GC"] {
-        for n in 0..4 {
-            fake::install(Kernel::with_ipam(ADDRESSES));
-            if verb == "CHECK" {
-                call("ADD", PREVIOUS).unwrap();
-            }
-            let before = fake::log().len();
-            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
-            let outcome = call(verb, &format!(r#","ingressPolicy":"isolated"{PREVIOUS}"#));
-            if fake::log().len() - before <= n {
-                outcome.unwrap();
-                break;
-            }
-            assert!(outcome.unwrap_err().object().msg.ends_with("was made to fail"), "{verb} {n}");
-        }
-    }
+    let operations = PLUGIN.with_keys(&format!(r#","ingressPolicy":"isolated"{PREVIOUS}"#)).every_operation_may_fail();
+    assert_eq!(operations, [2, 1, 1, 0, 1]);
 }
 
 proptest! {
@@ -127,17 +104,11 @@ proptest! {
         value in "[ -~]{0,30}",
         key in prop::sample::select(vec!["backend", "iptablesAdminChainName", "firewalldZone", "ingressPolicy", "prevResult"]),
     ) {
-        for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
-            fake::install(Kernel::with_ipam(ADDRESSES));
-            let _ = call(verb, &format!(r#","{key}":{value}"#));
-        }
+        PLUGIN.survives(&format!(r#","{key}":{value}"#));
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("firewall", |verb, conf| {
-        fake::install(Kernel::with_ipam(ADDRESSES));
-        fake::call_verb(&Firewall, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("firewall", |verb, conf| PLUGIN.call_anew(verb, conf));
 }

@@ -1,24 +1,20 @@
 use super::*;
-use postern_guest::fake::{self, Kernel};
+use postern_guest::fake::{self, Kernel, Subject};
 use postern_guest::types::ErrorCode;
 use proptest::prelude::*;
 
-const PREVIOUS: &str = r#""prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"br0"},{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"}],
+const PLUGIN: Subject<Portmap> = Subject::new(Portmap, r#","type":"portmap""#, Kernel::default);
+
+const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"br0"},{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"}],
     "ips":[{"address":"10.9.0.1/24","interface":0},{"address":"10.1.0.2/16","interface":2},{"address":"10.1.0.3/16"},{"address":"fd00::2/64"}]}"#;
 
-fn conf(keys: &str, mappings: &str) -> String {
-    format!(
-        r#"{{"cniVersion":"1.0.0","name":"n","type":"portmap"{keys},"runtimeConfig":{{"portMappings":[{mappings}]}}}}"#
-    )
+fn mapped(keys: &str, mappings: &str) -> String {
+    format!(r#"{keys},"runtimeConfig":{{"portMappings":[{mappings}]}}"#)
 }
 
-fn call(verb: &str, conf: &str) -> Result<String, Error> {
-    fake::call_verb(&Portmap, fake::env(verb), conf)
-}
-
-fn message(verb: &str, conf: &str) -> String {
-    fake::install(Kernel::default());
-    call(verb, conf).unwrap_err().object().msg.clone()
+fn message(verb: &str, keys: &str) -> String {
+    PLUGIN.install();
+    PLUGIN.message(verb, keys)
 }
 
 fn forwards() -> Vec<String> {
@@ -30,8 +26,7 @@ const TWO: &str = r#"{"hostPort":8080,"containerPort":80,"protocol":"tcp"},{"Hos
 
 #[test]
 fn forwards_lead_to_the_containers_first_addresses() {
-    fake::install(Kernel::default());
-    let result = call("ADD", &conf(&format!(",{PREVIOUS}"), TWO)).unwrap();
+    let result = PLUGIN.add(&mapped(PREVIOUS, TWO));
     assert!(result.contains("10.9.0.1/24") && result.contains("veth1"), "prevResult is passed on: {result}");
     assert_eq!(
         forwards(),
@@ -43,8 +38,8 @@ fn forwards_lead_to_the_containers_first_addresses() {
         ]
     );
     assert_eq!(fake::log(), ["port-mappings.ensure"]);
-    call("CHECK", &conf(&format!(",{PREVIOUS}"), TWO)).unwrap();
-    call("DEL", &conf(&format!(",{PREVIOUS}"), TWO)).unwrap();
+    PLUGIN.call("CHECK", &mapped(PREVIOUS, TWO)).unwrap();
+    PLUGIN.call("DEL", &mapped(PREVIOUS, TWO)).unwrap();
     assert!(forwards().is_empty());
 }
 
@@ -59,21 +54,20 @@ fn own_addresses_are_found_in_any_spelling() {
         (r#"{"name":"eth0","sandbox":"/run/netns/c1"}"#, "9"),
         ("null", "1"),
     ] {
-        fake::install(Kernel::default());
         let previous = format!(
             r#","prevResult":{{"cniVersion":"1.0.0","interfaces":[{{"name":"br0"}},{own}],
                "ips":[null,{{"address":"10.9.0.1/24","interface":0}},{{"address":"10.1.0.2/16","interface":{index}}}]}}"#
         );
-        call("ADD", &conf(&previous, r#"{"hostPort":8080,"containerPort":80,"protocol":"tcp"}"#)).unwrap();
+        PLUGIN.add(&mapped(&previous, r#"{"hostPort":8080,"containerPort":80,"protocol":"tcp"}"#));
         assert_eq!(forwards(), ["tcp:8080:80 10.1.0.2"], "{own} {index}");
     }
 }
 
 #[test]
 fn without_mappings_nothing_is_asked_of_the_host() {
-    for (verb, keys) in [("ADD", format!(",{PREVIOUS}")), ("CHECK", format!(",{PREVIOUS}")), ("DEL", String::new())] {
-        fake::install(Kernel::default());
-        call(verb, &conf(&keys, "")).unwrap();
+    for (verb, keys) in [("ADD", PREVIOUS), ("CHECK", PREVIOUS), ("DEL", "")] {
+        PLUGIN.install();
+        PLUGIN.call(verb, &mapped(keys, "")).unwrap();
         assert_eq!(fake::log(), [""; 0]);
     }
 }
@@ -81,16 +75,16 @@ fn without_mappings_nothing_is_asked_of_the_host() {
 #[test]
 fn del_needs_no_sound_configuration() {
     for keys in [r#","backend":"pf""#, r#","prevResult":{"cniVersion":"0.2.0"}"#, r#","markMasqBit":99"#] {
-        fake::install(Kernel::default());
-        call("DEL", &conf(keys, TWO)).unwrap();
+        PLUGIN.install();
+        PLUGIN.call("DEL", &mapped(keys, TWO)).unwrap();
         assert_eq!(fake::log(), ["port-mappings.remove"], "{keys}");
     }
 }
 
 #[test]
 fn errors_are_the_native_ones() {
-    assert_eq!(message("ADD", &conf("", TWO)), "must be called as chained plugin");
-    assert_eq!(message("CHECK", &conf("", TWO)), "Required prevResult missing");
+    assert_eq!(message("ADD", &mapped("", TWO)), "must be called as chained plugin");
+    assert_eq!(message("CHECK", &mapped("", TWO)), "Required prevResult missing");
     for (keys, expected) in [
         (r#","backend":"pf""#, "failed to parse config: unrecognized backend \"pf\""),
         (r#","markMasqBit":32"#, "failed to parse config: MasqMarkBit must be between 0 and 31"),
@@ -99,7 +93,7 @@ fn errors_are_the_native_ones() {
             "failed to parse config: nftables backend was requested but configuration contains iptables-specific options [conditionsV4]",
         ),
     ] {
-        assert_eq!(message("ADD", &conf(keys, TWO)), expected);
+        assert_eq!(message("ADD", &mapped(keys, TWO)), expected);
     }
     for (mapping, expected) in [
         (r#"{"hostPort":0,"containerPort":80,"protocol":"tcp"}"#, "Invalid host port number: 0"),
@@ -110,10 +104,10 @@ fn errors_are_the_native_ones() {
         (r#"{"hostPort":80,"containerPort":80}"#, "Invalid protocol: \"\""),
         (r#"{"hostPort":80,"containerPort":80,"protocol":"tcp","hostIP":"x"}"#, "Invalid host IP: \"x\""),
     ] {
-        let error = message("ADD", &conf(&format!(",{PREVIOUS}"), mapping));
+        let error = message("ADD", &mapped(PREVIOUS, mapping));
         assert!(error.starts_with(&format!("failed to parse config: {expected}")), "{error}");
     }
-    let error = message("ADD", &conf(r#","prevResult":{"cniVersion":"0.2.0"}"#, TWO));
+    let error = message("ADD", &mapped(r#","prevResult":{"cniVersion":"0.2.0"}"#, TWO));
     assert!(
         error
             .starts_with("failed to parse config: could not parse prevResult: could not parse prevResult: result type"),
@@ -123,56 +117,53 @@ fn errors_are_the_native_ones() {
 
 #[test]
 fn status_reads_the_configuration() {
-    let keys = |version: &str, keys: &str| format!(r#"{{"cniVersion":"{version}","name":"n","type":"portmap"{keys}}}"#);
-    fake::install(Kernel::default());
-    call("STATUS", &keys("1.1.0", "")).unwrap();
-    let error = call("STATUS", &keys("1.1.0", r#","backend":"pf""#)).unwrap_err();
+    PLUGIN.install();
+    PLUGIN.call("STATUS", "").unwrap();
+    let error = PLUGIN.call("STATUS", r#","backend":"pf""#).unwrap_err();
     assert_eq!(error.object().code, 50);
-    call("GC", &keys("1.1.0", "")).unwrap();
+    PLUGIN.call("GC", "").unwrap();
     assert_eq!(fake::log(), ["attachments.collect"]);
 }
 
 #[test]
 fn a_port_of_another_container_is_an_error() {
     fake::install(Kernel { taken_ports: vec!["tcp:8081:1".parse().unwrap()], ..Kernel::default() });
-    let error = call("ADD", &conf(&format!(",{PREVIOUS}"), TWO)).unwrap_err();
+    let error = PLUGIN.call("ADD", &mapped(PREVIOUS, TWO)).unwrap_err();
     assert!(error.object().msg.contains("taken"), "{error:?}");
 }
 
 #[test]
 fn many_mappings_are_one_request() {
-    fake::install(Kernel::default());
     let mappings: Vec<String> = (0..16_384)
         .map(|step| format!(r#"{{"hostPort":{0},"containerPort":{0},"protocol":"tcp"}}"#, 10_000 + step))
         .collect();
-    call("ADD", &conf(&format!(",{PREVIOUS}"), &mappings.join(","))).unwrap();
+    PLUGIN.add(&mapped(PREVIOUS, &mappings.join(",")));
     assert_eq!(forwards().first().map(String::as_str), Some("tcp:10000-26383:10000 10.1.0.2"));
 }
 
 #[test]
 fn every_operation_may_fail() {
-    let mut kernel = Kernel::default();
-    kernel.fail_at(0, ErrorCode::Kernel);
-    fake::install(kernel);
-    let error = call("ADD", &conf(&format!(",{PREVIOUS}"), TWO)).unwrap_err();
+    PLUGIN.install();
+    fake::with(|kernel| kernel.fail_at(0, ErrorCode::Kernel));
+    let error = PLUGIN.call("ADD", &mapped(PREVIOUS, TWO)).unwrap_err();
     assert_eq!((error.object().code, error.object().msg.as_str()), (999, "operation 0 was made to fail"));
+    assert_eq!(PLUGIN.with_keys(&mapped(PREVIOUS, TWO)).every_operation_may_fail(), [1, 1, 1, 0, 1]);
 }
 
 proptest! {
     #[test]
     fn nothing_in_a_configuration_makes_it_panic(value in "[ -~]{0,40}", verb in 0..5usize, port in any::<i64>()) {
-        fake::install(Kernel::default());
+        PLUGIN.install();
         let mapping = format!(r#"{{"hostPort":{port},"containerPort":{port},"protocol":"udp"}}"#);
-        for conf in [conf(&format!(r#","snat":{value},{PREVIOUS}"#), TWO), conf(&format!(",{PREVIOUS}"), &mapping), value] {
-            let _ = call(["ADD", "DEL", "CHECK", "STATUS", "GC"][verb], &conf);
+        let verb = ["ADD", "DEL", "CHECK", "STATUS", "GC"][verb];
+        for keys in [mapped(&format!(r#","snat":{value}{PREVIOUS}"#), TWO), mapped(PREVIOUS, &mapping)] {
+            let _ = PLUGIN.call(verb, &keys);
         }
+        let _ = PLUGIN.call_anew(verb, &value);
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("portmap", |verb, conf| {
-        fake::install(Kernel::default());
-        fake::call_verb(&Portmap, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("portmap", |verb, conf| PLUGIN.call_anew(verb, conf));
 }

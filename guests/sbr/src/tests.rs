@@ -1,19 +1,12 @@
 use super::*;
-use postern_guest::fake::{self, Kernel, Place};
-use postern_guest::types::{ErrorCode, Operation, Route, ops};
+use postern_guest::fake::{self, Kernel, Place, Subject};
+use postern_guest::types::{Operation, Route, ops};
 use proptest::prelude::*;
+
+const PLUGIN: Subject<Sbr> = Subject::new(Sbr, r#","type":"sbr""#, linked);
 
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"},{"name":"eth1","sandbox":"/run/netns/c1"}],
     "ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","interface":1},{"address":"fd00::3/64","gateway":"fd00::1"},{"address":"10.7.0.3/24","interface":2}],"dns":{"domain":"d"}}"#;
-
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    let conf = format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"sbr"{keys}}}"#);
-    fake::call_verb(&Sbr, fake::env(verb), &conf)
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
-}
 
 /// A container with the link that the plugin before made.
 fn linked() -> Kernel {
@@ -67,12 +60,11 @@ fn own_addresses_are_routed_by_their_gateways() {
         ),
         (r#","table":77"#, (vec![(v4.clone(), None), (v6.clone(), None)], Some(77), false)),
     ] {
-        fake::install(linked());
-        let result = call("ADD", &format!("{keys}{PREVIOUS}")).unwrap();
+        let result = PLUGIN.add(&format!("{keys}{PREVIOUS}"));
         assert!(result.contains("10.7.0.3") && result.contains("domain"), "{result}");
         assert_eq!(asked(), expected, "{keys}");
-        call("CHECK", keys).unwrap();
-        call("DEL", keys).unwrap();
+        PLUGIN.call("CHECK", keys).unwrap();
+        PLUGIN.call("DEL", keys).unwrap();
         fake::with(|kernel| assert!(kernel.rules.is_empty()));
     }
 }
@@ -104,21 +96,14 @@ fn what_is_missing_is_told_as_native() {
         ("ADD", r#","gateways":["10.1.2.1/24"]"#.to_owned(), "`gateways` has \"10.1.2.1/24\", which is no IP address"),
     ] {
         fake::install(Kernel::default());
-        assert_eq!(message(verb, &keys), expected, "{verb} {keys}");
+        assert_eq!(PLUGIN.message(verb, &keys), expected, "{verb} {keys}");
     }
-    call("DEL", r#","table":"x""#).unwrap();
+    PLUGIN.call("DEL", r#","table":"x""#).unwrap();
 }
 
 #[test]
 fn every_failure_of_the_host_is_told() {
-    for (verb, count) in [("ADD", 2), ("CHECK", 1), ("DEL", 1), ("GC", 1)] {
-        for n in 0..count {
-            fake::install(linked());
-            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
-            let outcome = call(verb, PREVIOUS);
-            assert!(outcome.unwrap_err().object().msg.ends_with("was made to fail"), "{verb} {n}");
-        }
-    }
+    assert_eq!(PLUGIN.with_keys(PREVIOUS).every_operation_may_fail(), [2, 1, 1, 0, 1]);
 }
 
 proptest! {
@@ -127,17 +112,11 @@ proptest! {
         value in "[ -~]{0,30}",
         key in prop::sample::select(vec!["table", "gateways", "addSourceHints", "prevResult"]),
     ) {
-        for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
-            fake::install(linked());
-            let _ = call(verb, &format!(r#","{key}":{value}"#));
-        }
+        PLUGIN.survives(&format!(r#","{key}":{value}"#));
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("sbr", |verb, conf| {
-        fake::install(linked());
-        fake::call_verb(&Sbr, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("sbr", |verb, conf| PLUGIN.call_anew(verb, conf));
 }

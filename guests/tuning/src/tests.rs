@@ -1,30 +1,19 @@
 use super::*;
-use postern_guest::fake::{self, Kernel, Place};
-use postern_guest::types::ErrorCode;
+use postern_guest::fake::{self, Kernel, Place, Subject};
 use proptest::prelude::*;
 
-const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"eth0","mac":"02:00:00:00:00:09"},
+const PLUGIN: Subject<Tuning> = Subject::new(Tuning, PREVIOUS, linked);
+/// Without a plugin before.
+const ALONE: Subject<Tuning> = Subject::new(Tuning, r#","type":"tuning""#, linked);
+
+const PREVIOUS: &str = r#","type":"tuning","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"eth0","mac":"02:00:00:00:00:09"},
     {"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/c1"}]}"#;
 
-fn install() {
+/// A container with the link that the plugin before made.
+fn linked() -> Kernel {
     let mut kernel = Kernel::default();
     kernel.add_link(Place::Container, "eth0", "veth");
-    fake::install(kernel);
-}
-
-fn call_with(verb: &str, args: &str, keys: &str) -> Result<String, Error> {
-    let conf = format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"tuning"{keys}}}"#);
-    let mut env = fake::env(verb);
-    args.clone_into(&mut env.args);
-    fake::call_verb(&Tuning, env, &conf)
-}
-
-fn call(verb: &str, keys: &str) -> Result<String, Error> {
-    call_with(verb, "", &format!("{keys}{PREVIOUS}"))
-}
-
-fn message(verb: &str, keys: &str) -> String {
-    call(verb, keys).unwrap_err().object().msg.clone()
+    kernel
 }
 
 /// The state of the link: address, MTU, promiscuous mode, all multicast frames, queue length.
@@ -42,10 +31,9 @@ fn untouched() -> (String, u32, bool, bool, u32) {
 
 #[test]
 fn every_key_is_set_compared_and_put_back() {
-    install();
     let keys = r#","sysctl":{"net.core.somaxconn":"500","net.ipv4.conf.IFNAME.arp_filter":"1"},
         "mac":"02:00:00:00:00:AA","mtu":1400,"promisc":true,"allmulti":true,"txQLen":77"#;
-    let result = call("ADD", keys).unwrap().replace([' ', '\n'], "");
+    let result = PLUGIN.add(keys);
     // The host's link of that name is another. The address is as it was written.
     assert_eq!(
         result,
@@ -60,7 +48,7 @@ fn every_key_is_set_compared_and_put_back() {
             ("net.ipv4.conf.IFNAME.arp_filter".to_owned(), "1".to_owned()),
         ]
     );
-    call("CHECK", keys).unwrap();
+    PLUGIN.call("CHECK", keys).unwrap();
     for (key, other) in [
         ("mtu", "1300"),
         ("promisc", "false"),
@@ -68,14 +56,14 @@ fn every_key_is_set_compared_and_put_back() {
         ("txQLen", "5"),
         ("mac", r#""02:00:00:00:00:bb""#),
     ] {
-        assert!(message("CHECK", &format!(r#"{keys},"{key}":{other}"#)).contains("eth0"), "{key}");
+        assert!(PLUGIN.message("CHECK", &format!(r#"{keys},"{key}":{other}"#)).contains("eth0"), "{key}");
     }
-    assert!(message("CHECK", r#","sysctl":{"net.core.somaxconn":"1"}"#).contains("current value is 500"));
+    assert!(PLUGIN.message("CHECK", r#","sysctl":{"net.core.somaxconn":"1"}"#).contains("current value is 500"));
     // What the network does not mention is not compared.
-    call("CHECK", "").unwrap();
-    call("DEL", keys).unwrap();
+    PLUGIN.call("CHECK", "").unwrap();
+    PLUGIN.call("DEL", keys).unwrap();
     assert_eq!(link(), untouched());
-    call("DEL", keys).unwrap();
+    PLUGIN.call("DEL", keys).unwrap();
 }
 
 /// Plugins of other vendors write other things as the sandbox of the container's interface.
@@ -87,11 +75,10 @@ fn the_new_address_is_in_the_result() {
         r#"{"name":"eth0","mac":"m"}"#,
         r#"{"name":"eth0","mac":"m"},null"#,
     ] {
-        install();
         let keys = format!(
             r#","mac":"02:00:00:00:00:aa","prevResult":{{"cniVersion":"1.1.0","interfaces":[{own},{{"name":"cni0","mac":"n"}}]}}"#
         );
-        let result = call_with("ADD", "", &keys).unwrap();
+        let result = PLUGIN.add(&keys);
         assert!(result.contains("02:00:00:00:00:aa") && !result.contains(r#""m""#), "{own}: {result}");
         assert!(result.contains(r#""n""#), "{own}: {result}");
     }
@@ -100,8 +87,7 @@ fn the_new_address_is_in_the_result() {
 #[test]
 fn nothing_asked_for_is_nothing_done() {
     for keys in ["", r#","sysctl":{}"#, r#","promisc":false"#, r#","mtu":0,"mac":"""#] {
-        install();
-        call("ADD", keys).unwrap();
+        PLUGIN.add(keys);
         assert!(fake::log().is_empty(), "{keys}");
     }
 }
@@ -122,17 +108,14 @@ fn what_goes_before_what() {
         ("MAC=02:00:00:00:00:22", args(r#""mac":"02:00:00:00:00:44""#), "44"),
         ("MAC=02:00:00:00:00:22", args(""), "22"),
     ] {
-        install();
-        call_with("ADD", variable, &format!("{keys}{PREVIOUS}")).unwrap();
+        PLUGIN.install();
+        PLUGIN.call_with_args("ADD", variable, &keys).unwrap();
         assert_eq!(link().0, format!("02:00:00:00:00:{mac}"), "{variable} {keys}");
     }
-    install();
-    call("ADD", &args(r#""mtu":1300,"promisc":false,"allmulti":true,"txQLen":9,"sysctl":{"net.core.somaxconn":"5"}"#))
-        .unwrap();
+    PLUGIN.add(&args(r#""mtu":1300,"promisc":false,"allmulti":true,"txQLen":9,"sysctl":{"net.core.somaxconn":"5"}"#));
     assert_eq!(link(), ("02:00:00:00:00:11".to_owned(), 1300, false, true, 9));
     assert_eq!(fake::with(|kernel| kernel.settings.len()), 1);
-    install();
-    call("ADD", r#","sysctl":{"net.a":"1","net.b":"1"},"args":{"cni":{"sysctl":{"net.b":"2","net.b":"3"}}}"#).unwrap();
+    PLUGIN.add(r#","sysctl":{"net.a":"1","net.b":"1"},"args":{"cni":{"sysctl":{"net.b":"2","net.b":"3"}}}"#);
     let sysctls = fake::with(|kernel| kernel.settings.values().cloned().collect::<Vec<_>>());
     assert_eq!(sysctls, ["1", "3"]);
 }
@@ -160,53 +143,37 @@ fn what_is_wrong_is_told_as_native() {
             "failed to load netconf: json: cannot unmarshal string into Go struct field NetConf.mtu of type int",
         ),
     ] {
-        install();
-        assert_eq!(message(verb, keys), expected, "{verb} {keys}");
+        PLUGIN.install();
+        assert_eq!(PLUGIN.message(verb, keys), expected, "{verb} {keys}");
     }
     for verb in ["ADD", "CHECK"] {
-        install();
-        assert_eq!(call_with(verb, "", r#","mtu":1400"#).unwrap_err().object().msg, "Required prevResult missing");
-        assert_eq!(call_with(verb, "X=1", PREVIOUS).unwrap_err().object().msg, "ARGS: unknown args [\"X=1\"]");
+        PLUGIN.install();
+        assert_eq!(ALONE.message(verb, r#","mtu":1400"#), "Required prevResult missing");
+        assert_eq!(PLUGIN.call_with_args(verb, "X=1", "").unwrap_err().object().msg, "ARGS: unknown args [\"X=1\"]");
         for key in ["mac", "mtu", "promisc", "allmulti", "txQLen", "sysctl", "dataDir", "args", "runtimeConfig"] {
             for keys in [format!(",\"{key}\":[7]"), format!(r#","args":{{"cni":{{"{key}":[7]}}}}"#)] {
                 if keys.contains("cni") && matches!(key, "dataDir" | "args" | "runtimeConfig") {
                     continue;
                 }
-                let text = message(verb, &keys);
+                let text = PLUGIN.message(verb, &keys);
                 assert!(text.contains("json: cannot unmarshal array into"), "{keys}: {text}");
             }
         }
         fake::install(Kernel::default());
         let words =
             if verb == "ADD" { "failed to get \"eth0\": Link not found" } else { "Cannot find container link eth0" };
-        assert_eq!(message(verb, r#","mtu":1400"#), words);
+        assert_eq!(PLUGIN.message(verb, r#","mtu":1400"#), words);
     }
     // Whatever the configuration has become.
-    install();
-    call("ADD", r#","mtu":1400"#).unwrap();
-    call_with("DEL", "X", r#","mtu":"x","sysctl":7"#).unwrap();
+    PLUGIN.add(r#","mtu":1400"#);
+    ALONE.call_with_args("DEL", "X", r#","mtu":"x","sysctl":7"#).unwrap();
     assert_eq!(link(), untouched());
 }
 
 #[test]
 fn every_failure_of_the_host_is_told() {
     let keys = r#","sysctl":{"net.core.somaxconn":"500"},"mtu":1400"#;
-    for verb in ["ADD", "CHECK", "DEL", "GC"] {
-        for n in 0..5 {
-            install();
-            if verb == "CHECK" {
-                call("ADD", keys).unwrap();
-            }
-            let before = fake::log().len();
-            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
-            let outcome = call(verb, keys);
-            if fake::log().len() - before <= n {
-                outcome.unwrap();
-                break;
-            }
-            assert!(outcome.unwrap_err().object().msg.ends_with("was made to fail"), "{verb} {n}");
-        }
-    }
+    assert_eq!(PLUGIN.with_keys(keys).every_operation_may_fail(), [3, 1, 3, 0, 1]);
 }
 
 proptest! {
@@ -215,17 +182,11 @@ proptest! {
         value in "[ -~]{0,30}",
         key in prop::sample::select(vec!["mac", "mtu", "promisc", "allmulti", "txQLen", "sysctl", "args", "runtimeConfig", "prevResult"]),
     ) {
-        for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
-            install();
-            let _ = call_with(verb, "", &format!(r#","{key}":{value}"#));
-        }
+        ALONE.survives(&format!(r#","{key}":{value}"#));
     }
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("tuning", |verb, conf| {
-        install();
-        fake::call_verb(&Tuning, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("tuning", |verb, conf| PLUGIN.call_anew(verb, conf));
 }
