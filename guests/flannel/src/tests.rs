@@ -1,5 +1,5 @@
 use super::*;
-use postern_guest::fake::{self, Ipam, Kernel, Outcome};
+use postern_guest::fake::{self, Ipam, Kernel, Outcome, Subject};
 use postern_guest::types::{ErrorCode, OpError, SubnetFile};
 
 const RESULT: &str = r#"{"cniVersion":"1.1.0","ips":[{"address":"10.244.1.2/24","gateway":"10.244.1.1"}]}"#;
@@ -75,8 +75,6 @@ fn what_goes_wrong_is_told() {
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("flannel", |verb, conf| {
-        fake::install(node());
-        fake::call_verb(&Delegating, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    let plugin = Subject::new(Delegating, "", node);
+    postern_keys::agreement::check("flannel", |verb, conf| plugin.call_anew(verb, conf));
 }

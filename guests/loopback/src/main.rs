@@ -68,24 +68,16 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_guest::fake::{self, Kernel};
+    use postern_guest::fake::{self, Kernel, Subject};
     use postern_guest::types::{Address, ErrorCode};
     use proptest::prelude::*;
 
-    fn call(verb: &str, conf: &str) -> Result<String, Error> {
-        fake::call_verb(&Loopback, fake::env(verb), conf)
-    }
-
-    fn message(verb: &str, conf: &str) -> String {
-        call(verb, conf).unwrap_err().object().msg.clone()
-    }
+    const PLUGIN: Subject<Loopback> = Subject::new(Loopback, "", Kernel::default);
 
     #[test]
     fn add_sets_lo_up_and_lists_it() {
-        fake::install(Kernel::default());
-        let result = call("ADD", r#"{"cniVersion":"1.1.0","name":"lo"}"#).unwrap();
         assert_eq!(
-            result.replace([' ', '\n'], ""),
+            PLUGIN.add(""),
             r#"{"cniVersion":"1.1.0","interfaces":[{"mac":"00:00:00:00:00:00","name":"lo","sandbox":"/run/netns/c1"}],"ips":[{"address":"127.0.0.1/8","interface":0},{"address":"::1/128","interface":0}]}"#
         );
         assert_eq!(fake::log(), ["loopback.up", "loopback.addresses"]);
@@ -95,8 +87,7 @@ mod tests {
     #[test]
     fn the_result_has_the_configurations_shape() {
         for (version, mark) in [("0.2.0", "\"ip4\""), ("0.3.1", "\"version\": \"4\""), ("1.0.0", "\"ips\"")] {
-            fake::install(Kernel::default());
-            let result = call("ADD", &format!(r#"{{"cniVersion":"{version}","name":"lo"}}"#)).unwrap();
+            let result = PLUGIN.call_anew("ADD", &format!(r#"{{"cniVersion":"{version}","name":"lo"}}"#)).unwrap();
             assert!(result.contains(mark), "{result}");
         }
     }
@@ -104,15 +95,13 @@ mod tests {
     #[test]
     fn add_without_ipv6() {
         fake::install(Kernel { ipv6: false, ..Kernel::default() });
-        let result = call("ADD", r#"{"cniVersion":"1.0.0","name":"lo"}"#).unwrap();
+        let result = PLUGIN.call("ADD", "").unwrap();
         assert!(result.contains("127.0.0.1/8") && !result.contains("::1"), "{result}");
     }
 
     #[test]
     fn add_hands_prev_result_on() {
-        fake::install(Kernel::default());
-        let conf = r#"{"cniVersion":"1.0.0","name":"lo","prevResult":{"ips":[{"address":"10.1.2.3/24"}]}}"#;
-        let result = call("ADD", conf).unwrap();
+        let result = PLUGIN.add(r#","prevResult":{"ips":[{"address":"10.1.2.3/24"}]}"#);
         assert!(result.contains("10.1.2.3/24") && !result.contains("127.0.0.1"), "{result}");
         assert!(fake::with(|kernel| kernel.lo.0));
     }
@@ -121,66 +110,56 @@ mod tests {
     fn add_refuses_foreign_addresses() {
         let foreign = Address { net: "10.1.2.3/24".parse().unwrap(), scope: 0, tentative: false };
         fake::install(Kernel { lo: (true, vec![foreign]), ..Kernel::default() });
-        let conf = r#"{"cniVersion":"1.0.0","name":"lo"}"#;
-        assert_eq!(message("ADD", conf), "loopback interface found with non-loopback address \"10.1.2.3\"");
+        assert_eq!(PLUGIN.message("ADD", ""), "loopback interface found with non-loopback address \"10.1.2.3\"");
     }
 
     #[test]
     fn undecodable_configurations() {
-        fake::install(Kernel::default());
+        PLUGIN.install();
         assert_eq!(
-            message("ADD", r#"{"cniVersion":"1.0.0","name":"lo","ipam":1}"#),
+            PLUGIN.message("ADD", r#","ipam":1"#),
             "failed to parse network config: json: cannot unmarshal number into Go struct field NetConf.ipam of type struct"
         );
-        let error = message("ADD", r#"{"cniVersion":"1.0.0","name":"lo","prevResult":{"cniVersion":"0.2.0"}}"#);
+        let error = PLUGIN.message("ADD", r#","prevResult":{"cniVersion":"0.2.0"}"#);
         assert!(error.starts_with("failed to parse prevResult: could not parse prevResult: result type"), "{error}");
         assert_eq!(fake::log(), [""; 0]);
     }
 
     #[test]
     fn del_and_check() {
-        let conf = r#"{"cniVersion":"1.0.0","name":"lo"}"#;
-        fake::install(Kernel::default());
-        assert_eq!(message("CHECK", conf), "loopback interface is down");
-        call("ADD", conf).unwrap();
-        assert_eq!(call("CHECK", conf).unwrap(), "");
-        assert_eq!(call("DEL", conf).unwrap(), "");
+        PLUGIN.install();
+        assert_eq!(PLUGIN.message("CHECK", ""), "loopback interface is down");
+        PLUGIN.call("ADD", "").unwrap();
+        assert_eq!(PLUGIN.call("CHECK", "").unwrap(), "");
+        assert_eq!(PLUGIN.call("DEL", "").unwrap(), "");
         assert!(!fake::with(|kernel| kernel.lo.0));
         fake::install(Kernel { netns: false, ..Kernel::default() });
-        assert_eq!(call("DEL", conf).unwrap(), "");
-        assert_eq!(message("CHECK", conf), "the container's network namespace is gone");
+        assert_eq!(PLUGIN.call("DEL", "").unwrap(), "");
+        assert_eq!(PLUGIN.message("CHECK", ""), "the container's network namespace is gone");
         let env = postern_guest::cni::Env { netns: String::new(), ..fake::env("DEL") };
-        assert_eq!(fake::call_verb(&Loopback, env, conf).unwrap(), "");
+        assert_eq!(fake::call_verb(&Loopback, env, r#"{"cniVersion":"1.0.0","name":"lo"}"#).unwrap(), "");
     }
 
     #[test]
     fn every_operation_may_fail() {
+        assert_eq!(PLUGIN.every_operation_may_fail(), [2, 1, 1, 0, 0]);
         for n in 0..2 {
-            let mut kernel = Kernel::default();
-            kernel.fail_at(n, ErrorCode::Kernel);
-            fake::install(kernel);
-            let error = call("ADD", r#"{"cniVersion":"1.0.0","name":"lo"}"#).unwrap_err();
-            assert_eq!(
-                (error.object().code, error.object().msg.as_str()),
-                (999, &*format!("operation {n} was made to fail"))
-            );
+            PLUGIN.install();
+            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
+            assert_eq!(PLUGIN.message("ADD", ""), format!("operation {n} was made to fail"));
         }
     }
 
     #[test]
     fn its_keys_are_those_of_the_table() {
-        postern_keys::agreement::check("loopback", |verb, conf| {
-            fake::install(fake::Kernel::default());
-            fake::call_verb(&Loopback, fake::env(verb), conf).map_err(|error| error.to_string())
-        });
+        postern_keys::agreement::check("loopback", |verb, conf| PLUGIN.call_anew(verb, conf));
     }
 
     proptest! {
         #[test]
         fn nothing_in_a_configuration_makes_it_panic(value in "[ -~]{0,40}", verb in 0..5usize) {
-            fake::install(Kernel::default());
             for conf in [format!(r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{value}}}"#), value] {
-                let _ = call(["ADD", "DEL", "CHECK", "STATUS", "GC"][verb], &conf);
+                let _ = PLUGIN.call_anew(["ADD", "DEL", "CHECK", "STATUS", "GC"][verb], &conf);
             }
         }
     }

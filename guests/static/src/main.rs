@@ -58,26 +58,19 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
     use postern_guest::cni::Env;
-    use postern_guest::fake;
+    use postern_guest::fake::{self, Kernel, Subject};
     use proptest::prelude::*;
 
-    fn call(verb: &str, args: &str, conf: &str) -> Result<String, Error> {
-        let env = Env { args: args.to_owned(), ..fake::env(verb) };
-        fake::call_verb(&Static, env, conf)
-    }
-
-    fn conf(keys: &str) -> String {
-        format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bridge",{keys}}}"#)
-    }
+    const PLUGIN: Subject<Static> = Subject::new(Static, r#","type":"bridge""#, Kernel::default);
 
     /// Returns the result on one line, without its version.
     fn add(args: &str, keys: &str) -> String {
-        let result = call("ADD", args, &conf(keys)).unwrap();
+        let result = PLUGIN.call_with_args("ADD", args, keys).unwrap();
         result.replace([' ', '\n'], "").replace(r#""cniVersion":"1.1.0""#, "")
     }
 
     fn message(args: &str, keys: &str) -> String {
-        call("ADD", args, &conf(keys)).unwrap_err().object().msg.clone()
+        PLUGIN.call_with_args("ADD", args, keys).unwrap_err().object().msg.clone()
     }
 
     #[test]
@@ -85,52 +78,52 @@ mod tests {
         assert_eq!(
             add(
                 "",
-                r#""ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00::3/64"}],
+                r#","ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00::3/64"}],
                    "routes":[{"dst":"0.0.0.0/0","mtu":1400,"scope":0}],"dns":{"nameservers":["10.0.0.1"]}}"#
             ),
             r#"{,"dns":{"nameservers":["10.0.0.1"]},"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00::3/64"}],"routes":[{"dst":"0.0.0.0/0","mtu":1400,"scope":0}]}"#
         );
-        assert_eq!(add("", r#""ipam":{}"#), "{}");
+        assert_eq!(add("", r#","ipam":{}"#), "{}");
     }
 
     #[test]
     fn arguments_add_and_the_conventional_keys_replace() {
-        let ipam = r#""ipam":{"addresses":[{"address":"10.1.2.3/24"}]}"#;
+        let ipam = r#","ipam":{"addresses":[{"address":"10.1.2.3/24"}]}"#;
         assert_eq!(
             add("IP=10.1.3.3/24, fd00::3/64;GATEWAY=10.1.3.1,fd00::1,10.1.2.1,10.1.3.2", ipam),
             r#"{,"ips":[{"address":"10.1.2.3/24"},{"address":"10.1.3.3/24","gateway":"10.1.3.2"},{"address":"fd00::3/64","gateway":"fd00::1"}]}"#
         );
-        let args = r#""args":{"cni":{"ips":["10.1.4.3/24"]}}"#;
-        assert_eq!(add("IP=10.1.3.3/24", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
+        let args = r#","args":{"cni":{"ips":["10.1.4.3/24"]}}"#;
+        assert_eq!(add("IP=10.1.3.3/24", &format!("{ipam}{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
         // Ignored addresses are not checked, but the text must have the form of arguments.
-        assert_eq!(add("IP=x;GATEWAY=y", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
-        assert_eq!(message("FOO=x", &format!("{ipam},{args}")), r#"ARGS: unknown args ["FOO=x"]"#);
-        let runtime = r#""runtimeConfig":{"ips":["10.1.5.3/24"]}"#;
-        assert_eq!(add("", &format!("{ipam},{args},{runtime}")), r#"{,"ips":[{"address":"10.1.5.3/24"}]}"#);
+        assert_eq!(add("IP=x;GATEWAY=y", &format!("{ipam}{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
+        assert_eq!(message("FOO=x", &format!("{ipam}{args}")), r#"ARGS: unknown args ["FOO=x"]"#);
+        let runtime = r#","runtimeConfig":{"ips":["10.1.5.3/24"]}"#;
+        assert_eq!(add("", &format!("{ipam}{args}{runtime}")), r#"{,"ips":[{"address":"10.1.5.3/24"}]}"#);
         // Empty lists replace nothing.
-        let empty = r#""args":{"cni":{"ips":[]}},"runtimeConfig":{"ips":[]}"#;
-        assert_eq!(add("", &format!("{ipam},{empty}")), r#"{,"ips":[{"address":"10.1.2.3/24"}]}"#);
+        let empty = r#","args":{"cni":{"ips":[]}},"runtimeConfig":{"ips":[]}"#;
+        assert_eq!(add("", &format!("{ipam}{empty}")), r#"{,"ips":[{"address":"10.1.2.3/24"}]}"#);
     }
 
     #[test]
     fn everything_that_is_refused() {
         for (args, keys, expected) in [
-            ("", r#""x":1"#, "IPAM config missing 'ipam' key"),
-            ("", r#""ipam":7"#, "json: cannot unmarshal number into Go struct field NetConf.ipam of type struct"),
+            ("", r#","x":1"#, "IPAM config missing 'ipam' key"),
+            ("", r#","ipam":7"#, "json: cannot unmarshal number into Go struct field NetConf.ipam of type struct"),
             (
                 "",
-                r#""ipam":{"addresses":[{"address":"10.1.2.3"}]}"#,
+                r#","ipam":{"addresses":[{"address":"10.1.2.3"}]}"#,
                 "the 'address' field is expected to be in CIDR notation, got: '10.1.2.3'",
             ),
-            ("", r#""ipam":{"addresses":[{}]}"#, "the 'address' field is expected to be in CIDR notation, got: ''"),
-            ("", r#""ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"x"}]}"#, "invalid IP address: x"),
-            ("", r#""ipam":{"routes":[{"dst":"10.1.0.0"}]}"#, "invalid CIDR address: 10.1.0.0"),
-            ("IP=10.1.2.3", r#""ipam":{}"#, "the 'ip' field is expected to be in CIDR notation, got: '10.1.2.3'"),
-            ("IP=10.1.2.3/24;GATEWAY= x", r#""ipam":{}"#, "invalid gateway address:  x"),
-            ("MAC=1", r#""ipam":{}"#, r#"ARGS: unknown args ["MAC=1"]"#),
+            ("", r#","ipam":{"addresses":[{}]}"#, "the 'address' field is expected to be in CIDR notation, got: ''"),
+            ("", r#","ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"x"}]}"#, "invalid IP address: x"),
+            ("", r#","ipam":{"routes":[{"dst":"10.1.0.0"}]}"#, "invalid CIDR address: 10.1.0.0"),
+            ("IP=10.1.2.3", r#","ipam":{}"#, "the 'ip' field is expected to be in CIDR notation, got: '10.1.2.3'"),
+            ("IP=10.1.2.3/24;GATEWAY= x", r#","ipam":{}"#, "invalid gateway address:  x"),
+            ("MAC=1", r#","ipam":{}"#, r#"ARGS: unknown args ["MAC=1"]"#),
             (
                 "",
-                r#""ipam":{},"runtimeConfig":{"ips":["10.1.2.3"]}"#,
+                r#","ipam":{},"runtimeConfig":{"ips":["10.1.2.3"]}"#,
                 "an entry in the 'ips' field is NOT in CIDR notation, got: '10.1.2.3'",
             ),
         ] {
@@ -142,22 +135,24 @@ mod tests {
     fn old_versions_have_one_address_per_family() {
         let two = r#"{"cniVersion":"0.2.0","name":"n","ipam":{"addresses":[{"address":"10.1.2.3/24"},{"address":"10.1.3.3/24"}]}}"#;
         assert_eq!(
-            call("ADD", "", two).unwrap_err().object().msg,
+            PLUGIN.call_anew("ADD", two).unwrap_err().object().msg,
             "CNI version 0.2.0 does not support more than 1 address per family"
         );
         let pair = r#"{"cniVersion":"0.2.0","name":"n","ipam":{"addresses":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]}}"#;
-        assert!(call("ADD", "", pair).unwrap().contains("ip6"));
+        assert!(PLUGIN.call_anew("ADD", pair).unwrap().contains("ip6"));
     }
 
     #[test]
     fn del_reads_nothing() {
-        assert_eq!(call("DEL", "garbage", r#"{"ipam":7}"#).unwrap(), "");
+        let env = Env { args: "garbage".to_owned(), ..fake::env("DEL") };
+        assert_eq!(fake::call_verb(&Static, env, r#"{"ipam":7}"#).unwrap(), "");
     }
 
     #[test]
     fn check_compares_gateways() {
-        let keys = r#""ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"10.1.3.3/24"}]}"#;
-        let check = |previous: &str| call("CHECK", "", &conf(&format!(r#"{keys},"prevResult":{previous}"#)));
+        let keys =
+            r#","ipam":{"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"10.1.3.3/24"}]}"#;
+        let check = |previous: &str| PLUGIN.call("CHECK", &format!(r#"{keys},"prevResult":{previous}"#));
         assert_eq!(check(r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}"#).unwrap(), "");
         assert_eq!(check(r#"{"ips":[]}"#).unwrap(), "");
         for previous in
@@ -166,30 +161,27 @@ mod tests {
             let error = check(previous).unwrap_err().object().msg.clone();
             assert_eq!(error, "static: Failed to match addr 10.1.2.3 on interface eth0");
         }
-        assert_eq!(call("CHECK", "", &conf(keys)).unwrap_err().object().msg, "Required prevResult missing");
+        assert_eq!(PLUGIN.call("CHECK", keys).unwrap_err().object().msg, "Required prevResult missing");
     }
 
     #[test]
     fn status_and_gc_succeed() {
-        assert_eq!(call("STATUS", "", &conf(r#""ipam":{}"#)).unwrap(), "");
-        assert_eq!(call("GC", "", &conf(r#""ipam":{}"#)).unwrap(), "");
+        assert_eq!(PLUGIN.call("STATUS", r#","ipam":{}"#).unwrap(), "");
+        assert_eq!(PLUGIN.call("GC", r#","ipam":{}"#).unwrap(), "");
     }
 
     #[test]
     fn its_keys_are_those_of_the_table() {
-        postern_keys::agreement::check("static", |verb, conf| {
-            fake::install(fake::Kernel::default());
-            fake::call_verb(&Static, fake::env(verb), conf).map_err(|error| error.to_string())
-        });
+        postern_keys::agreement::check("static", |verb, conf| PLUGIN.call_anew(verb, conf));
     }
 
     proptest! {
         #[test]
         fn nothing_makes_it_panic(args in "[A-Z0-9=;,./]{0,30}", address in "[0-9a-f.:/]{0,20}", keys in "[ -~]{0,40}") {
             for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
-                let ipam = format!(r#""ipam":{{"addresses":[{{"address":"{address}","gateway":"{address}"}}]}}"#);
-                let _ = call(verb, &args, &conf(&ipam));
-                let _ = call(verb, &args, &conf(&keys));
+                let ipam = format!(r#","ipam":{{"addresses":[{{"address":"{address}","gateway":"{address}"}}]}}"#);
+                let _ = PLUGIN.call_with_args(verb, &args, &ipam);
+                let _ = PLUGIN.call_with_args(verb, &args, &format!(",{keys}"));
             }
         }
     }

@@ -1,22 +1,21 @@
 use super::*;
-use postern_guest::cni::Env;
-use postern_guest::fake;
+use postern_guest::fake::{self, Kernel, Subject};
 use postern_guest::types::{Dns, LeaseGrant, OpError};
 use proptest::prelude::*;
 
-fn conf(ipam: &str) -> String {
-    format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bridge","ipam":{ipam}}}"#)
-}
+/// Without `ipam`: objects that a configuration has twice are merged.
+const PLUGIN: Subject<Dhcp> =
+    Subject::new(Dhcp, r#","type":"bridge""#, || Kernel { dhcp: Some(lease()), ..Kernel::default() });
+const PLAIN: &str = r#","ipam":{"type":"dhcp"}"#;
 
-const PLAIN: &str = r#"{"type":"dhcp"}"#;
-
-fn call(verb: &str, ipam: &str) -> Result<String, Error> {
-    fake::call_verb(&Dhcp, fake::env(verb), &conf(ipam))
+/// The key `ipam` with this value.
+fn ipam(value: &str) -> String {
+    format!(r#","ipam":{value}"#)
 }
 
 /// Returns the result on one line, without its version.
 fn add() -> String {
-    let result = call("ADD", PLAIN).unwrap();
+    let result = PLUGIN.call("ADD", PLAIN).unwrap();
     result.replace([' ', '\n'], "").replace(r#""cniVersion":"1.1.0""#, "")
 }
 
@@ -40,12 +39,12 @@ fn lease() -> DhcpLease {
 }
 
 fn offer(lease: DhcpLease) {
-    fake::install(fake::Kernel { dhcp: Some(lease), ..fake::Kernel::default() });
+    fake::install(Kernel { dhcp: Some(lease), ..Kernel::default() });
 }
 
 #[test]
 fn a_lease_becomes_a_result() {
-    offer(lease());
+    PLUGIN.install();
     assert_eq!(
         add(),
         r#"{,"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1","priority":7},{"dst":"10.9.0.0/16","priority":7,"scope":253}]}"#
@@ -76,43 +75,41 @@ fn a_lease_of_both_families_becomes_one_result() {
 
 #[test]
 fn del_reads_nothing_and_needs_no_service() {
-    offer(lease());
-    call("ADD", PLAIN).unwrap();
+    PLUGIN.add(PLAIN);
     fake::with(|kernel| kernel.dhcp = None);
-    assert_eq!(fake::call_verb(&Dhcp, fake::env("DEL"), r#"{"cniVersion":"1.1.0","name":"n","ipam":7}"#).unwrap(), "");
+    assert_eq!(PLUGIN.call("DEL", &ipam("7")).unwrap(), "");
     assert!(fake::with(|kernel| !kernel.leased));
-    assert_eq!(call("DEL", PLAIN).unwrap(), "");
+    assert_eq!(PLUGIN.call("DEL", PLAIN).unwrap(), "");
 }
 
 #[test]
 fn check_compares_the_lease_with_the_result() {
-    offer(lease());
-    let check = |address: &str| {
-        let conf = conf(PLAIN);
-        let previous = format!(r#","prevResult":{{"cniVersion":"1.1.0","ips":[{{"address":"{address}"}}]}}}}"#);
-        fake::call_verb(&Dhcp, fake::env("CHECK"), &conf.replacen("}}", &format!("}}{previous}"), 1))
-    };
+    PLUGIN.install();
+    let previous =
+        |address: &str| format!(r#"{PLAIN},"prevResult":{{"cniVersion":"1.1.0","ips":[{{"address":"{address}"}}]}}"#);
+    let check = |address: &str| PLUGIN.call("CHECK", &previous(address));
     assert!(check("10.1.2.3/24").unwrap_err().object().msg.contains("no lease for this attachment"));
-    call("ADD", PLAIN).unwrap();
+    PLUGIN.call("ADD", PLAIN).unwrap();
     assert_eq!(check("10.1.2.3/24").unwrap(), "");
     let other = check("10.1.2.4/24").unwrap_err();
     assert!(other.object().msg.contains("the lease is of 10.1.2.3/24 now"), "{other}");
-    assert_eq!(call("CHECK", PLAIN).unwrap(), "");
+    assert_eq!(PLUGIN.call("CHECK", PLAIN).unwrap(), "");
 }
 
 #[test]
 fn status_says_whether_the_service_is_there() {
-    offer(lease());
-    assert_eq!(call("STATUS", PLAIN).unwrap(), "");
+    PLUGIN.install();
+    assert_eq!(PLUGIN.call("STATUS", PLAIN).unwrap(), "");
     fake::with(|kernel| kernel.dhcp = None);
-    let error = call("STATUS", PLAIN).unwrap_err();
+    let error = PLUGIN.call("STATUS", PLAIN).unwrap_err();
     assert_eq!((error.object().code, error.object().details.as_str()), (50, "dhcp.status /run/cni/dhcp.sock"));
-    assert_eq!(call("STATUS", r#"{"type":"dhcp","request":[{"option":"x"}]}"#).unwrap_err().object().code, 50);
+    let error = PLUGIN.call("STATUS", &ipam(r#"{"type":"dhcp","request":[{"option":"x"}]}"#)).unwrap_err();
+    assert_eq!(error.object().code, 50);
 }
 
 #[test]
 fn wrong_keys_are_refused_before_anything_is_asked() {
-    for (ipam, code, message) in [
+    for (keys, code, message) in [
         (
             r#"{"type":"dhcp","daemonSocketPath":"run/x"}"#,
             7,
@@ -135,61 +132,49 @@ fn wrong_keys_are_refused_before_anything_is_asked() {
         ),
         (r#"{"type":"dhcp","priority":-1}"#, 7, "dhcp: ipam.priority is -1: a metric is 0 to 4294967295"),
     ] {
-        offer(lease());
+        PLUGIN.install();
+        let keys = ipam(keys);
         for verb in ["ADD", "CHECK"] {
-            let error = call(verb, ipam).unwrap_err();
+            let error = PLUGIN.call(verb, &keys).unwrap_err();
             assert_eq!((error.object().code, error.object().msg.as_str()), (code, message), "{verb}");
         }
         assert!(fake::log().is_empty());
-        assert_eq!(call("DEL", ipam).unwrap(), "");
+        assert_eq!(PLUGIN.call("DEL", &keys).unwrap(), "");
     }
-    let env = Env { args: format!("A={}", "x".repeat(256)), ..fake::env("ADD") };
-    let error = fake::call_verb(&Dhcp, env, &conf(r#"{"type":"dhcp","provide":[{"option":"12","fromArg":"A"}]}"#));
+    let keys = ipam(r#"{"type":"dhcp","provide":[{"option":"12","fromArg":"A"}]}"#);
+    let error = PLUGIN.call_with_args("ADD", &format!("A={}", "x".repeat(256)), &keys);
     assert!(error.unwrap_err().object().msg.contains("from CNI_ARGS"));
 }
 
 #[test]
 fn a_services_own_error_is_handed_on() {
-    offer(lease());
+    PLUGIN.install();
     fake::with(|kernel| {
         let delegate = postern_guest::cni::Error::new(999, "no more tries").with_details("eth0");
         let error = OpError::new(ErrorCode::Delegate, "/run/cni/dhcp.sock", "no more tries");
         kernel.fail = Some((0, OpError { delegate: Some(delegate), ..error }));
     });
-    let error = call("ADD", PLAIN).unwrap_err();
+    let error = PLUGIN.call("ADD", PLAIN).unwrap_err();
     assert_eq!((error.object().msg.as_str(), error.object().details.as_str()), ("no more tries", "eth0"));
 }
 
 #[test]
 fn a_failure_of_each_operation_is_reported() {
-    fake::each_operation_fails(
-        |verb| {
-            offer(lease());
-            if verb == "CHECK" {
-                call("ADD", PLAIN).unwrap();
-            }
-            String::new()
-        },
-        |verb, _| call(verb, PLAIN),
-    );
+    PLUGIN.with_keys(PLAIN).every_operation_may_fail();
 }
 
 #[test]
 fn its_keys_are_those_of_the_table() {
-    postern_keys::agreement::check("dhcp", |verb, conf| {
-        offer(lease());
-        fake::call_verb(&Dhcp, fake::env(verb), conf).map_err(|error| error.to_string())
-    });
+    postern_keys::agreement::check("dhcp", |verb, conf| PLUGIN.call_anew(verb, conf));
 }
 
 proptest! {
     #[test]
-    fn nothing_makes_it_panic(args in "[A-Z0-9=;,./]{0,30}", ipam in "[ -~]{0,40}", option in "[ -~]{0,10}") {
+    fn nothing_makes_it_panic(args in "[A-Z0-9=;,./]{0,30}", value in "[ -~]{0,40}", option in "[ -~]{0,10}") {
         for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
-            let env = || Env { args: args.clone(), ..fake::env(verb) };
-            let _ = fake::call_verb(&Dhcp, env(), &conf(&ipam));
+            let _ = PLUGIN.call_with_args(verb, &args, &ipam(&value));
             let one = format!(r#"{{"request":[{{"option":{option:?}}}],"provide":[{{"option":{option:?},"fromArg":"A"}}]}}"#);
-            let _ = fake::call_verb(&Dhcp, env(), &conf(&one));
+            let _ = PLUGIN.call_with_args(verb, &args, &ipam(&one));
         }
     }
 }
