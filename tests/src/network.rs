@@ -87,6 +87,15 @@ impl Network {
         self
     }
 
+    /// Changes the configuration of the plugin at this place of the list: a merge patch.
+    #[must_use]
+    pub fn at_with(mut self, at: usize, patch: &Value) -> Self {
+        if let Some(plugin) = self.plugins.get_mut(at) {
+            merge(&mut plugin.config, patch);
+        }
+        self
+    }
+
     /// Returns the number of plugins.
     pub fn len(&self) -> usize {
         self.plugins.len()
@@ -145,11 +154,16 @@ impl Network {
     /// # Errors
     /// The first failure. Nothing is undone then: [`Network::attachment`] can.
     pub fn add(&self, container: &str) -> Result<Attachment> {
+        self.add_first(self.plugins.len(), container)
+    }
+
+    /// Attaches a container by the first plugins of the list alone, as a runtime does before it calls the rest.
+    ///
+    /// # Errors
+    /// As [`Network::add`].
+    pub fn add_first(&self, count: usize, container: &str) -> Result<Attachment> {
         let mut attachment = self.attachment(container);
-        for at in 0..self.plugins.len() {
-            let answer = self.call_at(at, "ADD", container, &attachment.previous())?;
-            attachment.result = answer.success().with_context(|| self.step("ADD", at, container))?;
-        }
+        (0..count).try_for_each(|at| attachment.add_at(at))?;
         Ok(attachment)
     }
 
@@ -181,13 +195,45 @@ impl Attachment {
         if self.result.is_null() { json!({}) } else { json!({"prevResult": self.result}) }
     }
 
+    /// Returns the same attachment in the hands of the plugins of this directory.
+    #[must_use]
+    pub fn by(&self, bin: &Path) -> Self {
+        Self { network: self.network.clone().by(bin), ..self.clone() }
+    }
+
+    /// Returns the call of one plugin, with the result.
+    ///
+    /// # Errors
+    /// The list is shorter.
+    pub fn request(&self, at: usize, verb: &str) -> Result<Call> {
+        self.network.request(at, verb, &self.container, &self.previous())
+    }
+
+    /// Calls the plugin at this place of the list, with the result.
+    ///
+    /// # Errors
+    /// As [`Network::call`].
+    pub fn call_at(&self, at: usize, verb: &str) -> Result<Answer> {
+        self.network.node.call(&self.request(at, verb)?)
+    }
+
+    /// ADD of the plugin at this place of the list. The attachment has its result then.
+    ///
+    /// # Errors
+    /// A failure, which leaves the result as it was.
+    pub fn add_at(&mut self, at: usize) -> Result<()> {
+        let answer = self.call_at(at, "ADD")?;
+        self.result = answer.success().with_context(|| self.network.step("ADD", at, &self.container))?;
+        Ok(())
+    }
+
     /// CHECK of each plugin.
     ///
     /// # Errors
     /// The first failure.
     pub fn check(self) -> Result<Self> {
         for at in 0..self.network.len() {
-            let answer = self.network.call_at(at, "CHECK", &self.container, &self.previous())?;
+            let answer = self.call_at(at, "CHECK")?;
             answer.success().with_context(|| self.network.step("CHECK", at, &self.container))?;
         }
         Ok(self)
@@ -199,8 +245,10 @@ impl Attachment {
     /// The first failure. Native plugins get more tries, as [`Node::delete`] has it.
     pub fn del(&self) -> Result<()> {
         (0..self.network.len()).rev().try_for_each(|at| {
-            let call = self.network.request(at, "DEL", &self.container, &self.previous())?;
-            self.network.node.delete(&call).with_context(|| self.network.step("DEL", at, &self.container))
+            self.network
+                .node
+                .delete(&self.request(at, "DEL")?)
+                .with_context(|| self.network.step("DEL", at, &self.container))
         })
     }
 
@@ -208,5 +256,11 @@ impl Attachment {
     pub fn addresses(&self) -> Vec<String> {
         let ips = self.result.get("ips").and_then(Value::as_array).into_iter().flatten();
         ips.filter_map(|ip| ip.get("address")?.as_str()).map(str::to_owned).collect()
+    }
+
+    /// Returns the addresses of the result, without their prefix lengths.
+    pub fn bare_addresses(&self) -> Vec<String> {
+        let bare = |address: &String| address.split('/').next().unwrap_or_default().to_owned();
+        self.addresses().iter().map(bare).collect()
     }
 }
