@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has_or_skips, has_or_skips_part};
 use postern_tests::proof::{Refusal, each};
-use postern_tests::{Answer, Call, Names, Node, compare, merge, plugin_bin};
+use postern_tests::{Names, Network, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
 
 /// A node with containers, whose `uplink` leads to another machine, `out`.
@@ -29,22 +29,10 @@ impl Place {
         Ok(Self { node })
     }
 
-    fn call(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        let plugin = config["type"].as_str().unwrap_or_default();
-        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
-    }
-
-    fn add(&self, container: &str, config: &Value) -> Result<Value> {
-        self.call("ADD", container, config)?.success().with_context(|| format!("ADD of {container}"))
-    }
-
-    fn del(&self, container: &str, config: &Value) -> Result<()> {
-        self.call("DEL", container, config)?.success().map(drop).with_context(|| format!("DEL of {container}"))
-    }
-
-    fn refused(&self, container: &str, config: &Value, code: u64, words: &str) -> Result<()> {
-        Refusal::of(&self.call("ADD", container, config)?)?.expect(code, words)
+    /// A network of this plugin that has one address, with this patch on the usual configuration.
+    fn net(&self, plugin: &str, name: &str, address: &str, patch: &Value) -> Result<Network> {
+        let ipam = json!({"type": "static", "addresses": [{"address": address}]});
+        Ok(Network::new(&self.node, &config(plugin, name, patch))?.with(&json!({"ipam": ipam})))
     }
 
     /// Fails unless `to` answers, or does not.
@@ -90,7 +78,7 @@ fn has_parent(plugin: &str) -> bool {
 }
 
 fn config(plugin: &str, network: &str, patch: &Value) -> Value {
-    let mut config = json!({"cniVersion": "1.1.0", "name": network, "type": plugin});
+    let mut config = json!({"name": network, "type": plugin});
     if has_parent(plugin) {
         merge(&mut config, &json!({"master": "uplink"}));
     }
@@ -98,13 +86,13 @@ fn config(plugin: &str, network: &str, patch: &Value) -> Value {
     config
 }
 
-fn fixed(address: &str) -> Value {
-    json!({"ipam": {"type": "static", "addresses": [{"address": address}]}})
+fn refused(net: &Network, container: &str, code: u64, words: &str) -> Result<()> {
+    Refusal::of(&net.call("ADD", container)?)?.expect(code, words)
 }
 
-fn with(mut config: Value, patch: &Value) -> Value {
-    merge(&mut config, patch);
-    config
+/// DEL without the result of the ADD.
+fn del(net: &Network, container: &str) -> Result<()> {
+    net.attachment(container).del()
 }
 
 /// A master that looks like the host end of an attachment has all records asked, in a gate that is confined by then.
@@ -113,17 +101,12 @@ fn status_takes_a_master_with_a_distant_end_or_a_bridge() -> Result<()> {
     let place = Place::new(&["c1"])?;
     place.node.sh("ip link add br7 type bridge; ip link set spare master br7")?;
     let status = |plugin: &str, master: &str| {
-        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "master": master, "mode": "bridge"});
-        let call = Call::new(&plugin_bin()?, plugin, "STATUS", config.to_string());
-        place
-            .node
-            .call(&call.attachment("", "", ""))?
-            .success()
-            .with_context(|| format!("STATUS of {plugin} on {master}"))
+        let net = Network::new(&place.node, &json!({"type": plugin, "master": master, "mode": "bridge"}))?;
+        net.call("STATUS", "")?.success().with_context(|| format!("STATUS of {plugin} on {master}"))
     };
     for with_record in [false, true] {
         if with_record {
-            place.add("c1", &json!({"cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "uplink"}))?;
+            Network::new(&place.node, &json!({"type": "macvlan", "master": "uplink"}))?.add("c1")?;
         }
         for master in ["uplink", "spare"] {
             status("macvlan", master)?;
@@ -143,11 +126,10 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
         "for id in 5 6; do ip link add link wan name wan.$id type vlan id $id; ip link set wan.$id up
          ip addr add 10.$id.0.1/16 dev wan.$id; done",
     )?;
-    let in_vlan =
-        |id: u32, address: &str| with(config("vlan", &format!("v{id}"), &json!({"vlanId": id})), &fixed(address));
-    let (one, two) = (in_vlan(5, "10.5.0.2/8"), in_vlan(6, "10.6.0.2/8"));
-    place.add("c1", &one)?;
-    place.add("c2", &two)?;
+    let in_vlan = |id: u32, address: &str| place.net("vlan", &format!("v{id}"), address, &json!({"vlanId": id}));
+    let (one, two) = (in_vlan(5, "10.5.0.2/8")?, in_vlan(6, "10.6.0.2/8")?);
+    one.add("c1")?;
+    two.add("c2")?;
     // Each reaches its VLAN on the wire, and neither the other one, although their networks overlap.
     place.ping("c1", "10.5.0.1", true)?;
     place.ping("c2", "10.6.0.1", true)?;
@@ -158,23 +140,23 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     place.ping("out", "10.5.0.2", false)?;
     place.node.sh_in("out", "ip route del 10.5.0.2/32 dev wan; ip addr del 10.5.0.9/32 dev wan")?;
     // A VLAN of the parent that a container has is not given to another one.
-    place.refused(
+    refused(
+        &in_vlan(5, "10.5.0.3/8")?,
         "c3",
-        &in_vlan(5, "10.5.0.3/8"),
         999,
         "failed to create vlan: file exists: VLAN 5 of \"uplink\" is in use, a container has it",
     )?;
     place.node.sh("ip link add link uplink name uplink.7 type vlan id 7")?;
-    place.refused("c3", &in_vlan(7, "10.7.0.3/8"), 999, "VLAN 7 of \"uplink\" is in use, \"uplink.7\" has it")?;
+    refused(&in_vlan(7, "10.7.0.3/8")?, "c3", 999, "VLAN 7 of \"uplink\" is in use, \"uplink.7\" has it")?;
     // The same VLAN of another parent is another one.
-    place.add("c3", &with(in_vlan(5, "10.5.0.3/8"), &json!({"master": "spare"})))?;
+    in_vlan(5, "10.5.0.3/8")?.with(&json!({"master": "spare"})).add("c3")?;
     place.ping("c1", "10.5.0.3", false)?;
-    for (container, config) in [("c1", &one), ("c2", &two), ("c3", &one)] {
-        place.del(container, config)?;
+    for (container, net) in [("c1", &one), ("c2", &two), ("c3", &one)] {
+        del(net, container)?;
     }
-    place.add("c3", &one)?;
+    one.add("c3")?;
     place.ping("c3", "10.5.0.1", true)?;
-    place.del("c3", &one)
+    del(&one, "c3")
 }
 
 /// Root in the container moves the attachment's link to a namespace of its own. The VLAN is in use, and held: DEL says so.
@@ -184,20 +166,20 @@ fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
         return Ok(());
     }
     let place = Place::new(&["c1", "c2", "nested"])?;
-    let vlan = with(config("vlan", "v5", &json!({"vlanId": 5})), &fixed("10.5.0.2/24"));
-    place.add("c1", &vlan)?;
+    let vlan = place.net("vlan", "v5", "10.5.0.2/24", &json!({"vlanId": 5}))?;
+    vlan.add("c1")?;
     place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
-    let answer = place.call("DEL", "c1", &vlan)?;
+    let answer = vlan.call("DEL", "c1")?;
     ensure!(answer.status == 0 && answer.stderr.contains("VLAN 5 of uplink is held: it is in use"), "{answer:?}");
     let listed = place.postern("ls --json")?;
     ensure!(listed.contains("\"state\": \"held\"") && listed.contains("VLAN 5 of uplink"), "{listed}");
     ensure!(place.postern("doctor")?.contains("VLAN 5 of uplink"), "doctor is silent");
-    place.refused("c2", &vlan, 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
+    refused(&vlan, "c2", 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
     place.node.sh_in("nested", "ip link del eth0")?;
     place.postern("gc --yes")?;
     ensure!(place.postern("ls --json")?.trim() == "[]", "it is still held");
-    place.add("c2", &vlan)?;
-    place.del("c2", &vlan)
+    vlan.add("c2")?;
+    del(&vlan, "c2")
 }
 
 /// A macvlan whose link root in the container moved on: DEL succeeds, and says that it may still be on the wire.
@@ -208,13 +190,13 @@ fn a_macvlan_that_was_moved_below_is_told() -> Result<()> {
             continue;
         }
         let place = Place::new(&["c1", "nested"])?;
-        let network = with(config(kind, kind, &json!({})), &fixed("10.9.0.2/24"));
-        place.add("c1", &network)?;
-        let answer = place.call("DEL", "c1", &network)?;
+        let network = place.net(kind, kind, "10.9.0.2/24", &json!({}))?;
+        network.add("c1")?;
+        let answer = network.call("DEL", "c1")?;
         ensure!(answer.status == 0 && !answer.stderr.contains("not in the container"), "{answer:?}");
-        place.add("c1", &network)?;
+        network.add("c1")?;
         place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
-        let answer = place.call("DEL", "c1", &network)?;
+        let answer = network.call("DEL", "c1")?;
         ensure!(answer.status == 0 && answer.stderr.contains("moved it to a namespace of its own"), "{answer:?}");
     }
     Ok(())
@@ -228,17 +210,17 @@ fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
         return Ok(());
     }
     let place = Place::new(&["c1", "ended"])?;
-    let fixed_mac = json!({"runtimeConfig": {"mac": "02:00:00:00:0c:01"}, "capabilities": {"mac": true}});
-    let network =
-        with(with(config("macvlan", "m", &fixed_mac), &fixed("10.9.0.2/24")), &json!({"mac": "02:00:00:00:0c:01"}));
+    let mac = "02:00:00:00:0c:01";
+    let fixed_mac = json!({"runtimeConfig": {"mac": mac}, "capabilities": {"mac": true}, "mac": mac});
+    let network = place.net("macvlan", "m", "10.9.0.2/24", &fixed_mac)?;
     // The link that the kernel has still to end.
     place.node.sh(&format!(
         "ip link add dead0 link uplink netns {} address 02:00:00:00:0c:01 type macvlan mode bridge",
         place.node.netns("ended")
     ))?;
     place.node.sh_in("ended", "ip link set dead0 up; (sleep .5; ip link del dead0) > /dev/null 2>&1 &")?;
-    place.add("c1", &network)?;
-    place.del("c1", &network)
+    network.add("c1")?;
+    del(&network, "c1")
 }
 
 /// The wire is a cable to `out`. What a container can reach is a matter of the mode: of `out`, of its sibling, and of its
@@ -254,9 +236,9 @@ fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
         |(mode, siblings)| {
             let place = Place::new(&["c1", "c2"])?;
             place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
-            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
-            place.add("c1", &on("10.8.0.2/24"))?;
-            place.add("c2", &on("10.8.0.3/24"))?;
+            let on = |address: &str| place.net("macvlan", "m", address, &json!({"mode": mode}));
+            on("10.8.0.2/24")?.add("c1")?;
+            on("10.8.0.3/24")?.add("c2")?;
             for container in ["c1", "c2"] {
                 place.ping(container, "10.8.0.1", true)?;
             }
@@ -264,9 +246,9 @@ fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
             place.ping("c2", "10.8.0.2", *siblings)?;
             place.node.sh("ip addr add 10.8.0.254/24 dev uplink")?;
             place.ping("c1", "10.8.0.254", false)?;
-            place.del("c1", &on("10.8.0.2/24"))?;
+            del(&on("10.8.0.2/24")?, "c1")?;
             place.ping("c2", "10.8.0.1", true)?;
-            place.del("c2", &on("10.8.0.3/24"))
+            del(&on("10.8.0.3/24")?, "c2")
         },
     )
 }
@@ -286,9 +268,9 @@ fn a_switch_that_sends_frames_back_joins_only_vepa() -> Result<()> {
                 "out",
                 "ip link add turn type bridge; ip link set wan master turn; bridge link set dev wan hairpin on; ip link set turn up",
             )?;
-            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
-            place.add("c1", &on("10.8.0.2/24"))?;
-            place.add("c2", &on("10.8.0.3/24"))?;
+            let on = |address: &str| place.net("macvlan", "m", address, &json!({"mode": mode}));
+            on("10.8.0.2/24")?.add("c1")?;
+            on("10.8.0.3/24")?.add("c2")?;
             place.ping("c1", "10.8.0.3", *joined)
         },
     )
@@ -302,15 +284,15 @@ fn passthru_takes_the_whole_link() -> Result<()> {
     }
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
-    let whole = with(config("macvlan", "m", &json!({"mode": "passthru"})), &fixed("10.8.0.2/24"));
+    let whole = place.net("macvlan", "m", "10.8.0.2/24", &json!({"mode": "passthru"}))?;
     let before = place.node.sh("ip -j -d link show dev uplink")?;
-    place.add("c1", &whole)?;
+    whole.add("c1")?;
     ensure!(place.own("c1")?["address"] == "02:00:00:00:ee:01", "{}", place.own("c1")?);
     place.ping("c1", "10.8.0.1", true)?;
     // Nobody else has a place there, in whichever mode.
     for mode in ["passthru", "bridge", "private", "vepa"] {
-        let second = with(config("macvlan", "m2", &json!({"mode": mode})), &fixed("10.8.0.3/24"));
-        place.refused("c2", &second, 999, "failed to create macvlan: invalid argument")?;
+        let second = place.net("macvlan", "m2", "10.8.0.3/24", &json!({"mode": mode}))?;
+        refused(&second, "c2", 999, "failed to create macvlan: invalid argument")?;
     }
     // Another address, by root in there, is the link's below as well: it does not stay.
     place.node.sh_in(
@@ -318,14 +300,14 @@ fn passthru_takes_the_whole_link() -> Result<()> {
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
     )?;
     ensure!(place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"), "this shows nothing");
-    place.del("c1", &whole)?;
+    del(&whole, "c1")?;
     let after = place.node.sh("ip -j -d link show dev uplink")?;
     ensure!(before == after, "{before}\n{after}");
     // A link that others stand on is not taken whole.
-    let shared = with(config("macvlan", "m", &json!({})), &fixed("10.8.0.2/24"));
-    place.add("c1", &shared)?;
-    place.refused("c2", &whole, 999, "failed to create macvlan: invalid argument")?;
-    place.del("c1", &shared)
+    let shared = place.net("macvlan", "m", "10.8.0.2/24", &json!({}))?;
+    shared.add("c1")?;
+    refused(&whole, "c2", 999, "failed to create macvlan: invalid argument")?;
+    del(&shared, "c1")
 }
 
 #[test]
@@ -338,9 +320,9 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
         |mode| (*mode).to_owned(),
         |mode| {
             let place = Place::new(&["c1", "c2", "c3"])?;
-            let on = |address: &str| with(config("ipvlan", "i", &json!({"mode": mode})), &fixed(address));
-            place.add("c1", &on("10.8.0.2/24"))?;
-            place.add("c2", &on("10.8.0.3/24"))?;
+            let on = |address: &str| place.net("ipvlan", "i", address, &json!({"mode": mode}));
+            on("10.8.0.2/24")?.add("c1")?;
+            on("10.8.0.3/24")?.add("c2")?;
             place.ping("c1", "10.8.0.3", true)?;
             place.ping("c2", "10.8.0.2", true)?;
             place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
@@ -358,16 +340,23 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
             );
             // Another mode would change the mode of all: it is refused, whoever has the other links.
             let other = if *mode == "l3" { "l2" } else { "l3" };
-            let mixed = with(on("10.8.0.4/24"), &json!({"mode": other}));
-            place.refused("c3", &mixed, 999, &format!("\"uplink\" has links in mode {mode}, and one in mode {other} would change them: eth0 of container c"))?;
+            let mixed = on("10.8.0.4/24")?.with(&json!({"mode": other}));
+            refused(
+                &mixed,
+                "c3",
+                999,
+                &format!(
+                    "\"uplink\" has links in mode {mode}, and one in mode {other} would change them: eth0 of container c"
+                ),
+            )?;
             let shown = place.own("c1")?;
             ensure!(shown["linkinfo"]["info_data"]["mode"] == *mode, "the refused one changed it: {shown}");
             place.ping("c1", "10.8.0.3", true)?;
-            place.del("c1", &on("10.8.0.2/24"))?;
-            place.del("c2", &on("10.8.0.3/24"))?;
+            del(&on("10.8.0.2/24")?, "c1")?;
+            del(&on("10.8.0.3/24")?, "c2")?;
             // With none left the other mode is free.
-            place.add("c3", &mixed)?;
-            place.del("c3", &mixed)
+            mixed.add("c3")?;
+            del(&mixed, "c3")
         },
     )
 }
@@ -379,19 +368,19 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
     }
     let place = Place::new(&["c1"])?;
     place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l3s")?;
-    let l2 = with(config("ipvlan", "i", &json!({})), &fixed("10.8.0.2/24"));
-    place.refused(
-        "c1",
+    let l2 = place.net("ipvlan", "i", "10.8.0.2/24", &json!({}))?;
+    refused(
         &l2,
+        "c1",
         999,
         "\"uplink\" has links in mode l3s, and one in mode l2 would change them: \"ipvl0\" has it",
     )?;
     // On an ipvlan the kernel makes a sibling of it.
-    place.refused("c1", &with(l2.clone(), &json!({"master": "ipvl0"})), 999, "has links in mode l3s")?;
-    place.add("c1", &with(l2.clone(), &json!({"master": "ipvl0", "mode": "l3s"})))?;
+    refused(&l2.clone().with(&json!({"master": "ipvl0"})), "c1", 999, "has links in mode l3s")?;
+    l2.clone().with(&json!({"master": "ipvl0", "mode": "l3s"})).add("c1")?;
     let shown = place.node.sh("ip -d link show dev ipvl0")?;
     ensure!(shown.contains("mode l3s"), "{shown}");
-    place.del("c1", &l2)
+    del(&l2, "c1")
 }
 
 /// A container's ipvlan that stands on an operator's one shares the lowest link with all others. Its record has to say so:
@@ -403,21 +392,21 @@ fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     }
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l2")?;
-    let upper = with(config("ipvlan", "upper", &json!({"master": "ipvl0"})), &fixed("10.8.0.2/24"));
-    place.add("c1", &upper)?;
+    let upper = place.net("ipvlan", "upper", "10.8.0.2/24", &json!({"master": "ipvl0"}))?;
+    upper.add("c1")?;
     place.node.sh("ip link delete ipvl0")?;
-    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.3/24"));
-    place.refused(
-        "c2",
+    let lower = place.net("ipvlan", "lower", "10.8.0.3/24", &json!({"mode": "l3"}))?;
+    refused(
         &lower,
+        "c2",
         999,
         "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
     )?;
     let shown = place.own("c1")?;
     ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused one changed it: {shown}");
-    place.del("c1", &upper)?;
-    place.add("c2", &lower)?;
-    place.del("c2", &lower)
+    del(&upper, "c1")?;
+    lower.add("c2")?;
+    del(&lower, "c2")
 }
 
 /// The same for one that stands on the container's own ipvlan, and is left there alone.
@@ -427,27 +416,22 @@ fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Res
         return Ok(());
     }
     let place = Place::new(&["c1", "c2"])?;
-    let first = with(config("ipvlan", "first", &json!({})), &fixed("10.8.0.2/24"));
-    let of_first = |verb: &str| -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, "ipvlan", verb, first.to_string());
-        place.node.call(&call.attachment("c1", &place.node.netns("c1"), "net1"))
-    };
-    of_first("ADD")?.success()?;
+    let first = place.net("ipvlan", "first", "10.8.0.2/24", &json!({}))?.interface("net1");
+    first.add("c1")?;
     place.node.sh_in("c1", "ip link set net1 up")?;
-    let upper =
-        with(config("ipvlan", "upper", &json!({"master": "net1", "linkInContainer": true})), &fixed("10.8.0.3/24"));
-    place.add("c1", &upper)?;
-    of_first("DEL")?.success()?;
-    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.4/24"));
-    place.refused(
-        "c2",
+    let upper = place.net("ipvlan", "upper", "10.8.0.3/24", &json!({"master": "net1", "linkInContainer": true}))?;
+    upper.add("c1")?;
+    del(&first, "c1")?;
+    let lower = place.net("ipvlan", "lower", "10.8.0.4/24", &json!({"mode": "l3"}))?;
+    refused(
         &lower,
+        "c2",
         999,
         "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
     )?;
-    place.del("c1", &upper)?;
-    place.add("c2", &lower)?;
-    place.del("c2", &lower)
+    del(&upper, "c1")?;
+    lower.add("c2")?;
+    del(&lower, "c2")
 }
 
 /// Behind a plugin that names the master in its result. Policy has to name it too, and the addresses.
@@ -460,11 +444,12 @@ fn an_ipvlan_behind_another_plugin() -> Result<()> {
     place.node.sh(postern_tests::proof::PRIVATE_ETC)?;
     let previous = json!({"cniVersion": "1.1.0", "interfaces": [{"name": "spare"}],
         "ips": [{"address": "10.8.0.7/24", "interface": 0}], "routes": [{"dst": "10.5.0.0/16"}]});
-    let config = config("ipvlan", "chained", &json!({"master": null, "prevResult": previous}));
-    place.refused("c1", &config, 110, "parent.find on \"spare\"")?;
+    let net = Network::new(&place.node, &json!({"type": "ipvlan", "name": "chained", "prevResult": previous}))?;
+    refused(&net, "c1", 110, "parent.find on \"spare\"")?;
     let policy = "[grant.parent]\nnames = [\"${config.master | node.default-link}\", \"spare\"]\n[previous]\naddresses = [\"10.8.0.0/24\"]\n";
     std::fs::write(place.node.path("/etc/postern/policy/ipvlan.toml"), policy)?;
-    let result = place.add("c1", &config)?;
+    let c1 = net.add("c1")?;
+    let result = &c1.result;
     ensure!(result["ips"] == json!([{"address": "10.8.0.7/24", "interface": 0}]), "{result}");
     ensure!(
         result["routes"] == json!([{"dst": "10.5.0.0/16"}]) && result["interfaces"][0]["name"] == "eth0",
@@ -472,8 +457,8 @@ fn an_ipvlan_behind_another_plugin() -> Result<()> {
     );
     let routes = place.node.sh_in("c1", "ip -o -4 addr show dev eth0; ip route")?;
     ensure!(routes.contains("10.8.0.7/24") && routes.contains("10.5.0.0/16 dev eth0"), "{routes}");
-    place.call("CHECK", "c1", &with(config.clone(), &json!({"prevResult": result})))?.success()?;
-    place.del("c1", &config)?;
+    c1.check()?;
+    del(&net, "c1")?;
     ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the link stays");
     Ok(())
 }
@@ -484,15 +469,15 @@ fn a_dummy_is_reached_from_its_own_container_only() -> Result<()> {
         return Ok(());
     }
     let place = Place::new(&["c1", "c2"])?;
-    let dummy = |address: &str| with(config("dummy", "d", &json!({})), &fixed(address));
+    let dummy = |address: &str| place.net("dummy", "d", address, &json!({}));
     place.node.sh_in("c1", "ip link set lo up")?;
-    place.add("c1", &dummy("10.8.0.2/24"))?;
-    place.add("c2", &dummy("10.8.0.3/24"))?;
+    dummy("10.8.0.2/24")?.add("c1")?;
+    dummy("10.8.0.3/24")?.add("c2")?;
     place.ping("c1", "10.8.0.2", true)?;
     place.ping("c1", "10.8.0.3", false)?;
     place.ping("out", "10.8.0.2", false)?;
-    place.del("c1", &dummy("10.8.0.2/24"))?;
-    place.del("c2", &dummy("10.8.0.3/24"))
+    del(&dummy("10.8.0.2/24")?, "c1")?;
+    del(&dummy("10.8.0.3/24")?, "c2")
 }
 
 /// Each plugin with a network that works.
@@ -507,7 +492,9 @@ fn networks() -> Result<Vec<Value>> {
         ("tap", json!({"owner": 0, "mtu": 1400})),
     ] {
         if has_or_skips_part(plugin)? {
-            networks.push(with(config(plugin, &format!("net-{plugin}"), &patch), &leased));
+            let mut network = config(plugin, &format!("net-{plugin}"), &patch);
+            merge(&mut network, &leased);
+            networks.push(network);
         }
     }
     Ok(networks)
@@ -529,10 +516,11 @@ fn plans_foretell_them() -> Result<()> {
             let plugin = config["type"].as_str().unwrap_or_default();
             let words = plan.to_string();
             ensure!(words.contains(&format!("{plugin}.create")), "{plan:#}");
-            place.add("c1", config)?;
+            let net = Network::new(&place.node, config)?;
+            net.add("c1")?;
             let log = place.postern("log --json")?;
             ensure!(log.contains(&format!("{plugin}.create")), "{log}");
-            place.del("c1", config)
+            del(&net, "c1")
         },
     )
 }
@@ -546,7 +534,8 @@ fn accounts_know_them() -> Result<()> {
         |config| {
             let place = Place::new(&["c1"])?;
             let plugin = config["type"].as_str().unwrap_or_default();
-            place.add("c1", config)?;
+            let net = Network::new(&place.node, config)?;
+            net.add("c1")?;
             let show = place.postern("show c1")?;
             let words = match plugin {
                 "macvlan" => "eth0 on uplink, up, mode vepa",
@@ -573,7 +562,7 @@ fn accounts_know_them() -> Result<()> {
             ensure!(show.contains(&format!("eth0 in the container is no {plugin}")), "{show}");
             // What root made there stays; the attachment is gone.
             place.node.sh_in("c1", "ip link delete eth0")?;
-            place.del("c1", config)?;
+            del(&net, "c1")?;
             ensure!(!place.postern("ls")?.contains("c1"), "a record is left");
             Ok(())
         },
@@ -589,16 +578,17 @@ fn collections_remove_them() -> Result<()> {
         |config| {
             let place = Place::new(&["c1", "c2", "c3"])?;
             let before = place.snapshot(&["c1"])?;
-            place.add("c1", config)?;
+            let net = Network::new(&place.node, config)?;
+            net.add("c1")?;
             // A VLAN is there once.
             let plain = config["type"] != "vlan";
             if plain {
-                place.add("c2", config)?;
-                place.add("c3", config)?;
+                net.add("c2")?;
+                net.add("c3")?;
                 place.node.remove_container("c3")?;
             }
             let keep = json!([{"containerID": "c2", "ifname": "eth0"}]);
-            place.call("GC", "c1", &with(config.clone(), &json!({"cni.dev/valid-attachments": keep})))?.success()?;
+            net.call_at(0, "GC", "c1", &json!({"cni.dev/valid-attachments": keep}))?.success()?;
             ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the link of c1 stays");
             let kept = place.node.sh_in("c2", "ip -o link")?;
             ensure!(kept.contains("eth0") == plain, "{kept}");
@@ -620,18 +610,19 @@ fn failures_leave_what_was_there() -> Result<()> {
         |config| {
             let place = Place::new(&["c1"])?;
             let before = place.snapshot(&["c1"])?;
-            let bad = with(config.clone(), &json!({"ipam": {"routes": [{"dst": "10.50.0.0/16", "gw": "10.77.0.1"}]}}));
-            ensure!(place.call("ADD", "c1", &bad)?.status == 1, "an unreachable gateway is accepted");
+            let net = Network::new(&place.node, config)?;
+            let bad = json!({"ipam": {"routes": [{"dst": "10.50.0.0/16", "gw": "10.77.0.1"}]}});
+            ensure!(net.call_at(0, "ADD", "c1", &bad)?.status == 1, "an unreachable gateway is accepted");
             place.is_as(&before, &["c1"])?;
-            place.add("c1", config)?;
+            net.add("c1")?;
             let up = place.node.sh_in("c1", "ip -o link show dev eth0")?;
-            ensure!(place.call("ADD", "c1", config)?.status == 1, "a second ADD succeeded");
+            ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD succeeded");
             ensure!(place.node.sh_in("c1", "ip -o link show dev eth0")? == up, "the second ADD changed the link");
             // Renamed by root in there: it is known by its index.
             place.node.sh_in("c1", "ip link set eth0 down; ip link set eth0 name other0")?;
-            let refusal = Refusal::of(&place.call("ADD", "c1", config)?)?;
+            let refusal = Refusal::of(&net.call("ADD", "c1")?)?;
             ensure!(refusal.text.contains("has a") && refusal.text.contains("\"other0\""), "{refusal:?}");
-            place.del("c1", config)?;
+            del(&net, "c1")?;
             let links = place.node.sh_in("c1", "ip -o link")?;
             ensure!(!links.contains("other0") && !links.contains("eth0"), "{links}");
             Ok(())

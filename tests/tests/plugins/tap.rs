@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::has_or_skips;
 use postern_tests::proof::{Refusal, each};
-use postern_tests::{Answer, Call, Names, Node, compare, merge, plugin_bin};
+use postern_tests::{Names, Network, Node, compare, plugin_bin};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -30,21 +30,10 @@ impl Place {
         Ok(Some(Self { node }))
     }
 
-    fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, "tap", verb, config.to_string());
-        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
-    }
-
-    fn add(&self, config: &Value) -> Result<Value> {
-        self.call("ADD", config)?.success().context("ADD")
-    }
-
-    fn del(&self, config: &Value) -> Result<()> {
-        self.call("DEL", config)?.success().map(drop).context("DEL")
-    }
-
-    fn refused(&self, config: &Value, code: u64, words: &str) -> Result<()> {
-        Refusal::of(&self.call("ADD", config)?)?.expect(code, words)
+    /// A network with one fixed address.
+    fn net(&self, patch: &Value) -> Result<Network> {
+        let ipam = json!({"type": "static", "addresses": [{"address": "10.8.0.2/24"}]});
+        Ok(Network::new(&self.node, &json!({"name": "taps", "type": "tap", "ipam": ipam}))?.with(patch))
     }
 
     /// Returns what iproute2 says of the link.
@@ -73,12 +62,13 @@ impl Place {
     }
 }
 
-/// A network with one fixed address.
-fn network(patch: &Value) -> Value {
-    let mut config = json!({"cniVersion": "1.1.0", "name": "taps", "type": "tap",
-        "ipam": {"type": "static", "addresses": [{"address": "10.8.0.2/24"}]}});
-    merge(&mut config, patch);
-    config
+fn refused(net: &Network, code: u64, words: &str) -> Result<()> {
+    Refusal::of(&net.call("ADD", "c1")?)?.expect(code, words)
+}
+
+/// DEL without the result of the ADD.
+fn del(net: &Network) -> Result<()> {
+    net.attachment("c1").del()
 }
 
 #[test]
@@ -88,14 +78,14 @@ fn a_program_has_the_frames_of_its_tap() -> Result<()> {
         [json!({}), json!({"owner": 0}), json!({"group": 0}), json!({"owner": 0, "group": 0, "mtu": 1400})],
         ToString::to_string,
         |keys| {
-            let config = network(keys);
-            place.add(&config)?;
+            let net = place.net(keys)?;
+            net.add("c1")?;
             ensure!(place.answers(1)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
             // One descriptor at a time, as the network has it.
             ensure!(!place.answers(2)?, "two queues of a tap that has one");
             // It stays when its user is gone, and the next one finds it.
             ensure!(place.answers(1)?, "no second answer");
-            place.del(&config)?;
+            del(&net)?;
             ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the tap stays");
             Ok(())
         },
@@ -105,12 +95,12 @@ fn a_program_has_the_frames_of_its_tap() -> Result<()> {
 #[test]
 fn several_queues_are_open_at_once() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let config = network(&json!({"multiQueue": true, "owner": 0}));
-    place.add(&config)?;
+    let net = place.net(&json!({"multiQueue": true, "owner": 0}))?;
+    net.add("c1")?;
     ensure!(place.answers(2)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
     let shown = place.shown()?;
     ensure!(shown["linkinfo"]["info_data"]["multi_queue"] == true, "{shown}");
-    place.del(&config)
+    del(&net)
 }
 
 /// The bridge is in the container. The node's bridge of the same name is another one.
@@ -118,21 +108,21 @@ fn several_queues_are_open_at_once() -> Result<()> {
 fn a_tap_is_a_port_of_the_containers_bridge() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.node.sh("ip link add br0 type bridge; ip link set br0 up")?;
-    let config = network(&json!({"bridge": "br0", "ipam": null}));
+    let net = place.net(&json!({"bridge": "br0", "ipam": null}))?;
     let before = place.snapshot()?;
-    place.refused(&config, 999, "failed to get bridge br0: Link not found")?;
+    refused(&net, 999, "failed to get bridge br0: Link not found")?;
     place.node.sh_in("c1", "ip link add br0 type ifb || ip link add br0 type veth peer name other0")?;
-    place.refused(&config, 999, "failed to set tap eth0 as a port of bridge br0: operation not supported")?;
+    refused(&net, 999, "failed to set tap eth0 as a port of bridge br0: operation not supported")?;
     place.node.sh_in("c1", "ip link delete br0")?;
     let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
     ensure!(left.is_empty(), "a failed ADD leaves {}", left.join("\n"));
     place.node.sh_in("c1", "ip link add br0 type bridge; ip link set br0 up; ip addr add 10.8.0.2/24 dev br0")?;
-    place.add(&config)?;
+    net.add("c1")?;
     ensure!(place.shown()?["master"] == "br0", "{}", place.shown()?);
     ensure!(place.answers(1)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
     let show = place.node.sh(&format!("{} show c1 || [ $? -le 1 ]", plugin_bin()?.join("postern").display()))?;
     ensure!(show.contains("eth0, a port of br0 in the container"), "{show}");
-    place.del(&config)
+    del(&net)
 }
 
 /// A tap that is there may be somebody else's: it is neither opened nor changed, whatever its settings are.
@@ -142,7 +132,7 @@ fn a_tap_that_is_there_is_not_taken() -> Result<()> {
     each(["mode tap", "mode tap user 0", "mode tun", "mode tap multi_queue"], ToString::to_string, |how| {
         place.node.sh_in("c1", &format!("ip tuntap add dev eth0 {how}"))?;
         let before = place.snapshot()?;
-        place.refused(&network(&json!({})), 999, "failed to create tap: the container has \"eth0\" already")?;
+        refused(&place.net(&json!({}))?, 999, "failed to create tap: the container has \"eth0\" already")?;
         let changed: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
         ensure!(changed.is_empty(), "{}", changed.join("\n"));
         place.node.sh_in("c1", "ip link delete eth0").map(drop)
@@ -169,7 +159,7 @@ fn users_that_the_host_does_not_have() -> Result<()> {
         if keys.get("selinuxContext").is_some() && has_selinux()? {
             continue;
         }
-        place.refused(&network(&keys), 999, words).with_context(|| keys.to_string())?;
+        refused(&place.net(&keys)?, 999, words).with_context(|| keys.to_string())?;
         let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
         ensure!(left.is_empty(), "{keys} leaves {}", left.join("\n"));
     }
@@ -189,9 +179,7 @@ fn has_selinux() -> Result<bool> {
 #[test]
 fn status_is_about_the_file_and_the_context() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let status = |keys: Value| -> Result<Answer> {
-        place.node.call(&Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string()))
-    };
+    let status = |keys: Value| place.net(&keys)?.call("STATUS", "");
     postern_tests::proof::strict_status(&place.node)?;
     let before = place.snapshot()?;
     status(json!({}))?.success()?;
@@ -209,24 +197,20 @@ fn status_is_about_the_file_and_the_context() -> Result<()> {
 #[test]
 fn a_host_without_the_file_for_taps() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let config = network(&json!({}));
-    place.add(&config)?;
+    let net = place.net(&json!({}))?;
+    net.add("c1")?;
     place.node.sh("mount -t tmpfs none /dev/net")?;
     // DEL needs no file.
-    place.del(&config)?;
+    del(&net)?;
     let before = place.snapshot()?;
-    let refusal = Refusal::of(&place.call("ADD", &config)?)?;
+    let refusal = Refusal::of(&net.call("ADD", "c1")?)?;
     refusal.expect(999, "failed to create tap: open /dev/net/tun: no such file or directory")?;
     ensure!(refusal.text.contains("mknod /dev/net/tun c 10 200"), "no way out: {}", refusal.text);
     let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
     ensure!(left.is_empty(), "{}", left.join("\n"));
     // A plugin that can make no tap is not ready, where the operator wants to know it.
     postern_tests::proof::strict_status(&place.node)?;
-    let status = |keys: Value| -> Result<Refusal> {
-        let call = Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string());
-        Refusal::of(&place.node.call(&call)?)
-    };
-    let refusal = status(json!({}))?;
+    let refusal = Refusal::of(&net.call("STATUS", "")?)?;
     refusal.expect(50, "failed to create tap: open /dev/net/tun: no such file or directory")?;
     ensure!(refusal.text.contains("modprobe tun"), "no way out: {}", refusal.text);
     let doctor = place.node.sh(&format!("{} doctor || [ $? = 3 ]", plugin_bin()?.join("postern").display()))?;

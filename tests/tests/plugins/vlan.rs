@@ -6,14 +6,14 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, each};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin, skip};
+use postern_tests::{Network, Node, plugin_bin, skip};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 
 /// A bridge network with a change, on a node with containers.
 struct Place {
     node: Node,
-    config: Value,
+    net: Network,
 }
 
 /// A network, and its expected VLANs. Ports are written `1 2p 3pu`: VLAN 1 is tagged, 2 is the port's own, 3 is the
@@ -59,13 +59,14 @@ fn ports_are_in_the_vlans_of_their_network() -> Result<()> {
 fn attached(case: &Case) -> Result<()> {
     let place = Place::new(&case.change, &["c1", "c2"])?;
     let foretold = place.plan()?;
-    let result = place.call("ADD", "c1", &Value::Null)?.success().context("ADD")?;
+    let c1 = place.net.add("c1")?;
+    let result = c1.result.clone();
     same("operations that the plan foretold", foretold, place.asked()?)?;
     let [bridge] = place.json::<[Value; 1]>("ip -j -d link show dev br0")?;
     same("filtering of the bridge", &json!(1), &bridge["linkinfo"]["info_data"]["vlan_filtering"])?;
     let port = result["interfaces"][1]["name"].as_str().context("no host end")?;
     same("VLANs of the port", case.port, &place.vlans(port)?)?;
-    let address = result["ips"][0]["address"].as_str().and_then(|address| address.split('/').next());
+    let address = c1.bare_addresses().first().cloned();
     if let Some((link, vlans)) = case.gateway {
         same("fourth interface", link, result["interfaces"][3]["name"].as_str().unwrap_or_default())?;
         let [shown] = place.json::<[Value; 1]>(&format!("ip -j addr show dev {link}"))?;
@@ -77,17 +78,15 @@ fn attached(case: &Case) -> Result<()> {
         same("VLANs of the gateway's port", vlans, &place.vlans(pair["link"].as_str().context("no pair")?)?)?;
         place.ping("c1", "10.9.0.1", true)?;
     }
-    if address.is_some() {
-        place.call("CHECK", "c1", &result)?.success().context("CHECK")?;
-    }
+    let c1 = if address.is_some() { c1.check()? } else { c1 };
     // A second attachment uses the same gateway.
-    place.call("ADD", "c2", &Value::Null)?.success().context("the second ADD")?;
+    place.net.add("c2").context("the second ADD")?;
     if case.gateway.is_some() {
         same("ports of the bridge", 3, place.ports()?)?;
-        place.ping("c2", address.context("no address")?, true)?;
+        place.ping("c2", &address.context("no address")?, true)?;
     }
-    place.call("DEL", "c2", &Value::Null)?.success().context("the second DEL")?;
-    place.call("DEL", "c1", &result)?.success().context("DEL")?;
+    place.net.call("DEL", "c2")?.success().context("the second DEL")?;
+    c1.del()?;
     same("ports that are left", usize::from(case.gateway.is_some()), place.ports()?)
 }
 
@@ -102,9 +101,9 @@ fn impossible_vlans_are_refused() -> Result<()> {
         |(change, _)| change.to_string(),
         |(change, words)| {
             let place = Place::new(change, &["c1"])?;
-            let refusal = Refusal::of(&place.call("ADD", "c1", &Value::Null)?)?;
+            let refusal = Refusal::of(&place.net.call("ADD", "c1")?)?;
             ensure!(refusal.text.to_lowercase().contains(&words.to_lowercase()), "{refusal:?}");
-            place.call("DEL", "c1", &Value::Null)?.success().map(drop)
+            place.net.call("DEL", "c1")?.success().map(drop)
         },
     )
 }
@@ -115,21 +114,20 @@ fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     if !is_here()? {
         return Ok(());
     }
-    let mut place = Place::new(&json!({"vlan": 100}), &["c1"])?;
+    let place = Place::new(&json!({"vlan": 100}), &["c1"])?;
     place.node.sh("ip link add br0 type bridge")?;
     let remedy = "ip link set br0 type bridge vlan_filtering 1";
-    let refusal = Refusal::of(&place.call("ADD", "c1", &Value::Null)?)?;
+    let refusal = Refusal::of(&place.net.call("ADD", "c1")?)?;
     ensure!(refusal.text.contains(remedy), "{refusal:?}");
     same("ports", 0, place.ports()?)?;
     let plan = place.node.sh(&format!("if {}; then exit 9; else [ $? = 1 ]; fi", place.plan_command("")?))?;
     ensure!(plan.contains("does not filter VLANs"), "{plan}");
     // Without VLANs it is as good as any other.
-    merge(&mut place.config, &json!({"vlan": null, "vlanTrunk": []}));
-    place.call("ADD", "c1", &Value::Null)?.success().context("ADD without VLANs")?;
-    place.call("DEL", "c1", &Value::Null)?.success()?;
-    merge(&mut place.config, &json!({"vlan": 100, "vlanTrunk": null}));
+    let without = place.net.clone().with(&json!({"vlan": null, "vlanTrunk": []}));
+    without.add("c1").context("ADD without VLANs")?;
+    without.call("DEL", "c1")?.success()?;
     place.node.sh(remedy)?;
-    let result = place.call("ADD", "c1", &Value::Null)?.success().context("ADD after the remedy")?;
+    let result = place.net.add("c1").context("ADD after the remedy")?.result;
     same("VLANs of the port", "100pu", &place.vlans(result["interfaces"][1]["name"].as_str().unwrap_or_default())?)
 }
 
@@ -140,10 +138,10 @@ fn doctor_finds_a_port_in_another_vlan() -> Result<()> {
         return Ok(());
     }
     let place = Place::new(&json!({"vlan": 100}), &["c1"])?;
-    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [place.config]});
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [place.net.config(0, &json!({}))?]});
     place.node.sh("mkdir -p /run/lists")?;
     std::fs::write(place.node.path("/run/lists/net.conflist"), list.to_string())?;
-    let result = place.call("ADD", "c1", &Value::Null)?.success().context("ADD")?;
+    let result = place.net.add("c1").context("ADD")?.result;
     let port = result["interfaces"][1]["name"].as_str().context("no host end")?;
     let found = || -> Result<Vec<String>> {
         let doctor = format!("{}/postern doctor --json --conf-dir /run/lists || true", plugin_bin()?.display());
@@ -166,14 +164,12 @@ fn vlans_of_one_bridge_do_not_reach_each_other() -> Result<()> {
     if !is_here()? {
         return Ok(());
     }
-    let mut place = Place::new(&json!({"vlan": 100}), &["c1", "c2", "c3"])?;
-    let result = place.call("ADD", "c1", &Value::Null)?.success()?;
-    place.call("ADD", "c2", &Value::Null)?.success()?;
-    merge(&mut place.config, &json!({"vlan": 200}));
-    place.call("ADD", "c3", &Value::Null)?.success()?;
-    let address = result["ips"][0]["address"].as_str().and_then(|address| address.split('/').next());
-    place.ping("c2", address.context("no address")?, true)?;
-    place.ping("c3", address.context("no address")?, false)
+    let place = Place::new(&json!({"vlan": 100}), &["c1", "c2", "c3"])?;
+    let address = place.net.add("c1")?.bare_addresses().concat();
+    place.net.add("c2")?;
+    place.net.clone().with(&json!({"vlan": 200})).add("c3")?;
+    place.ping("c2", &address, true)?;
+    place.ping("c3", &address, false)
 }
 
 /// True if this kernel filters VLANs. Prints a message if it doesn't.
@@ -195,26 +191,14 @@ impl Place {
     fn new(change: &Value, containers: &[&str]) -> Result<Self> {
         let node = Node::new()?;
         containers.iter().try_for_each(|container| node.add_container(container))?;
-        let mut config = json!({
-            "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br0",
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-        });
-        merge(&mut config, change);
-        Ok(Self { node, config })
-    }
-
-    fn call(&self, verb: &str, container: &str, previous: &Value) -> Result<Answer> {
-        let mut config = self.config.clone();
-        if previous.is_object() {
-            merge(&mut config, &json!({"prevResult": previous}));
-        }
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let config = json!({"cniVersion": "1.0.0", "type": "bridge", "bridge": "br0", "ipam": ipam});
+        Ok(Self { net: Network::new(&node, &config)?.with(change), node })
     }
 
     /// Returns the shell command of a plan for `c1`.
     fn plan_command(&self, options: &str) -> Result<String> {
-        std::fs::write(self.node.path("/run/network"), self.config.to_string())?;
+        std::fs::write(self.node.path("/run/network"), self.net.config(0, &json!({}))?.to_string())?;
         let postern = plugin_bin()?.join("postern");
         Ok(format!("{} plan /run/network --container c1 --netns /run/netns/c1 {options}", postern.display()))
     }
