@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has, has_or_skips};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -38,40 +38,15 @@ impl Place {
         Ok(Self { node })
     }
 
-    fn call(&self, bin: &Path, plugin: &Value, verb: &str, ifname: &str, previous: &Value) -> Result<Answer> {
-        let mut config = plugin.clone();
-        let name = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        merge(&mut config, &json!({"cniVersion": "1.1.0", "name": format!("net-{ifname}"), "prevResult": previous}));
-        let call = Call::new(bin, &name, verb, config.to_string());
-        let call = call.attachment("c1", &self.node.netns("c1"), ifname);
-        self.node.call(&call)
+    /// A network for one interface of c1, named after the interface.
+    fn list(&self, ifname: &str, plugins: &[Value]) -> Result<Network> {
+        let config = json!({"name": format!("net-{ifname}"), "plugins": plugins});
+        Ok(Network::new(&self.node, &config)?.interface(ifname))
     }
 
-    fn add(&self, bin: &Path, plugins: &[Value], ifname: &str) -> Result<Value> {
-        let mut result = Value::Null;
-        for plugin in plugins {
-            let answer = self.call(bin, plugin, "ADD", ifname, &result)?;
-            result = answer.success().with_context(|| format!("ADD {plugin}"))?;
-        }
-        Ok(result)
-    }
-
-    fn check(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
-        for plugin in plugins {
-            self.call(&plugin_bin()?, plugin, "CHECK", ifname, result)?
-                .success()
-                .with_context(|| format!("CHECK {plugin}"))?;
-        }
-        Ok(())
-    }
-
-    fn del(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
-        for plugin in plugins.iter().rev() {
-            self.call(&plugin_bin()?, plugin, "DEL", ifname, result)?
-                .success()
-                .with_context(|| format!("DEL {plugin}"))?;
-        }
-        Ok(())
+    /// A network on a bridge, behind which vrf comes.
+    fn network(&self, ifname: &str, name: &str, vrf: Value) -> Result<Network> {
+        self.list(ifname, &[bridge(name), vrf])
     }
 
     fn vrfs(&self) -> Result<Vec<String>> {
@@ -97,7 +72,7 @@ fn networks_that_overlap_are_apart() -> Result<()> {
     let place = Place::new()?;
     place.node.add_container("north")?;
     place.node.add_container("south")?;
-    let mut results = Vec::new();
+    let mut attachments = Vec::new();
     for (ifname, far, name) in [("eth0", "north", "blue"), ("eth1", "south", "red")] {
         place.node.sh(&format!(
             "ip link add far-{far} type bridge; ip link set far-{far} up
@@ -109,14 +84,12 @@ fn networks_that_overlap_are_apart() -> Result<()> {
         ))?;
         let ipam = json!({"type": "static", "addresses": [{"address": "10.33.0.2/24", "gateway": "10.33.0.1"}, {"address": "fd33::2/64", "gateway": "fd33::1"}],
             "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]});
-        let plugins =
-            vec![json!({"type": "bridge", "bridge": format!("far-{far}"), "ipam": ipam}), vrf(name, &json!({}))];
-        let result = place.add(&plugin_bin()?, &plugins, ifname)?;
-        results.push((plugins, ifname, result, far, name));
+        let bridge = json!({"type": "bridge", "bridge": format!("far-{far}"), "ipam": ipam});
+        attachments.push((place.list(ifname, &[bridge, vrf(name, &json!({}))])?.add("c1")?, far, name));
     }
     ensure!(place.vrfs()? == ["blue", "red"], "{:?}", place.vrfs()?);
-    for (plugins, ifname, result, far, name) in &results {
-        place.check(plugins, ifname, result)?;
+    for (attachment, far, name) in &attachments {
+        attachment.clone().check()?;
         let counted = |far: &str| -> Result<u64> {
             let shown = place.node.sh(&format!("nsenter --net=/run/netns/{far} nstat -asz | awk '/IcmpInEchos|Icmp6InEchos/ {{ n += $2 }} END {{ print n + 0 }}'"))?;
             Ok(shown.trim().parse()?)
@@ -132,9 +105,7 @@ fn networks_that_overlap_are_apart() -> Result<()> {
         let expected = if *far == "north" { (before.0 + 3, before.1) } else { (before.0, before.1 + 3) };
         ensure!(after == expected, "{name}: {before:?} {after:?}");
     }
-    for (plugins, ifname, result, ..) in &results {
-        place.del(plugins, ifname, result)?;
-    }
+    attachments.iter().try_for_each(|(attachment, ..)| attachment.del())?;
     ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
     Ok(())
 }
@@ -148,20 +119,21 @@ fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
     let mut seen = Vec::new();
     for bin in [plugin_bin()?, native_bin()?] {
         let place = Place::new()?;
-        let plugins = [bridge("vrfd0"), vrf("blue", &json!({"table": 50}))];
-        let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+        let network = place.network("eth0", "vrfd0", vrf("blue", &json!({"table": 50})))?.at_by(1, &bin);
+        let first = network.add_first(1, "c1")?;
         let before = place.routes()?;
-        let result = place.call(&bin, &plugins[1], "ADD", "eth0", &first)?.success()?;
+        let mut c1 = first.clone();
+        c1.add_at(1)?;
         seen.push(place.routes()?);
         let addresses = place.node.sh_in("c1", "ip -o address show dev eth0")?;
         ensure!(addresses.contains("fd33::2/64") && addresses.contains("10.33.0.2/24"), "{addresses}");
         if bin == plugin_bin()? {
-            place.check(&plugins, "eth0", &result)?;
-            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            c1.check()?;
+            network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
             ensure!(place.routes()? == before, "{before}\n{}", place.routes()?);
             ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
-            place.check(&plugins[..1], "eth0", &first)?;
-            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            first.call_at(0, "CHECK")?.success()?;
+            network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
         }
     }
     let [ours, native] = &seen[..] else { anyhow::bail!("two") };
@@ -177,8 +149,7 @@ fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
         return Ok(());
     }
     let place = Place::new()?;
-    let plugins = [bridge("vrfd5"), vrf("blue", &json!({"table": 50}))];
-    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    let c1 = place.network("eth0", "vrfd5", vrf("blue", &json!({"table": 50})))?.add_first(1, "c1")?;
     place.node.sh_in(
         "c1",
         "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
@@ -192,9 +163,9 @@ fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
         Ok((shown.contains("via fd33::1"), shown.contains("via fd44::1")))
     };
     ensure!(hops("main")? == (true, true), "{:?}", hops("main")?);
-    place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+    c1.call_at(1, "ADD")?.success()?;
     ensure!((hops("main")?, hops("50")?) == ((false, true), (true, false)), "{}", place.routes()?);
-    place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+    c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
     ensure!((hops("main")?, hops("50")?) == ((true, true), (false, false)), "{}", place.routes()?);
     Ok(())
 }
@@ -207,8 +178,7 @@ fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
         return Ok(());
     }
     let place = Place::new()?;
-    let plugins = [bridge("vrfd6"), vrf("blue", &json!({"table": 50}))];
-    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    let c1 = place.network("eth0", "vrfd6", vrf("blue", &json!({"table": 50})))?.add_first(1, "c1")?;
     place.node.sh_in(
         "c1",
         "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
@@ -237,17 +207,17 @@ fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
         };
         let before = (place.routes()?, default("main")?);
         for settled in [true, false] {
-            place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+            c1.call_at(1, "ADD")?.success()?;
             let (main, blue) = (default("main")?, default("50")?);
             ensure!(!main.contains("eth0") && main.contains(left) && !blue.contains("far0"), "{hops}: {main} / {blue}");
             ensure!(blue.contains(alone) && blue.matches("via").count() == moved, "{hops}: {blue}");
             if settled || left.is_empty() {
-                place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+                c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
                 ensure!((place.routes()?, default("main")?) == before, "{hops}: {before:?}\n{}", place.routes()?);
                 continue;
             }
             place.node.sh_in("c1", "ip route replace default metric 5 via 10.44.0.8 dev far0")?;
-            place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
             let main = default("main")?;
             ensure!(main.contains("via 10.44.0.8 dev far0") && main.contains(own), "{hops}: {main}");
             place.node.sh_in("c1", "ip route del default via 10.44.0.8")?;
@@ -271,17 +241,16 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         json!({"type": "host-device", "device": "wire33", "ipam": ipam}),
     ] {
         let place = Place::new()?;
-        let plugins = [main.clone(), vrf("blue", &json!({}))];
-        let result = match place.add(&plugin_bin()?, &plugins, "eth0") {
+        let c1 = match place.list("eth0", &[main.clone(), vrf("blue", &json!({}))])?.add("c1") {
             // A kernel without macvlan.
             Err(error) if format!("{error:#}").contains("not supported") && main["type"] == "macvlan" => continue,
             result => result.with_context(|| main.to_string())?,
         };
-        place.check(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        let c1 = c1.check().with_context(|| main.to_string())?;
         place.node.sh_in("c1", "ip route del 192.0.2.0/24 table 1")?;
-        let answer = place.call(&plugin_bin()?, &main, "CHECK", "eth0", &result)?;
+        let answer = c1.call_at(0, "CHECK")?;
         ensure!(answer.status == 1 && answer.stdout.contains("192.0.2.0/24"), "{main}: {answer:?}");
-        place.del(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        c1.del().with_context(|| main.to_string())?;
         ensure!(place.vrfs()?.is_empty(), "{main}: {:?}", place.vrfs()?);
         // With source routing before or behind it, CHECK of all three passes, and sees that a rule is gone.
         let (routing, mut main) = (json!({"type": "sbr"}), main.clone());
@@ -293,12 +262,12 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         ] {
             let place = Place::new()?;
             let named = || list.iter().map(|plugin| plugin["type"].to_string()).collect::<Vec<_>>().join(" ");
-            let result = place.add(&plugin_bin()?, &list, "eth0").with_context(named)?;
-            place.check(&list, "eth0", &result).with_context(named)?;
+            let c1 = place.list("eth0", &list)?.add("c1").and_then(Attachment::check).with_context(named)?;
             place.node.sh_in("c1", "ip rule del from 10.33.0.2")?;
-            let answer = place.call(&plugin_bin()?, &routing, "CHECK", "eth0", &result)?;
+            let at = list.iter().position(|plugin| *plugin == routing).context("sbr")?;
+            let answer = c1.call_at(at, "CHECK")?;
             ensure!(answer.status == 1 && answer.stdout.contains("the rule is gone"), "{}: {answer:?}", named());
-            place.del(&list, "eth0", &result).with_context(named)?;
+            c1.del().with_context(named)?;
             ensure!(place.vrfs()?.is_empty(), "{}: {:?}", named(), place.vrfs()?);
             let left = place.node.sh_in("c1", "ip rule; ip -6 rule")?;
             ensure!(!left.contains("from 10.33") && !left.contains("from fd33"), "{}: {left}", named());
@@ -318,37 +287,38 @@ fn the_last_link_takes_the_vrf_along() -> Result<()> {
         return Ok(());
     }
     let place = Place::new()?;
-    let (zero, one) =
-        ([bridge("vrfd2"), vrf("blue", &json!({}))], [bridge("vrfd3"), vrf("blue", &json!({"table": 1}))]);
-    let first = place.add(&plugin_bin()?, &zero, "eth0")?;
-    let second = place.add(&plugin_bin()?, &one, "eth1")?;
-    place.check(&zero, "eth0", &first)?;
-    place.check(&one, "eth1", &second)?;
+    let zero = place.network("eth0", "vrfd2", vrf("blue", &json!({})))?.add("c1")?;
+    let one = place.network("eth1", "vrfd3", vrf("blue", &json!({"table": 1})))?.add("c1")?;
+    let (zero, one) = (zero.check()?, one.check()?);
+    let add_behind = |ifname: &str, attachment: &Attachment, vrf: Value| {
+        let network = place.network(ifname, "unused", vrf)?;
+        network.call_at(1, "ADD", "c1", &json!({"prevResult": attachment.result}))
+    };
     for (plugin, words) in [
         (vrf("blue", &json!({})), "interface eth1 has already a master set: blue"),
         (vrf("red", &json!({})), "interface eth1 has already a master set: blue"),
     ] {
-        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth1", &second)?;
+        let answer = add_behind("eth1", &one, plugin)?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
         ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
     }
-    place.del(&zero, "eth0", &first)?;
+    zero.del()?;
     ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
-    place.check(&one, "eth1", &second)?;
-    let third = place.call(&plugin_bin()?, &bridge("vrfd2"), "ADD", "eth2", &Value::Null)?.success()?;
+    let one = one.check()?;
+    let two = place.list("eth2", &[bridge("vrfd2")])?.add("c1")?;
     for (plugin, words) in [
         (vrf("blue", &json!({"table": 77})), "VRF blue already exist with different routing table 1"),
         (vrf("eth1", &json!({})), "Netlink eth1 is not a VRF"),
         (vrf("lo", &json!({})), "Netlink lo is not a VRF"),
         (vrf("red", &json!({"table": 1})), "table 1 is in use"),
     ] {
-        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth2", &third)?;
+        let answer = add_behind("eth2", &two, plugin)?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
         ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
     }
     // Root in the container has removed the link: the VRF goes all the same, and DEL succeeds.
     place.node.sh_in("c1", "ip link delete eth1")?;
-    place.del(&one, "eth1", &second)?;
+    one.del()?;
     ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
     Ok(())
 }
@@ -360,37 +330,21 @@ fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
         return Ok(());
     }
     let place = Place::new()?;
-    let names: Vec<String> = (0..4).map(|number| format!("eth{number}")).collect();
-    let firsts = names
-        .iter()
-        .map(|name| place.call(&plugin_bin()?, &bridge(&format!("vrfd{name}")), "ADD", name, &Value::Null)?.success());
-    let firsts = firsts.collect::<Result<Vec<_>>>()?;
-    let shared = vrf("blue", &json!({}));
+    let mut all = Vec::new();
+    for name in ["eth0", "eth1", "eth2", "eth3"] {
+        all.push(place.network(name, &format!("vrfd{name}"), vrf("blue", &json!({})))?.add_first(1, "c1")?);
+    }
+    let lives = |first: &Attachment| {
+        let mut one = first.clone();
+        one.add_at(1)?;
+        one.call_at(1, "CHECK")?.success()?;
+        one.call_at(1, "DEL")?.success()
+    };
+    let live = |first: &Attachment| {
+        (0..4).try_for_each(|round| lives(first).map(drop).with_context(|| format!("{:?} {round}", first.network)))
+    };
     std::thread::scope(|scope| {
-        let calls: Vec<_> = names
-            .iter()
-            .zip(&firsts)
-            .map(|(name, first)| {
-                let (place, shared) = (&place, &shared);
-                scope.spawn(move || -> Result<()> {
-                    for round in 0..4 {
-                        let result = place
-                            .call(&plugin_bin()?, shared, "ADD", name, first)?
-                            .success()
-                            .with_context(|| format!("{name} {round}"))?;
-                        place
-                            .call(&plugin_bin()?, shared, "CHECK", name, &result)?
-                            .success()
-                            .with_context(|| format!("{name} {round}"))?;
-                        place
-                            .call(&plugin_bin()?, shared, "DEL", name, &result)?
-                            .success()
-                            .with_context(|| format!("{name} {round}"))?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
+        let calls: Vec<_> = all.iter().map(|first| scope.spawn(|| live(first))).collect();
         calls.into_iter().try_for_each(|call| call.join().map_err(|_| anyhow::anyhow!("a thread failed"))?)
     })?;
     ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
@@ -404,25 +358,31 @@ fn undo_and_native_plugins() -> Result<()> {
         return Ok(());
     }
     let place = Place::new()?;
-    let plugins = [bridge("vrfd4"), vrf("blue", &json!({}))];
-    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
-    let before = place.routes()?;
+    let first = place.network("eth0", "vrfd4", vrf("blue", &json!({})))?.add_first(1, "c1")?;
     // A route that can't be put back: its source is no address any more.
     for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
-        let result = place.call(&makes, &plugins[1], "ADD", "eth0", &first)?.success()?;
-        place.call(&removes, &plugins[1], "CHECK", "eth0", &result)?.success()?;
-        place.call(&removes, &plugins[1], "DEL", "eth0", &result)?.success()?;
+        let mut c1 = first.by(&makes);
+        c1.add_at(1)?;
+        for verb in ["CHECK", "DEL"] {
+            c1.by(&removes).call_at(1, verb)?.success()?;
+        }
         ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
         // The native plugin's DEL, and ours without a record, lose routes: the plugin before makes them again.
-        place.call(&plugin_bin()?, &plugins[0], "DEL", "eth0", &first)?.success()?;
-        place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
-        place.node.sh("sleep 0.1")?;
+        first.call_at(0, "DEL")?.success()?;
+        first.network.add_first(1, "c1")?;
+        // The kernel makes the link-local address, and its route, some time after the link is up.
+        place.node.sh_in(
+            "c1",
+            "for n in $(seq 50); do
+                 [ -n \"$(ip -6 address show dev eth0 scope link -tentative)\" ] && break; sleep .02
+             done",
+        )?;
     }
-    drop(before);
     // A VRF of the container's own, with a link of its own.
     place.node.sh_in("c1", "ip link add own type vrf table 70; ip link set own up; ip link add in0 type veth peer name in1; ip link set in0 master own")?;
-    let result = place.call(&plugin_bin()?, &vrf("own", &json!({})), "ADD", "eth0", &first)?.success()?;
-    place.call(&plugin_bin()?, &vrf("own", &json!({})), "DEL", "eth0", &result)?.success()?;
+    let mut own = Attachment { network: place.list("eth0", &[vrf("own", &json!({}))])?, ..first };
+    own.add_at(0)?;
+    own.del()?;
     ensure!(place.vrfs()? == ["own"], "{:?}", place.vrfs()?);
     Ok(())
 }
@@ -441,18 +401,17 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
             let ipam = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
             json!({"type": "bridge", "bridge": name, "isGateway": true, "ipam": ipam})
         };
-        let stays = [network("vrfd5", "10.35.0.0/24"), vrf("blue", &json!({}))];
-        let moves = [network("vrfd6", "10.36.0.0/24"), vrf("red", &json!({}))];
-        let first = place.add(sides[0], &stays, "eth0")?;
-        let mut second = place.add(sides[0], &moves, "eth1")?;
-        let is_healthy = |side: &Path, made: &Path, ifname: &str, result: &Value, step: &str| -> Result<()> {
-            let ([bridge, vrf], name, gateway) = match ifname {
-                "eth0" => (&stays, "blue", "10.35.0.1"),
-                _ => (&moves, "red", "10.36.0.1"),
-            };
-            place.call(side, vrf, "CHECK", ifname, result)?.success().with_context(|| step.to_owned())?;
+        let stays = place.list("eth0", &[network("vrfd5", "10.35.0.0/24"), vrf("blue", &json!({}))])?;
+        let moves = place.list("eth1", &[network("vrfd6", "10.36.0.0/24"), vrf("red", &json!({}))])?;
+        let first = stays.by(sides[0]).add("c1")?;
+        let mut second = moves.clone().by(sides[0]).add("c1")?;
+        let is_healthy = |side: &Path, made: &Path, attachment: &Attachment, step: &str| -> Result<()> {
+            let is_first = attachment.result == first.result;
+            let (name, gateway) = if is_first { ("blue", "10.35.0.1") } else { ("red", "10.36.0.1") };
+            let attachment = attachment.by(side);
+            attachment.call_at(1, "CHECK")?.success().with_context(|| step.to_owned())?;
             // The native bridge misses the route that vrf has moved to its table. So does ours where no record tells of it.
-            let checked = place.call(side, bridge, "CHECK", ifname, result)?;
+            let checked = attachment.call_at(0, "CHECK")?;
             if side == ours && made == ours {
                 checked.success().with_context(|| format!("{step}: bridge"))?;
             } else {
@@ -461,29 +420,27 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
             }
             place.node.sh_in("c1", &format!("ping -c1 -W3 -I {name} {gateway}")).context(step.to_owned()).map(drop)
         };
-        let del = |side: &Path, plugins: &[Value], ifname: &str, result: &Value| -> Result<()> {
-            for plugin in plugins.iter().rev() {
-                place.call(side, plugin, "DEL", ifname, result)?.success().with_context(|| format!("DEL {plugin}"))?;
-            }
-            Ok(())
+        let del = |side: &Path, attachment: &Attachment| -> Result<()> {
+            let attachment = attachment.by(side);
+            [1, 0].into_iter().try_for_each(|at| attachment.call_at(at, "DEL")?.success().map(drop))
         };
         let mut made = sides[0];
         for (at, side) in sides.into_iter().enumerate() {
             let step = format!("switch {at} to {}", side.display());
-            is_healthy(side, sides[0], "eth0", &first, &step)?;
-            is_healthy(side, made, "eth1", &second, &step)?;
-            del(side, &moves, "eth1", &second)?;
+            is_healthy(side, sides[0], &first, &step)?;
+            is_healthy(side, made, &second, &step)?;
+            del(side, &second)?;
             ensure!(place.vrfs()? == ["blue"], "{step}: {:?}", place.vrfs()?);
-            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: one detached"))?;
-            second = place.add(side, &moves, "eth1")?;
+            is_healthy(side, sides[0], &first, &format!("{step}: one detached"))?;
+            second = moves.clone().by(side).add("c1")?;
             made = side;
-            is_healthy(side, made, "eth1", &second, &format!("{step}: attached again"))?;
-            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: attached again"))?;
+            is_healthy(side, made, &second, &format!("{step}: attached again"))?;
+            is_healthy(side, sides[0], &first, &format!("{step}: attached again"))?;
         }
         // DEL of ours ends the records that native plugins know nothing of.
         for side in [sides[3], &ours] {
-            del(side, &moves, "eth1", &second)?;
-            del(side, &stays, "eth0", &first)?;
+            del(side, &second)?;
+            del(side, &first)?;
         }
         ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
         let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
