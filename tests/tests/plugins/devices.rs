@@ -1,7 +1,8 @@
 //! host-device: after any failure, the link is on the host under its own name, or a message tells its place.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin, skip, skip_part};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Network, Node, plugin_bin, skip, skip_part};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,7 +14,7 @@ const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 mtu 1400 type 
 
 struct Place {
     node: Node,
-    config: Value,
+    net: Network,
 }
 
 impl Place {
@@ -23,30 +24,10 @@ impl Place {
         node.add_container("c2")?;
         node.sh(DEVICES)?;
         // The node also has its own operator's directory.
-        node.sh("mount -t tmpfs -o mode=755 etc /mnt
-            cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-            mkdir -p /mnt/postern/policy; mount --move /mnt /etc")?;
-        let mut config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1",
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-        });
-        merge(&mut config, patch);
-        Ok(Self { node, config })
-    }
-
-    fn request(&self, verb: &str, container: &str, patch: &Value) -> Result<Call> {
-        self.request_of(&plugin_bin()?, verb, container, patch)
-    }
-
-    fn request_of(&self, bin: &Path, verb: &str, container: &str, patch: &Value) -> Result<Call> {
-        let mut config = self.config.clone();
-        merge(&mut config, patch);
-        let call = Call::new(bin, "host-device", verb, config.to_string());
-        Ok(call.attachment(container, &self.node.netns(container), "eth0"))
-    }
-
-    fn call(&self, verb: &str, container: &str) -> Result<Answer> {
-        self.node.call(&self.request(verb, container, &json!({}))?)
+        node.sh(PRIVATE_ETC)?;
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let net = Network::new(&node, &json!({"type": "host-device", "device": "dev1", "ipam": ipam}))?.with(patch);
+        Ok(Self { node, net })
     }
 
     fn policy(&self, text: &str) -> Result<()> {
@@ -78,22 +59,21 @@ impl Place {
 #[test]
 fn it_comes_home_as_it_went() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    let result = place.call("ADD", "c1")?.success()?;
-    ensure!(result["interfaces"][0]["mac"] == "02:00:00:00:ee:01", "{result}");
+    let c1 = place.net.add("c1")?;
+    ensure!(c1.result["interfaces"][0]["mac"] == "02:00:00:00:ee:01", "{c1:?}");
     place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
     place.node.sh("! ip link show dev dev1 2> /dev/null")?;
-    let check = place.request("CHECK", "c1", &json!({"prevResult": result}))?;
-    place.node.call(&check)?.success()?;
+    c1.check()?;
     // Changes by root in the container stay there, and are reported.
     place.node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66 mtu 1300 promisc on alias /etc; \
          ip link property add dev eth0 altname wire1",
     )?;
-    let answer = place.call("DEL", "c1")?;
+    let answer = place.net.call("DEL", "c1")?;
     ensure!(answer.status == 0 && answer.stderr.contains("its MTU was 1300, and is 1400 again"), "{answer:?}");
     place.is_as_it_was()?;
-    place.call("DEL", "c1")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     place.is_as_it_was()
 }
 
@@ -101,14 +81,14 @@ fn it_comes_home_as_it_went() -> Result<()> {
 #[test]
 fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("ADD", "c1")?.success()?;
-    let hidden = place.request("DEL", "c1", &json!({}))?.env("CNI_NETNS", "/proc/1/ns/net");
+    place.net.add("c1")?;
+    let hidden = place.net.request(0, "DEL", "c1", &json!({}))?.env("CNI_NETNS", "/proc/1/ns/net");
     let answer = place.node.call(&hidden)?;
     let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
     ensure!(error["code"] == 11 && answer.stdout.contains("its namespace may be alive"), "{answer:?}");
     place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
     place.node.sh("ls /var/lib/cni/networks/net/10.9.0.2")?;
-    place.call("DEL", "c1")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     place.is_as_it_was()
 }
 
@@ -116,9 +96,9 @@ fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
 #[test]
 fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("ADD", "c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge; ip link set up1 up")?;
-    let answer = place.call("DEL", "c1")?;
+    let answer = place.net.call("DEL", "c1")?;
     ensure!(
         answer.status == 0 && answer.stderr.contains("the link \"up1\", which the container stacked on it"),
         "{answer:?}"
@@ -136,15 +116,15 @@ fn one_failed_request_of_a_del_keeps_nothing_down() -> Result<()> {
     for (call, fault) in [("sendto", "error=ENOBUFS"), ("recvfrom", "error=ENOBUFS"), ("sendto", "signal=KILL")] {
         let mut place = Place::new(&json!({}))?;
         for at in 1.. {
-            place.call("ADD", "c1")?.success()?;
+            place.net.add("c1")?;
             place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge; ip link set up1 up")?;
             let inject = format!("inject={call}:{fault}:when={at}");
             let words = ["strace", "-qq", "-o", "/run/trace", "-e", "signal=none", "-e"].into_iter();
             let wrapper: Vec<String> =
                 words.chain([format!("trace={call}").as_str(), "-e", &inject]).map(str::to_owned).collect();
-            let answer = place.node.call_under(&wrapper, &place.request("DEL", "c1", &json!({}))?)?;
+            let answer = place.node.call_under(&wrapper, &place.net.request(0, "DEL", "c1", &json!({}))?)?;
             if answer.status != 0 {
-                place.call("DEL", "c1")?.success()?;
+                place.net.call("DEL", "c1")?.success()?;
             }
             let calls = std::fs::read_to_string(place.node.path("/run/trace"))?.matches(&format!("{call}(")).count();
             let is_gone = || place.node.sh_in("c1", "! ip link show dev up1 2> /dev/null").map(drop);
@@ -209,7 +189,7 @@ sys.stdin.read()
 fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
     for mode in ["plain", "held", "tcx"] {
         let place = Place::new(&json!({}))?;
-        place.call("ADD", "c1")?.success()?;
+        place.net.add("c1")?;
         let mut command = place.node.command_in("c1", "python3");
         let mut holder = command.args(["-c", XDP, mode]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -226,7 +206,7 @@ fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
         if mode != "tcx" {
             place.node.sh_in("c1", "ip -j -d link show dev eth0 | grep -q '\"xdp\"'")?;
         }
-        let answer = place.call("DEL", "c1")?;
+        let answer = place.net.call("DEL", "c1")?;
         let text = place.node.sh("ip -j -d link show dev dev1")?;
         let links: Value = serde_json::from_str(&text)?;
         let (up, has_program) = (links[0]["flags"].to_string().contains("\"UP\""), links[0]["xdp"].is_object());
@@ -267,9 +247,9 @@ fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
     let is_nested = std::fs::read_link("/proc/self/ns/user")? != Path::new("user:[4026531837]");
     for (errno, stays_down) in [("38", has_bpf), ("1", !is_nested), ("13", true)] {
         let place = Place::new(&json!({}))?;
-        place.call("ADD", "c1")?.success()?;
+        place.net.add("c1")?;
         let wrapper = ["python3", "-c", WITHOUT_BPF, errno].map(str::to_owned);
-        let answer = place.node.call_under(&wrapper, &place.request("DEL", "c1", &json!({}))?)?;
+        let answer = place.node.call_under(&wrapper, &place.net.request(0, "DEL", "c1", &json!({}))?)?;
         ensure!(answer.status == 0, "{errno}: {answer:?}");
         let is_up = place.node.sh("ip link show dev dev1")?.contains(",UP");
         ensure!(is_up != stays_down, "{errno}: {answer:?}");
@@ -285,12 +265,12 @@ fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
 #[test]
 fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("ADD", "c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh_in(
         "c1",
         "ip link set eth0 down name hidden0; ip link add eth0 type veth peer name other0; ip link set eth0 alias dev1",
     )?;
-    place.call("DEL", "c1")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     place.is_as_it_was()?;
     // The other link was made in the container, and stays.
     place.node.sh_in("c1", "ip link show dev eth0")?;
@@ -305,7 +285,7 @@ fn a_failed_add_leaves_it_on_the_host() -> Result<()> {
         json!({"ipam": {"routes": [{"dst": "10.20.0.0/24", "gw": "192.0.2.1"}]}}),
     ] {
         let place = Place::new(&patch)?;
-        let answer = place.call("ADD", "c1")?;
+        let answer = place.net.call("ADD", "c1")?;
         ensure!(answer.status == 1, "{patch}: {answer:?}");
         place.is_as_it_was()?;
     }
@@ -318,16 +298,16 @@ fn a_run_that_was_killed_loses_nothing() -> Result<()> {
     let place = Place::new(&json!({}))?;
     for (number, micros) in (0..40).map(|number| (number, 2000 + number * 250)) {
         let wrapper = ["timeout", "-s", "KILL", &format!("{}", f64::from(micros) / 1e6)].map(str::to_owned);
-        place.node.call_under(&wrapper, &place.request("ADD", "c1", &json!({}))?)?;
+        place.node.call_under(&wrapper, &place.net.request(0, "ADD", "c1", &json!({}))?)?;
         match number % 3 {
             0 => {}
             1 => {
-                let again = place.call("ADD", "c1")?;
+                let again = place.net.call("ADD", "c1")?;
                 ensure!(again.status == 0 || again.stdout.contains("already"), "{again:?}");
             }
             _ => drop(place.node.sh(&format!("{}/postern gc --yes || true", plugin_bin()?.display()))?),
         }
-        place.call("DEL", "c1")?.success()?;
+        place.net.call("DEL", "c1")?.success()?;
         place.is_as_it_was().with_context(|| format!("killed after {micros} µs"))?;
     }
     Ok(())
@@ -354,13 +334,13 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
     ] {
         let place = Place::new(&json!({}))?;
         place.node.sh(prepare)?;
-        let answer = place.call("ADD", "c1")?;
+        let answer = place.net.call("ADD", "c1")?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
         ensure!(answer.stdout.contains(&format!("{policy} = \\\"true\\\"")), "{answer:?}");
         place.node.sh("ip link show dev dev1 up")?;
         place.policy(&format!("[grant.device]\nnames = [\"${{config.device}}\"]\n{policy} = \"true\"\n"))?;
-        place.call("ADD", "c1")?.success()?;
-        let answer = place.call("DEL", "c1")?;
+        place.net.add("c1")?;
+        let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{answer:?}");
         // The node's own macvlan hides those of others.
         if prepare.contains("up1") {
@@ -382,23 +362,22 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
 fn devices_of_others_stay_where_they_are() -> Result<()> {
     let place = Place::new(&json!({}))?;
     // A bridge port of another attachment, by its name.
-    let bridge = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br9", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", bridge.to_string());
-    let result = place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
-    let port = result["interfaces"][1]["name"].as_str().context("a port")?.to_owned();
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]});
+    let bridge = json!({"name": "other", "type": "bridge", "bridge": "br9", "isGateway": true, "ipam": ipam});
+    let c2 = Network::new(&place.node, &bridge)?.add("c2")?;
+    let port = c2.result["interfaces"][1]["name"].as_str().context("a port")?.to_owned();
     place.policy("[grant.device]\nnames = [\"*\"]\nports = \"true\"\n")?;
     for (device, words) in [
         (port.as_str(), "belongs to another attachment"),
         ("br9", "belongs to other networks"),
         ("lo", "failed to move link"),
     ] {
-        let answer = place.node.call(&place.request("ADD", "c1", &json!({"device": device}))?)?;
+        let answer = place.net.call_at(0, "ADD", "c1", &json!({"device": device}))?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{device}: {answer:?}");
     }
     // A device that the policy does not name.
     place.policy("[grant.device]\nnames = [\"eno*\"]\n")?;
-    let answer = place.call("ADD", "c1")?;
+    let answer = place.net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("policy does not allow plugin"), "{answer:?}");
     place.node.sh(&format!("ip link show dev {port} up; ip link show dev dev1 up"))?;
     Ok(())
@@ -409,11 +388,11 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
 fn an_address_that_several_links_have_is_refused() -> Result<()> {
     let place = Place::new(&json!({"device": null, "hwaddr": "02:00:00:00:ee:01"}))?;
     place.node.sh("ip link add twin1 address 02:00:00:00:ee:01 type veth peer name twin2")?;
-    let answer = place.call("ADD", "c1")?;
+    let answer = place.net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("several links have the address"), "{answer:?}");
     place.node.sh("ip link del twin1")?;
-    place.call("ADD", "c1")?.success()?;
-    place.call("DEL", "c1")?.success()?;
+    place.net.add("c1")?;
+    place.net.call("DEL", "c1")?.success()?;
     place.is_as_it_was()
 }
 
@@ -423,9 +402,9 @@ fn it_comes_home_without_its_plugin() -> Result<()> {
     let place = Place::new(&json!({}))?;
     let bin = "/run/cni-bin";
     place.node.sh(&postern_tests::copy_bin(&plugin_bin()?, bin))?;
-    place.call("ADD", "c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh(&format!("rm {bin}/postern.d/host-device.cwasm"))?;
-    let answer = place.node.call(&place.request_of(Path::new(bin), "DEL", "c1", &json!({}))?)?;
+    let answer = place.net.clone().by(Path::new(bin)).call("DEL", "c1")?;
     ensure!(answer.status == 0, "{answer:?}");
     place.is_as_it_was()
 }
@@ -434,14 +413,14 @@ fn it_comes_home_without_its_plugin() -> Result<()> {
 #[test]
 fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("ADD", "c1")?.success()?;
+    place.net.add("c1")?;
     let shown = place.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
     ensure!(
         shown.contains("device") && shown.contains("dev1 of this node, is eth0") && !shown.contains("DIFFERS"),
         "{shown}"
     );
     place.node.remove_container("c1")?;
-    place.call("DEL", "c1")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     let left = place.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
     ensure!(left.is_empty(), "{left}");
     Ok(())
@@ -453,7 +432,7 @@ fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
 fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
     for next in ["DEL", "gc", "ADD"] {
         let place = Place::new(&json!({}))?;
-        place.call("ADD", "c1")?.success()?;
+        place.net.add("c1")?;
         place.node.remove_container("c1")?;
         // A namespace ends in its own time, and the wire's other end with it.
         place
@@ -465,12 +444,12 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
         let before = look()?;
         place.node.add_container("c1")?;
         match next {
-            "DEL" => drop(place.call("DEL", "c1")?.success()?),
+            "DEL" => drop(place.net.call("DEL", "c1")?.success()?),
             "gc" => drop(place.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?),
             _ => {
-                place.call("ADD", "c1")?.success().context("the next ADD")?;
+                place.net.add("c1").context("the next ADD")?;
                 place.node.sh_in("c1", "ip -o link show dev eth0 | grep -q 'mtu 1300'")?;
-                place.call("DEL", "c1")?.success()?;
+                place.net.call("DEL", "c1")?.success()?;
             }
         }
         let kept = |text: &str| -> Result<Value> {
@@ -498,11 +477,11 @@ fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
     let empty = format!("{index}; truncate -s 4096 *");
     for change in ["true", "rm -r /run/postern/addresses", &earlier, &empty] {
         let place = Place::new(&json!({}))?;
-        place.call("ADD", "c1")?.success()?;
+        place.net.add("c1")?;
         // Somebody brings it home by hand.
         place.node.sh(&format!("ip -n c1 link set eth0 netns $$ name dev1; {change}"))?;
         let lost = change == empty;
-        let refused = place.call("ADD", "c2")?;
+        let refused = place.net.call("ADD", "c2")?;
         let words = "\\\"dev1\\\" belongs to another attachment";
         // Without its entry it would not be found: so this test can fail.
         ensure!(refused.stdout.contains(words) != lost, "{change}: {refused:?}");

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has_or_skips, has_or_skips_part};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin, skip};
+use postern_tests::{Network, Node, plugin_bin, skip};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -11,6 +11,7 @@ use std::process::Stdio;
 /// A node with a device, containers c1 and c2, and a namespace that c1's root made.
 struct Place {
     node: Node,
+    net: Network,
 }
 
 /// The reason why a device is held whose name another link has.
@@ -29,26 +30,19 @@ impl Place {
         node.sh(
             "ip link add dev1 address 02:00:00:00:ee:01 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up",
         )?;
-        Ok(Self { node })
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let net = Network::new(&node, &json!({"type": "host-device", "device": "dev1", "ipam": ipam}))?;
+        Ok(Self { node, net })
     }
 
-    fn call(&self, verb: &str, container: &str, patch: &Value) -> Result<Answer> {
-        let mut config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1",
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-        });
-        merge(&mut config, patch);
-        let call = Call::new(&plugin_bin()?, "host-device", verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
-    }
-
-    fn add(&self, container: &str) -> Result<Answer> {
-        self.call("ADD", container, &json!({}))
+    /// The same network, with another device.
+    fn of(&self, device: &str) -> Network {
+        self.net.clone().with(&json!({"device": device}))
     }
 
     /// DEL of c1 succeeds and frees its address, and says that the device is held for this reason.
     fn del_holds(&self, why: &str) -> Result<()> {
-        let answer = self.call("DEL", "c1", &json!({}))?;
+        let answer = self.net.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{answer:?}");
         ensure!(answer.stderr.contains("is held: ") && answer.stderr.contains(why), "not \"{why}\": {answer:?}");
         let left = self.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
@@ -58,7 +52,7 @@ impl Place {
         ensure!(text(&line, "/result") == "ok" && text(&line, "/attachment") == "net/c1/eth0", "{log}");
         ensure!(text(&line, "/request/why").contains(why) && text(&line, "/verb") == "DEL", "{log}");
         // Once more, as some runtimes do.
-        self.call("DEL", "c1", &json!({}))?.success().map(drop)
+        self.net.call("DEL", "c1")?.success().map(drop)
     }
 
     /// The log tells that this object gave that name up, and that a note on it was the reason.
@@ -90,7 +84,7 @@ impl Place {
         let findings = report.get("findings").and_then(Value::as_array).context("findings")?;
         let own = findings.iter().find(|finding| text(finding, "/place") == format!("device {device}"));
         ensure!(own.is_some_and(|own| text(own, "/what").contains(why)), "{report}");
-        let answer = self.call("ADD", "c2", &json!({"device": device}))?;
+        let answer = self.of(device).call("ADD", "c2")?;
         let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
         let words = format!("\"{device}\" is held since eth0 of container c1 had it");
         ensure!(
@@ -138,7 +132,7 @@ impl Place {
 fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
     for mode in ["bridge", "passthru", "source"] {
         let place = Place::new()?;
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         place.node.sh_in("c1", &format!("ip link add up1 link eth0 type macvlan mode {mode}"))?;
         place.node.sh(&format!("nsenter --net={} ip link set up1 netns nested", place.node.netns("c1")))?;
         let why = "a macvlan is stacked on it";
@@ -162,11 +156,11 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
             }
             // The next ADD looks too.
             _ => {
-                place.add("c2")?.success().context(mode)?;
+                place.net.add("c2").context(mode)?;
                 ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "{mode}: a note is left");
                 let log = place.node.sh("cat /var/log/postern/*")?;
                 ensure!(log.contains("held.mend"), "{log}");
-                place.call("DEL", "c2", &json!({}))?.success()?;
+                place.net.call("DEL", "c2")?.success()?;
                 ensure!(place.is_up("dev1")?, "{mode}");
             }
         }
@@ -192,7 +186,7 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
         if kind == "vlan" {
             place.node.sh("ip link add dev1.9 link dev1 type vlan id 9")?;
         }
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         place.node.sh_in("c1", &format!("ip link add up1 link eth0 {link}"))?;
         place.node.sh(&format!("nsenter --net={} ip link set up1 netns nested", place.node.netns("c1")))?;
         place.del_holds(why).context(link)?;
@@ -200,8 +194,8 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
         place.is_held("dev1", why).context(link)?;
         place.node.sh_in("nested", "ip link del up1")?;
         place.gc_mends("dev1").context(link)?;
-        place.add("c1")?.success()?;
-        place.call("DEL", "c1", &json!({}))?.success()?;
+        place.net.add("c1")?;
+        place.net.call("DEL", "c1")?.success()?;
         ensure!(place.is_up("dev1")?, "{link}: a clean device is down");
     }
     Ok(())
@@ -216,9 +210,9 @@ fn names_on_the_node_hold_no_device() -> Result<()> {
         ("a name", "ip link add vlanprobe type veth peer name decoy2"),
     ] {
         let place = Place::new()?;
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         place.node.sh(&format!("ip link add decoy type veth peer name decoy1; {links}; {others}"))?;
-        let answer = place.call("DEL", "c1", &json!({}))?;
+        let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0 && !answer.stderr.contains("held"), "{name}: {answer:?}");
         ensure!(place.is_up("dev1")?, "{name}: the device is down");
         let left = place.node.sh("ip -o link show type macvlan; ls /run/postern/node 2> /dev/null || true")?;
@@ -247,13 +241,13 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
     ] {
         let place = Place::new()?;
         place.node.sh("ip link property add dev dev1 altname uplink")?;
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         place.node.sh(take)?;
         place.del_holds(why).context(take)?;
         // Under whichever name it is here, nobody gets it.
         let own = place.name_of("02:00:00:00:ee:01")?;
         ensure!(!place.is_up(&own)?, "{own} is up");
-        let answer = place.call("ADD", "c2", &json!({"device": own}))?;
+        let answer = place.of(&own).call("ADD", "c2")?;
         ensure!(answer.status != 0 && answer.stdout.contains("is held since eth0 of container c1"), "{answer:?}");
         let said = place.postern("gc --yes")?;
         let now = if why == TAKEN { format!(" (\"{own}\" now)") } else { String::new() };
@@ -274,26 +268,26 @@ fn a_device_that_came_home_by_itself_keeps_no_name() -> Result<()> {
     for is_altname in [false, true] {
         let place = Place::new()?;
         place.node.sh("ip link add dev2 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
-        place.add("c1")?.success()?;
-        let second = json!({"device": "dev2"});
-        place.call("ADD", "c2", &second)?.success()?;
+        place.net.add("c1")?;
+        let second = place.of("dev2");
+        second.add("c2")?;
         let name = if is_altname { "cni7" } else { "dev1" };
         if is_altname {
             place.node.sh_in("c2", "ip link property add dev eth0 altname dev1")?;
         }
         place.node.sh(&format!("nsenter --net={} ip link set eth0 netns $$ name {name}", place.node.netns("c2")))?;
-        let answer = place.call("DEL", "c2", &second)?;
+        let answer = second.call("DEL", "c2")?;
         ensure!(answer.status == 0 && place.is_up("dev2")?, "{answer:?}");
-        let answer = place.call("DEL", "c1", &json!({}))?;
+        let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0 && !answer.stderr.contains("is held"), "{answer:?}");
         ensure!(place.is_up("dev1")? && place.is_up("dev2")?, "{answer:?}");
     }
     let place = Place::new()?;
-    place.add("c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh_in("c1", "ip link property add dev eth0 altname dev1")?;
     let netns = place.node.netns("c1");
     place.node.sh(&format!("nsenter --net={netns} ip link set eth0 netns $$ name cni7"))?;
-    let answer = place.call("DEL", "c1", &json!({}))?;
+    let answer = place.net.call("DEL", "c1")?;
     ensure!(answer.status == 0 && place.is_up("dev1")?, "{answer:?}");
     Ok(())
 }
@@ -306,15 +300,15 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
     for is_altname in [false, true] {
         let place = Place::new()?;
         place.node.sh("ip link add dev2 address 02:00:00:00:ee:02 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
-        let second = json!({"device": "dev2"});
-        place.add("c1")?.success()?;
-        place.call("ADD", "c2", &second)?.success()?;
+        let second = place.of("dev2");
+        place.net.add("c1")?;
+        second.add("c2")?;
         let own = format!("nsenter --net={} ip", place.node.netns("c1"));
         place
             .node
             .sh(&format!("{own} link add up1 link eth0 type macvlan mode bridge; {own} link set up1 netns nested"))?;
         place.node.sh(&format!("{own} link set eth0 netns nested name cni0"))?;
-        let answer = place.call("DEL", "c1", &json!({}))?;
+        let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0 && answer.stderr.contains("dev1 is held: it is in a namespace"), "{answer:?}");
         let name = if is_altname { "cni7" } else { "dev2" };
         if is_altname {
@@ -323,7 +317,7 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
         place
             .node
             .sh(&format!("nsenter --net={} ip link set cni0 netns $$ name {name}", place.node.netns("nested")))?;
-        let answer = place.call("DEL", "c2", &second)?;
+        let answer = second.call("DEL", "c2")?;
         ensure!(answer.status == 0 && !answer.stderr.contains("dev2 is held"), "{answer:?}");
         ensure!(answer.stderr.contains("the held device dev1 gives the name \"dev2\" up"), "{answer:?}");
         ensure!(place.name_of("02:00:00:00:ee:02")? == "dev2" && place.is_up("dev2")?, "{answer:?}");
@@ -344,14 +338,14 @@ fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     place.node.sh("ip link del dev1; ip link add dev1 index 70 address 02:00:00:00:ee:01 type veth peer name wire1
          ip link add dev70 address 02:00:00:00:ee:02 type veth peer name wire2
          for link in dev1 wire1 dev70 wire2; do ip link set $link up; done")?;
-    let second = json!({"device": "dev70"});
-    place.add("c1")?.success()?;
-    place.call("ADD", "c2", &second)?.success()?;
+    let second = place.of("dev70");
+    place.net.add("c1")?;
+    second.add("c2")?;
     place.node.sh("ip link add dev1 type veth peer name far")?;
-    let answer = place.call("DEL", "c1", &json!({}))?;
+    let answer = place.net.call("DEL", "c1")?;
     ensure!(answer.status == 0 && answer.stderr.contains("device dev1 (\"dev70\" now) is held: "), "{answer:?}");
     ensure!(answer.stderr.contains(TAKEN) && place.name_of("02:00:00:00:ee:01")? == "dev70", "{answer:?}");
-    let answer = place.call("DEL", "c2", &second)?;
+    let answer = second.call("DEL", "c2")?;
     ensure!(answer.status == 0 && !answer.stderr.contains("dev70 is held"), "{answer:?}");
     ensure!(place.name_of("02:00:00:00:ee:02")? == "dev70" && place.is_up("dev70")?, "{answer:?}");
     let own = place.name_of("02:00:00:00:ee:01")?;
@@ -362,7 +356,7 @@ fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
             let report = place.postern(account)?;
             ensure!(report.contains(&format!("delete \\\"{own}\\\"")) && !report.contains("dev70"), "{report}");
         }
-        let answer = place.call("ADD", "c2", &json!({"device": own}))?;
+        let answer = place.of(&own).call("ADD", "c2")?;
         ensure!(answer.status != 0 && answer.stdout.contains("is held since eth0 of container c1"), "{answer:?}");
         let said = place.postern("gc --yes")?;
         ensure!(said.contains(&format!("device dev1 (\"{own}\" now) is still held: ")), "{said}");
@@ -383,14 +377,14 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
     for is_used in [false, true] {
         let place = Place::new()?;
         place.node.sh("ip link add dev2 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
-        place.add("c1")?.success()?;
-        let second = json!({"device": "dev2"});
-        place.call("ADD", "c2", &second)?.success()?;
+        place.net.add("c1")?;
+        let second = place.of("dev2");
+        second.add("c2")?;
         place.node.sh(&format!("nsenter --net={} ip link set eth0 netns $$ name dev1", place.node.netns("c2")))?;
         if is_used {
             place.node.sh("ip link set dev1 up")?;
         }
-        let answer = place.call("DEL", "c1", &json!({}))?;
+        let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{answer:?}");
         if is_used {
             ensure!(answer.stderr.contains(TAKEN) && place.is_up("dev1")?, "{answer:?}");
@@ -403,7 +397,7 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
                 .sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01")
                 .with_context(|| format!("{answer:?}"))?;
         }
-        let answer = place.call("DEL", "c2", &second)?;
+        let answer = second.call("DEL", "c2")?;
         ensure!(answer.status == 0, "{answer:?}");
         ensure!(place.is_up("dev1")? && place.is_up("dev2")?, "{answer:?}");
         place.node.sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01").with_context(|| format!("{answer:?}"))?;
@@ -421,21 +415,20 @@ fn a_virtual_device_is_found_under_another_name() -> Result<()> {
     }
     let place = Place::new()?;
     place.node.sh("ip link add dummy7 type dummy; ip link set dummy7 mtu 1400 up")?;
-    let own = json!({"device": "dummy7"});
-    place.call("ADD", "c1", &own)?.success()?;
+    let own = place.of("dummy7");
+    own.add("c1")?;
     place.node.sh(&format!(
         "own=$(nsenter --net={netns} ip -o link show eth0 | cut -d: -f1)
          nsenter --net={netns} ip link set eth0 netns $$ name dev$own
          ip link add dummy7 type dummy; ip link set dummy7 mtu 1300 up",
         netns = place.node.netns("c1")
     ))?;
-    let answer = place.call("DEL", "c1", &own)?;
+    let answer = own.call("DEL", "c1")?;
     let is_held = answer.stderr.contains("device dummy7 (\"dev") && answer.stderr.contains(" now) is held");
     ensure!(answer.status == 0 && is_held, "{answer:?}");
     place.node.sh("ip -o link show dev dummy7 | grep -q 'mtu 1300'").with_context(|| format!("{answer:?}"))?;
     ensure!(place.is_up("dummy7")?, "the node's link is down: {answer:?}");
-    let answer = place.call("ADD", "c2", &json!({"device": "dummy7"}))?;
-    answer.success().context("the node's own link of that name is another one")?;
+    own.add("c2").context("the node's own link of that name is another one")?;
     let report = place.postern("doctor --json")?;
     ensure!(report.contains("device dummy7"), "{report}");
     Ok(())
@@ -446,7 +439,7 @@ fn a_virtual_device_is_found_under_another_name() -> Result<()> {
 fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
     for is_used in [false, true] {
         let place = Place::new()?;
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         let netns = place.node.netns("c1");
         if is_used {
             place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge")?;
@@ -462,7 +455,7 @@ fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
             place.node.sh_in("nested", "ip link del up1")?;
             place.gc_mends("dev1")?;
         } else {
-            let answer = place.call("DEL", "c1", &json!({}))?;
+            let answer = place.net.call("DEL", "c1")?;
             ensure!(answer.status == 0 && answer.stderr.contains("its MTU was 1300, and is 1500 again"), "{answer:?}");
             ensure!(place.is_up("dev1")?, "{answer:?}");
         }
@@ -475,7 +468,7 @@ fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
 #[test]
 fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     let place = Place::new()?;
-    place.add("c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested name cni0", place.node.netns("c1")))?;
     let why = "it is in a namespace that nobody names";
     place.del_holds(why)?;
@@ -483,7 +476,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     // The namespace ends, and the device with it: the operator makes another one of that name.
     place.node.sh_in("nested", "ip link del cni0")?;
     place.node.sh("ip link add dev1 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up")?;
-    place.add("c2")?.success()?;
+    place.net.add("c2")?;
     ensure!(place.node.sh("ls /run/postern/node 2> /dev/null || true")?.is_empty(), "a note is left");
     Ok(())
 }
@@ -492,7 +485,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
 #[test]
 fn another_pair_in_its_place_is_held() -> Result<()> {
     let place = Place::new()?;
-    place.add("c1")?.success()?;
+    place.net.add("c1")?;
     place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
     let links: Value = serde_json::from_str(&place.node.sh("ip -j link show dev wire1")?)?;
     let end = links[0]["ifindex"].as_u64().context("an index")?;
@@ -518,15 +511,15 @@ sys.stdin.read()
 fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
     let place = Place::new()?;
     place.node.sh("ip tuntap add dev tap7 mode tap; ip link set tap7 up")?;
-    let of_tap = json!({"device": "tap7"});
-    place.call("ADD", "c1", &of_tap)?.success()?;
+    let of_tap = place.of("tap7");
+    of_tap.add("c1")?;
     let mut command = place.node.command_in("c1", "python3");
     let mut holder = command.args(["-c", HOLD]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     let mut said = BufReader::new(holder.stdout.take().context("stdout")?);
     said.read_line(&mut line)?;
     ensure!(line == "ready\n", "{line:?}");
-    let answer = place.call("DEL", "c1", &of_tap)?;
+    let answer = of_tap.call("DEL", "c1")?;
     let is_up = place.is_up("tap7")?;
     let held = place.is_held("tap7", "a program has the tap open");
     drop(holder.stdin.take());
@@ -536,8 +529,8 @@ fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
     held?;
     place.gc_mends("tap7")?;
     // A tap that nobody has open comes home as it went.
-    place.call("ADD", "c1", &of_tap)?.success()?;
-    let answer = place.call("DEL", "c1", &of_tap)?;
+    of_tap.add("c1")?;
+    let answer = of_tap.call("DEL", "c1")?;
     ensure!(answer.status == 0 && place.is_up("tap7")?, "{answer:?}");
     Ok(())
 }
@@ -555,10 +548,10 @@ fcntl.ioctl(tap, 0x400454cc, 0)
 fn a_setting_of_its_kind_is_held() -> Result<()> {
     let place = Place::new()?;
     place.node.sh("ip tuntap add dev tap7 mode tap; ip link set tap7 up")?;
-    let of_tap = json!({"device": "tap7"});
-    place.call("ADD", "c1", &of_tap)?.success()?;
+    let of_tap = place.of("tap7");
+    of_tap.add("c1")?;
     place.node.sh_in("c1", &format!("python3 -c '{OWN}'"))?;
-    let answer = place.call("DEL", "c1", &of_tap)?;
+    let answer = of_tap.call("DEL", "c1")?;
     let why = "the settings of its kind: changed, and can't be set back";
     ensure!(answer.status == 0 && answer.stderr.contains(why) && !place.is_up("tap7")?, "{answer:?}");
     place.is_held("tap7", why)
@@ -606,7 +599,7 @@ print(count)
 #[test]
 fn what_the_container_bound_to_the_device_goes_with_the_move() -> Result<()> {
     let place = Place::new()?;
-    place.add("c1")?.success()?;
+    place.net.add("c1")?;
     let hook = "nft add table netdev t; nft add chain netdev t c '{ type filter hook ingress device eth0 priority 0; policy drop; }'";
     let known = place.node.sh_in("c1", &format!("{{ {hook}; }} 2> /dev/null && echo yes || echo no"))?;
     let mut command = place.node.command_in("c1", "python3");
@@ -614,7 +607,7 @@ fn what_the_container_bound_to_the_device_goes_with_the_move() -> Result<()> {
     let mut line = String::new();
     let mut said = BufReader::new(listener.stdout.take().context("stdout")?);
     said.read_line(&mut line)?;
-    let answer = place.call("DEL", "c1", &json!({}))?;
+    let answer = place.net.call("DEL", "c1")?;
     let is_up = place.is_up("dev1")?;
     let came = place.node.sh(&format!("python3 -c '{SEND}'"))?;
     drop(listener.stdin.take());
@@ -674,10 +667,10 @@ fn each_setting_is_put_back() -> Result<()> {
             Ok(format!("{links}\n{rest}"))
         };
         let before = look()?;
-        place.add("c1")?.success()?;
+        place.net.add("c1")?;
         // An old iproute2 or kernel may not know a setting.
         let known = place.node.sh_in("c1", &format!("{{ {set}; }} 2> /dev/null && echo yes || echo no"))?;
-        let answer = place.call("DEL", "c1", &json!({}))?;
+        let answer = place.net.call("DEL", "c1")?;
         let after = look()?;
         ensure!(answer.status == 0 && before == after, "{set} ({known}): {answer:?}\n{before}\n{after}");
         ensure!(place.node.sh("ls /run/postern/node 2> /dev/null || true")?.is_empty(), "{set}: held: {answer:?}");
@@ -708,12 +701,12 @@ fn settings_below_sys_are_put_back() -> Result<()> {
         skip("no sysfs can be mounted here");
         return Ok(());
     }
-    place.add("c1")?.success()?;
+    place.net.add("c1")?;
     let written = place.node.sh_in(
         "c1",
         &format!("{own}; for name in {names}; do (echo 1 > /run/sys/class/net/eth0/$name) 2> /dev/null && echo $name; done; umount /run/sys"),
     )?;
-    let answer = place.call("DEL", "c1", &json!({}))?;
+    let answer = place.net.call("DEL", "c1")?;
     let after = place.node.sh(&look)?;
     ensure!(answer.status == 0 && before == after, "{written}{answer:?}\n{before}\n{after}");
     ensure!(place.is_up("dev1")?, "{answer:?}");
