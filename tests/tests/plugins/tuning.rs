@@ -1,9 +1,9 @@
 //! tuning behind other plugins: what it changes, what comes back, and what the plugins before make of it.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
-use std::path::Path;
 
 const FILE: &str = "/run/cni/tuning/c1_eth0.json";
 
@@ -14,7 +14,7 @@ const CUT: &str = "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"'
 /// A node with one network list; the runtime is this test.
 struct Place {
     node: Node,
-    plugins: Vec<Value>,
+    net: Network,
 }
 
 /// The bridge of the specification's own example.
@@ -29,42 +29,11 @@ impl Place {
     fn new(plugins: &[Value]) -> Result<Self> {
         let node = Node::new()?;
         node.add_container("c1")?;
-        node.sh("ip link add wire1 address 02:00:00:00:ee:01 type veth peer name wire2; ip link set wire1 up; ip link set wire2 up
-            mount -t tmpfs -o mode=755 etc /mnt
-            cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-            mkdir -p /mnt/postern/policy; mount --move /mnt /etc")?;
-        Ok(Self { node, plugins: plugins.to_vec() })
-    }
-
-    fn call(&self, at: usize, bin: &Path, verb: &str, previous: &Value) -> Result<Answer> {
-        let mut config = self.plugins.get(at).cloned().context("a plugin")?;
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        merge(&mut config, &json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous}));
-        let call = Call::new(bin, &plugin, verb, config.to_string());
-        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
-    }
-
-    /// ADD of the whole list.
-    fn add(&self) -> Result<Value> {
-        let mut result = Value::Null;
-        for at in 0..self.plugins.len() {
-            result = self.call(at, &plugin_bin()?, "ADD", &result)?.success().with_context(|| format!("ADD {at}"))?;
-        }
-        Ok(result)
-    }
-
-    fn check(&self, result: &Value) -> Result<()> {
-        for at in 0..self.plugins.len() {
-            self.call(at, &plugin_bin()?, "CHECK", result)?.success().with_context(|| format!("CHECK {at}"))?;
-        }
-        Ok(())
-    }
-
-    fn del(&self, result: &Value) -> Result<()> {
-        for at in (0..self.plugins.len()).rev() {
-            self.call(at, &plugin_bin()?, "DEL", result)?.success().with_context(|| format!("DEL {at}"))?;
-        }
-        self.is_clean()
+        node.sh("ip link add wire1 address 02:00:00:00:ee:01 type veth peer name wire2
+            ip link set wire1 up; ip link set wire2 up")?;
+        node.sh(PRIVATE_ETC)?;
+        let net = Network::new(&node, &json!(plugins))?;
+        Ok(Self { node, net })
     }
 
     /// Fails if a file, a record, a lease or a rule is left.
@@ -113,29 +82,29 @@ fn spoofing_protection_follows_the_address_that_the_network_names() -> Result<()
         json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}, "args": {"cni": {"mac": "02-00-00-00-00-AA"}}}),
     ] {
         let place = Place::new(&[bridge(), tuning(&patch), ports.clone()])?;
-        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let mut c1 = place.net.add_first(1, "c1")?;
         let made = place.link()?.0;
         ensure!(place.is_connected()?, "the bridge alone");
-        let second = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        c1.add_at(1)?;
         ensure!(place.link()?.0 == "02:00:00:00:00:aa", "{patch}: {:?}", place.link()?);
         ensure!(place.is_connected()?, "{patch}: the new address does not pass");
-        let result = place.call(2, &plugin_bin()?, "ADD", &second)?.success()?;
-        place.check(&result)?;
+        c1.add_at(2)?;
+        let c1 = c1.check()?;
         // Neither the address before nor another one passes.
         for other in [made.as_str(), "02:00:00:00:00:bb"] {
             place.node.sh_in("c1", &format!("ip link set eth0 address {other}"))?;
             ensure!(!place.is_connected()?, "{patch}: {other} passes");
-            ensure!(place.call(0, &plugin_bin()?, "CHECK", &result)?.status != 0, "{patch}: CHECK with {other}");
+            ensure!(c1.call_at(0, "CHECK")?.status != 0, "{patch}: CHECK with {other}");
         }
         place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
         ensure!(place.is_connected()?, "{patch}");
         // DEL of tuning alone: address and protection are as they were made.
-        place.call(2, &plugin_bin()?, "DEL", &result)?.success()?;
-        place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+        c1.call_at(2, "DEL")?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         ensure!(place.link()?.0 == made && place.is_connected()?, "{patch}: {:?}", place.link()?);
         place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
         ensure!(!place.is_connected()?, "{patch}: the address passes after DEL");
-        place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+        c1.call_at(0, "DEL")?.success()?;
         place.is_clean()?;
     }
     Ok(())
@@ -154,10 +123,10 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         json!({"type": "host-device", "device": "wire1", "ipam": ipam()}),
     ] {
         let place = Place::new(&[main.clone(), tuning(&keys)])?;
-        let result = place.add().with_context(|| main.to_string())?;
+        let c1 = place.net.add("c1").with_context(|| main.to_string())?;
         ensure!(place.link()? == ("02:00:00:00:00:aa".to_owned(), 1400, true, true, 77), "{main}: {:?}", place.link()?);
-        place.check(&result).with_context(|| main.to_string())?;
-        place.del(&result).with_context(|| main.to_string())?;
+        c1.check().and_then(|c1| c1.del()).with_context(|| main.to_string())?;
+        place.is_clean().with_context(|| main.to_string())?;
         if main["type"] == "host-device" {
             let link = place.node.sh("ip -d link show dev wire1")?;
             ensure!(
@@ -172,10 +141,11 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     }
     let lo =
         Place::new(&[json!({"type": "loopback"}), tuning(&json!({"sysctl": {"net.ipv4.conf.lo.arp_ignore": "1"}}))])?;
-    let result = lo.add()?;
-    ensure!(lo.node.sh_in("c1", "cat /proc/sys/net/ipv4/conf/lo/arp_ignore")?.trim() == "1", "{result}");
-    lo.call(0, &plugin_bin()?, "CHECK", &result)?.success()?;
-    lo.del(&result)
+    let c1 = lo.net.add("c1")?;
+    ensure!(lo.node.sh_in("c1", "cat /proc/sys/net/ipv4/conf/lo/arp_ignore")?.trim() == "1", "{c1:?}");
+    c1.call_at(0, "CHECK")?.success()?;
+    c1.del()?;
+    lo.is_clean()
 }
 
 /// Root in the container gives the address that comes back to another link on the same wire. The kernel then refuses it.
@@ -184,19 +154,19 @@ fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
     let main = json!({"type": "macvlan", "master": "wire1", "ipam": ipam});
     let place = Place::new(&[main, tuning(&json!({"mac": "02:00:00:00:00:aa", "mtu": 1400}))])?;
-    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+    let mut c1 = place.net.add_first(1, "c1")?;
     let (before, ..) = place.link()?;
-    let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+    c1.add_at(1)?;
     place.node.sh_in(
         "c1",
         &format!("ip link add twin link eth0 address {before} type macvlan mode bridge; ip link set twin up"),
     )?;
-    let answer = place.call(1, &plugin_bin()?, "DEL", &result)?;
+    let answer = c1.call_at(1, "DEL")?;
     ensure!(answer.status == 0 && answer.stderr.contains("not possible in the container, and left: "), "{answer:?}");
     // What is possible comes back.
     let (mac, mtu, ..) = place.link()?;
     ensure!((mac.as_str(), mtu) == ("02:00:00:00:00:aa", 1500), "{mac} {mtu}");
-    place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     ensure!(place.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())
 }
@@ -215,14 +185,14 @@ fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
         (json!({"sysctl": {"net.core.somaxconn": "500", "net.netfilter.nf_conntrack_max": "5"}}), ""),
     ] {
         let place = Place::new(&[bridge(), tuning(&keys)])?;
-        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let c1 = place.net.add_first(1, "c1")?;
         let before = (place.link()?, place.node.sh_in("c1", &format!("cat {sysctl}"))?);
-        let answer = place.call(1, &plugin_bin()?, "ADD", &first)?;
+        let answer = c1.call_at(1, "ADD")?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{keys}: {answer:?}");
         ensure!(before == (place.link()?, place.node.sh_in("c1", &format!("cat {sysctl}"))?), "{keys}");
         ensure!(place.is_connected()?, "{keys}");
         ensure!(place.node.sh(&format!("test ! -e {FILE} && echo gone"))?.trim() == "gone", "{keys}");
-        place.call(0, &plugin_bin()?, "DEL", &first)?.success()?;
+        c1.call_at(0, "DEL")?.success()?;
         place.is_clean()?;
     }
     Ok(())
@@ -250,7 +220,7 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
         json!({"sysctl": {"net.ipv6.conf.lo.disable_ipv6": "x"}, "mtu": 1279}),
     ] {
         let place = Place::new(&[main.clone(), tuning(&keys)])?;
-        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let c1 = place.net.add_first(1, "c1")?;
         // Another attachment, and links with values of their own.
         place.node.sh_in(
             "c1",
@@ -262,7 +232,7 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
         )?;
         let before = place.node.sh_in("c1", look)?;
         ensure!(before.contains("fd00:9::2/64") && before.contains("2001:db8:7::/48"), "{before}");
-        let answer = place.call(1, &plugin_bin()?, "ADD", &first)?;
+        let answer = c1.call_at(1, "ADD")?;
         ensure!(answer.status == 1, "{keys}: {answer:?}");
         // The kernel makes the route to an own address some time after the address is there.
         let settled = format!(
@@ -281,7 +251,7 @@ fn ipv6_comes_back_with_the_mtu() -> Result<()> {
     let main = json!({"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00:9::/64"}]],
         "routes": [{"dst": "2001:db8::/32"}]}});
     let place = Place::new(&[main, tuning(&json!({"mtu": 1279}))])?;
-    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+    let mut c1 = place.net.add_first(1, "c1")?;
     let look = || {
         place.node.sh_in(
             "c1",
@@ -289,9 +259,9 @@ fn ipv6_comes_back_with_the_mtu() -> Result<()> {
         )
     };
     let before = look()?;
-    let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+    c1.add_at(1)?;
     ensure!(!look()?.contains("fd00:9::2"), "the MTU takes nothing: {}", look()?);
-    place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     ensure!(look()? == before, "before:\n{before}\nafter:\n{}", look()?);
     Ok(())
 }
@@ -301,7 +271,8 @@ fn ipv6_comes_back_with_the_mtu() -> Result<()> {
 fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
     let list = "/etc/cni/tuning/allowlist.conf";
     let place = Place::new(&[tuning(&json!({"sysctl": {"net.core.somaxconn": "500"}}))])?;
-    let previous = json!({"cniVersion": "1.1.0"});
+    let mut c1 = place.net.attachment("c1");
+    c1.result = json!({"cniVersion": "1.1.0"});
     for (script, code, words) in [
         ("true", 0, ""),
         ("chmod 666 LIST", 5, "can be written by others"),
@@ -319,7 +290,7 @@ fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
         place.node.sh(&format!(
             "mkdir -p /etc/cni/tuning; [ -e {list} ] || printf 'core\\.somaxconn$\\n' > {list}; {script}"
         ))?;
-        let answer = place.call(0, &plugin_bin()?, "ADD", &previous)?;
+        let answer = c1.call_at(0, "ADD")?;
         let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
         let told = if answer.status == 0 { 0 } else { error["code"].as_u64().unwrap_or(1) };
         ensure!(told == code && answer.stdout.contains(words), "{script}: {answer:?}");
@@ -342,16 +313,16 @@ fn the_record_is_believed_and_not_the_file() -> Result<()> {
         "chmod 777 /run/cni/tuning",
     ] {
         let place = Place::new(&[bridge(), tuning(&keys)])?;
-        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let mut c1 = place.net.add_first(1, "c1")?;
         let before = place.link()?;
-        let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        c1.add_at(1)?;
         let file: Value = serde_json::from_str(&place.node.sh(&format!("cat {FILE}"))?)?;
         ensure!(file == json!({"mac": before.0, "mtu": 1500, "txQLen": before.4}), "{file}");
         place.node.sh(&forged.replace("FILE", FILE))?;
-        place.call(1, &plugin_bin()?, "DEL", &result)?.success().with_context(|| forged.to_owned())?;
+        c1.call_at(1, "DEL")?.success().with_context(|| forged.to_owned())?;
         ensure!(place.link()? == before, "{forged}: {:?}", place.link()?);
         ensure!(place.node.sh("test -s /etc/passwd && echo there")?.trim() == "there", "{forged}");
-        place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+        c1.call_at(0, "DEL")?.success()?;
     }
     Ok(())
 }
@@ -373,9 +344,11 @@ fn a_native_plugins_file_is_used_where_nobody_else_could_write_it() -> Result<()
         let place = Place::new(&[bridge(), tuning(&keys)])?;
         place.node.sh("ip link add far0 type veth peer name eth0 netns c1; ip -n c1 link set eth0 up")?;
         let before = place.link()?;
-        place.call(1, &native_bin()?, "ADD", &json!({"cniVersion": "1.1.0"}))?.success()?;
+        let mut c1 = place.net.attachment("c1");
+        c1.result = json!({"cniVersion": "1.1.0"});
+        c1.by(&native_bin()?).call_at(1, "ADD")?.success()?;
         place.node.sh(&forged.replace("FILE", FILE))?;
-        let answer = place.call(1, &plugin_bin()?, "DEL", &json!({"cniVersion": "1.1.0"}))?;
+        let answer = c1.call_at(1, "DEL")?;
         ensure!(answer.status == 0, "{forged}: {answer:?}");
         ensure!((place.link()? == before) == is_used, "{forged}: {:?} {answer:?}", place.link()?);
     }
@@ -389,21 +362,23 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     let mut main = bridge();
     merge(&mut main, &json!({"macspoofchk": false}));
     let place = Place::new(&[main, tuning(&keys), tuning(&json!({"mtu": 1300}))])?;
-    let result = place.add()?;
+    let c1 = place.net.add("c1")?;
     // The native plugin of the second entry puts back all: the file has the values before the first one.
-    place.call(2, &native_bin()?, "DEL", &result)?.success()?;
-    place.call(1, &native_bin()?, "DEL", &result)?.success()?;
+    for at in [2, 1] {
+        c1.by(&native_bin()?).call_at(at, "DEL")?.success()?;
+    }
     let (_, mtu, _, allmulti, length) = place.link()?;
     ensure!((mtu, allmulti, length) == (1500, false, 1000), "{:?}", place.link()?);
-    place.del(&result)?;
+    c1.del()?;
+    place.is_clean()?;
     // The other way round.
-    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
-    let second = place.call(1, &native_bin()?, "ADD", &first)?.success()?;
+    let mut c1 = place.net.add_first(1, "c1")?;
+    c1.result = c1.by(&native_bin()?).call_at(1, "ADD")?.success()?;
     ensure!(place.link()?.1 == 1400, "{:?}", place.link()?);
-    place.call(1, &plugin_bin()?, "CHECK", &second)?.success()?;
-    place.call(1, &plugin_bin()?, "DEL", &second)?.success()?;
+    c1.call_at(1, "CHECK")?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     ensure!(place.link()?.1 == 1500, "{:?}", place.link()?);
-    place.call(0, &plugin_bin()?, "DEL", &second)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     place.is_clean()
 }
 
@@ -417,10 +392,10 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
     for (moved, followed) in [(false, false), (true, false), (true, true)] {
         for way in ["gc --yes", "DEL"] {
             let named = || format!("link moved: {moved}, protection followed: {followed}, then {way}");
-            let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+            let c1 = place.net.add_first(1, "c1")?;
             let made = place.link()?.0;
             place.node.sh("nft list table bridge nat > /run/before.nft")?;
-            place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+            c1.call_at(1, "ADD")?.success()?;
             place.node.sh(CUT)?;
             if !moved {
                 place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
@@ -429,7 +404,7 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
                 place.node.sh("nft delete table bridge nat; nft -f /run/before.nft")?;
             }
             match way {
-                "DEL" => drop(place.call(1, &plugin_bin()?, "DEL", &first)?.success()?),
+                "DEL" => drop(c1.call_at(1, "DEL")?.success()?),
                 _ => drop(place.node.sh(&format!("{} {way}", admin.display()))?),
             }
             ensure!(place.link()?.0 == made, "{}: the link has {} instead of {made}", named(), place.link()?.0);
@@ -437,8 +412,8 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
             place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
             ensure!(!place.is_connected()?, "{}: the address of the killed run passes", named());
             place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
-            place.call(0, &plugin_bin()?, "CHECK", &first)?.success().with_context(named)?;
-            place.call(0, &plugin_bin()?, "DEL", &first)?.success().with_context(named)?;
+            c1.call_at(0, "CHECK")?.success().with_context(named)?;
+            c1.call_at(0, "DEL")?.success().with_context(named)?;
             place.is_clean().with_context(named)?;
         }
     }
@@ -453,12 +428,13 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
     let admin = plugin_bin()?.join("postern");
     for way in ["DEL", "gc --yes"] {
         let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
-        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let c1 = place.net.add_first(1, "c1")?;
         let made = place.link()?.0;
         place.node.sh_in("c1", &format!("ip link set eth0 address {FOREIGN}"))?;
-        let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        let mut tuned = c1.clone();
+        tuned.add_at(1)?;
         if way == "DEL" {
-            place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+            tuned.call_at(1, "DEL")?.success()?;
         } else {
             place.node.sh(CUT)?;
             place.node.sh(&format!("{} {way}", admin.display()))?;
@@ -467,8 +443,8 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
         ensure!(!place.is_connected()?, "{way}: {FOREIGN} passes");
         place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
         ensure!(place.is_connected()?, "{way}: the own address does not pass");
-        place.call(0, &plugin_bin()?, "CHECK", &first)?.success().context(way)?;
-        place.call(0, &plugin_bin()?, "DEL", &first)?.success()?;
+        c1.call_at(0, "CHECK")?.success().context(way)?;
+        c1.call_at(0, "DEL")?.success()?;
         place.is_clean()?;
     }
     Ok(())
@@ -479,8 +455,7 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
 fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77});
     let place = Place::new(&[json!({"type": "host-device", "device": "wire1"}), tuning(&keys)])?;
-    let result = place.add()?;
-    place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+    place.net.add("c1")?.call_at(0, "DEL")?.success()?;
     let link = place.node.sh("ip -d link show dev wire1")?;
     ensure!(
         link.contains("02:00:00:00:ee:01")
@@ -498,7 +473,7 @@ fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
 fn people_are_told() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});
     let place = Place::new(&[bridge(), tuning(&keys)])?;
-    place.add()?;
+    place.net.add("c1")?;
     let admin = plugin_bin()?.join("postern");
     let show = |what: &str| place.node.sh(&format!("{} {what} 2>&1 || true", admin.display()));
     let seen = show("show c1")?;
