@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
@@ -32,32 +32,26 @@ impl Place {
         Ok(Self { node, bridge })
     }
 
-    fn call(&self, bin: &Path, verb: &str, container: &str, ifname: &str, config: &Value) -> Result<Answer> {
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-        let call = Call::new(bin, plugin, verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), ifname))
+    /// A network on a bridge, with bandwidth and these limits behind it.
+    fn net(&self, limits: &Value) -> Result<Network> {
+        let ipam = json!({"type": "host-local", "subnet": "10.1.0.0/24"});
+        let bridge = json!({"type": "bridge", "bridge": "br1", "isGateway": true, "ipam": ipam});
+        let mut bandwidth = json!({"type": "bandwidth"});
+        merge(&mut bandwidth, limits);
+        Ok(Network::new(&self.node, &json!([bridge, bandwidth]))?.at_by(0, &self.bridge))
     }
 
-    fn bridge_config(network: &str) -> Value {
-        json!({
-            "cniVersion": "1.1.0", "name": network, "type": "bridge", "bridge": "br1", "isGateway": true,
-            "ipam": {"type": "host-local", "subnet": "10.1.0.0/24"},
-        })
+    /// Limits an interface of c1. The attachment's result is that of bridge.
+    fn limit(&self, ifname: &str, limits: &Value) -> Result<Attachment> {
+        let (attachment, answer) = self.attach(ifname, limits)?;
+        answer.success().map(|_| attachment)
     }
 
-    /// Attaches a container, and returns bandwidth's configuration with the result before it, and bandwidth's answer.
-    fn attach(&self, container: &str, ifname: &str, patch: &Value) -> Result<(Value, Answer)> {
-        let result = self.call(&self.bridge, "ADD", container, ifname, &Self::bridge_config("net"))?.success()?;
-        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": "bandwidth", "prevResult": result});
-        merge(&mut config, patch);
-        let answer = self.call(&plugin_bin()?, "ADD", container, ifname, &config)?;
-        Ok((config, answer))
-    }
-
-    fn detach(&self, container: &str, ifname: &str, config: &Value) -> Result<()> {
-        self.call(&plugin_bin()?, "DEL", container, ifname, config)?.success()?;
-        self.call(&self.bridge, "DEL", container, ifname, &Self::bridge_config("net"))?.success()?;
-        Ok(())
+    /// As [`Place::limit`], with bandwidth's answer.
+    fn attach(&self, ifname: &str, limits: &Value) -> Result<(Attachment, Answer)> {
+        let attachment = self.net(limits)?.interface(ifname).add_first(1, "c1")?;
+        let answer = attachment.call_at(1, "ADD")?;
+        Ok((attachment, answer))
     }
 
     /// Sends 4 MB from one container (or the node) to an address of another, and returns the bytes and the microseconds
@@ -83,6 +77,11 @@ impl Place {
     }
 }
 
+fn detach(attachment: &Attachment) -> Result<()> {
+    attachment.call_at(1, "DEL")?.success()?;
+    attachment.network.call("DEL", &attachment.container)?.success().map(drop)
+}
+
 /// What may arrive within a time: the burst, what may wait, and the rate for as long as it took. One datagram more was on
 /// its way. No time is a limit here: a slow machine only lets more through.
 fn most(microseconds: u64) -> u64 {
@@ -93,7 +92,7 @@ fn most(microseconds: u64) -> u64 {
 #[test]
 fn no_direction_exceeds_its_rate() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
+    let (mut c1, answer) = place.attach("eth0", &limits())?;
     let result = answer.success()?;
     let names: Vec<&str> = result["interfaces"]
         .as_array()
@@ -102,12 +101,12 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
         .filter_map(|link| link["name"].as_str())
         .collect();
     ensure!(names.len() == 4 && names.iter().any(|name| name.starts_with("bwp")), "{names:?}");
-    place.call(&place.bridge, "ADD", "c2", "eth0", &Place::bridge_config("net"))?.success()?;
-    place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
+    c1.network.add_first(1, "c2")?;
+    c1.call_at(1, "CHECK")?.success()?;
     // The plugin before is content with what was added.
-    let mut bridge = Place::bridge_config("net");
-    merge(&mut bridge, &json!({"prevResult": result}));
-    place.call(&place.bridge, "CHECK", "c1", "eth0", &bridge)?.success()?;
+    let before = std::mem::replace(&mut c1.result, result);
+    c1.call_at(0, "CHECK")?.success()?;
+    c1.result = before;
     for (from, to, address) in [
         (None, Some("c1"), "10.1.0.2:7"),
         (Some("c2"), Some("c1"), "10.1.0.2:7"),
@@ -124,7 +123,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
     // The test would notice: another container has no limit.
     let (bytes, microseconds) = place.pour(None, Some("c2"), "10.1.0.3:7")?;
     ensure!(bytes > most(microseconds), "without a limit only {bytes} bytes come in {microseconds} µs");
-    place.detach("c1", "eth0", &config)?;
+    detach(&c1)?;
     ensure!(!place.has_ifb()?, "the ifb is left");
     Ok(())
 }
@@ -135,14 +134,13 @@ fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
     let patch = json!({"runtimeConfig": {"bandwidth": {
         "ingressRate": 10_000_000, "ingressBurst": u32::MAX, "egressRate": 1_000_000, "egressBurst": u32::MAX}}});
-    let (config, answer) = place.attach("c1", "eth0", &patch)?;
-    answer.success()?;
+    let c1 = place.limit("eth0", &patch)?;
     for bin in [plugin_bin()?, native_bin()?] {
-        place.call(&bin, "CHECK", "c1", "eth0", &config)?.success()?;
+        c1.by(&bin).call_at(1, "CHECK")?.success()?;
     }
     let shown = place.node.sh("tc qdisc show | grep tbf")?;
     ensure!(shown.contains("rate 10Mbit") && shown.contains("rate 1Mbit"), "{shown}");
-    place.detach("c1", "eth0", &config)
+    detach(&c1)
 }
 
 /// Host namespaces can share the directory of records. What the record of another one lists is not here.
@@ -150,31 +148,27 @@ fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
 fn a_record_of_another_host_namespace_claims_nothing() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
     let ifb = || place.node.sh("ip -o link show type ifb | grep -o 'bwp[0-9a-f]*'");
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
-    answer.success()?;
+    let c1 = place.limit("eth0", &limits())?;
     let name = ifb()?;
     place.node.sh("cd /run/postern/attachments; own=$(ls | head -n 1); last=$(printf %s \"$own\" | tail -c 1)
         other=${own%?}$(printf %s \"$last\" | tr 0-9a-f 1-9a-f0)
         sed 's/\"host_netns_cookie\":[0-9]*/\"host_netns_cookie\":1/' \"$own\" > \"$other\"; chmod 600 \"$other\"")?;
-    place.detach("c1", "eth0", &config)?;
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
-    answer.success()?;
+    detach(&c1)?;
+    let c1 = place.limit("eth0", &limits())?;
     ensure!(ifb()? == name, "{name} became {}", ifb()?);
-    place.detach("c1", "eth0", &config)
+    detach(&c1)
 }
 
 /// The native plugin has one name for both, and fails.
 #[test]
 fn two_interfaces_of_one_container_have_an_ifb_each() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
-    let (first, answer) = place.attach("c1", "eth0", &limits())?;
-    answer.success()?;
-    let (second, answer) = place.attach("c1", "eth1", &limits())?;
-    answer.success()?;
+    let first = place.limit("eth0", &limits())?;
+    let second = place.limit("eth1", &limits())?;
     ensure!(place.node.sh("ip -br link show type ifb | grep -c bwp")?.trim() == "2", "two links");
-    place.detach("c1", "eth0", &first)?;
-    place.call(&plugin_bin()?, "CHECK", "c1", "eth1", &second)?.success()?;
-    place.detach("c1", "eth1", &second)?;
+    detach(&first)?;
+    second.call_at(1, "CHECK")?.success()?;
+    detach(&second)?;
     ensure!(!place.has_ifb()?, "an ifb is left");
     Ok(())
 }
@@ -183,22 +177,22 @@ fn two_interfaces_of_one_container_have_an_ifb_each() -> Result<()> {
 #[test]
 fn a_list_may_have_it_twice() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
-    let (mut first, answer) = place.attach("c1", "eth0", &json!({"ingressRate": 8000, "ingressBurst": 16_000}))?;
-    let result = answer.success()?;
-    let mut second = json!({"cniVersion": "1.1.0", "name": "net", "type": "bandwidth", "egressRate": 8000, "egressBurst": 16_000, "prevResult": result});
-    let result = place.call(&plugin_bin()?, "ADD", "c1", "eth0", &second)?.success()?;
+    let first = place.net(&json!({"ingressRate": 8000, "ingressBurst": 16_000}))?;
+    let second = json!({"type": "bandwidth", "egressRate": 8000, "egressBurst": 16_000});
+    let list = json!([first.config(0, &json!({}))?, first.config(1, &json!({}))?, second]);
+    let mut c1 = Network::new(&place.node, &list)?.add_first(2, "c1")?;
+    let result = c1.call_at(2, "ADD")?.success()?;
     // A third one finds its direction limited.
-    let third = place.call(&plugin_bin()?, "ADD", "c1", "eth0", &second)?;
-    third.success()?;
-    let other = json!({"cniVersion": "1.1.0", "name": "net", "type": "bandwidth", "ingressRate": 80, "ingressBurst": 16_000, "prevResult": result});
-    Refusal::of(&place.call(&plugin_bin()?, "ADD", "c1", "eth0", &other)?)?
+    c1.call_at(2, "ADD")?.success()?;
+    c1.result = result;
+    let other = json!({"ingressRate": 80, "prevResult": c1.result});
+    Refusal::of(&c1.network.call_at(1, "ADD", "c1", &other)?)?
         .expect(999, "has a root qdisc (tbf) that was set by somebody else")?;
-    for config in [&mut first, &mut second] {
-        merge(config, &json!({"prevResult": result}));
-        place.call(&plugin_bin()?, "CHECK", "c1", "eth0", config)?.success()?;
+    for at in [1, 2] {
+        c1.call_at(at, "CHECK")?.success()?;
     }
-    place.call(&plugin_bin()?, "DEL", "c1", "eth0", &second)?.success()?;
-    place.detach("c1", "eth0", &first)?;
+    c1.call_at(2, "DEL")?.success()?;
+    detach(&c1)?;
     ensure!(!place.has_ifb()?, "an ifb is left");
     Ok(())
 }
@@ -207,19 +201,18 @@ fn a_list_may_have_it_twice() -> Result<()> {
 #[test]
 fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
     let place = Place::new(native_bin()?)?;
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
-    answer.success().map(drop)?;
-    place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
-    place.detach("c1", "eth0", &config)?;
+    let c1 = place.limit("eth0", &limits())?;
+    c1.call_at(1, "CHECK")?.success()?;
+    detach(&c1)?;
     ensure!(!place.has_ifb()?, "an ifb is left");
     place.node.sh("printf '[previous]\nnames = [\"tap*\"]\n' > /etc/postern/policy/bandwidth.toml")?;
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
+    let (c1, answer) = place.attach("eth0", &limits())?;
     Refusal::of(&answer)?.expect(110, "no record tells that a plugin before made")?;
     ensure!(!place.has_ifb()?, "a refused ADD left an ifb");
     place.node.sh("printf '[previous]\nnames = [\"veth*\"]\n' > /etc/postern/policy/bandwidth.toml")?;
-    place.call(&plugin_bin()?, "ADD", "c1", "eth0", &config)?.success()?;
-    place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
-    place.detach("c1", "eth0", &config)?;
+    c1.call_at(1, "ADD")?.success()?;
+    c1.call_at(1, "CHECK")?.success()?;
+    detach(&c1)?;
     ensure!(!place.has_ifb()?, "an ifb is left");
     Ok(())
 }
@@ -228,23 +221,22 @@ fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
 #[test]
 fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
-    let (config, answer) = place.attach("c1", "eth0", &limits())?;
-    answer.success()?;
+    let c1 = place.limit("eth0", &limits())?;
     let postern = plugin_bin()?.join("postern");
     let postern = postern.display();
     for wipe in ["tc qdisc del dev $end root", "tc qdisc del dev $end ingress", "tc qdisc del dev $ifb root"] {
         place.node.sh(&format!("end=$(ls /sys/class/net | grep veth || ip -br link show type veth | sed 's/@.*//'); ifb=$(ip -br link show type ifb | grep -o 'bwp[0-9a-f]*'); {wipe}"))?;
-        let answer = place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?;
+        let answer = c1.call_at(1, "CHECK")?;
         ensure!(answer.success().is_err(), "{wipe}: CHECK succeeds");
         let shown = place.node.sh(&format!("{postern} doctor || true"))?;
         ensure!(shown.contains("postern reapply"), "{wipe}: {shown}");
         place.node.sh(&format!("{postern} reapply"))?;
-        place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
+        c1.call_at(1, "CHECK")?.success()?;
     }
     place.node.sh("ip link delete $(ip -br link show type ifb | grep -o 'bwp[0-9a-f]*')")?;
     let shown = place.node.sh(&format!("{postern} doctor || true"))?;
     ensure!(shown.contains("is gone, which limited"), "{shown}");
-    place.detach("c1", "eth0", &config)
+    detach(&c1)
 }
 
 /// A link that has the name of the host end by now is another's, even if it has the same limit.
@@ -252,8 +244,7 @@ fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
 fn limits_of_a_later_link_of_the_same_name_stay() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
     let ingress = json!({"ingressRate": 8 * RATE, "ingressBurst": 8 * BURST});
-    let (config, answer) = place.attach("c1", "eth0", &ingress)?;
-    answer.success()?;
+    let c1 = place.limit("eth0", &ingress)?;
     let end = place.node.sh("tc qdisc show | sed -n 's/^qdisc tbf 1: dev \\([^ ]*\\) .*/\\1/p'")?.trim().to_owned();
     ensure!(end.starts_with("veth"), "{end:?}");
     let before = place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))?;
@@ -265,7 +256,7 @@ fn limits_of_a_later_link_of_the_same_name_stay() -> Result<()> {
         place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))? == before,
         "the same limit"
     );
-    place.call(&plugin_bin()?, "DEL", "c1", "eth0", &config)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     ensure!(
         place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))? == before,
         "the later link's limit is gone"

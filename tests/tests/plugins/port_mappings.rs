@@ -3,10 +3,10 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin, skip_part};
+use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin, skip_part};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
@@ -54,47 +54,24 @@ impl Place {
         self
     }
 
-    fn call(&self, bin: &Path, plugin: &str, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        let call = Call::new(bin, plugin, verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
+    /// A bridge network, and portmap with these mappings behind it.
+    fn named(&self, name: &str, mappings: &Value) -> Result<Network> {
+        let digit = u32::from(name == "other") + 1;
+        let ranges = json!([[{"subnet": format!("10.{digit}.0.0/24")}], [{"subnet": format!("fd00:{digit}::/64")}]]);
+        let ipam = json!({"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]});
+        let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [
+            {"type": "bridge", "bridge": format!("br{digit}"), "isGateway": true, "hairpinMode": true, "ipam": ipam},
+            {"type": "portmap", "backend": self.backend, "runtimeConfig": {"portMappings": mappings}},
+        ]});
+        Ok(Network::new(&self.node, &list)?.at_by(0, &self.bins[0]).at_by(1, &self.bins[1]))
     }
 
-    fn bridge(&self, network: &str) -> Value {
-        let digit = u32::from(network == "other") + 1;
-        json!({
-            "cniVersion": "1.0.0", "name": network, "type": "bridge", "bridge": format!("br{digit}"), "isGateway": true,
-            "hairpinMode": true, "ipam": {"type": "host-local",
-                "ranges": [[{"subnet": format!("10.{digit}.0.0/24")}], [{"subnet": format!("fd00:{digit}::/64")}]],
-                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]},
-        })
+    fn net(&self, mappings: &Value) -> Result<Network> {
+        self.named("net", mappings)
     }
 
-    fn portmap(&self, network: &str, mappings: &Value) -> Value {
-        json!({
-            "cniVersion": "1.0.0", "name": network, "type": "portmap", "backend": self.backend,
-            "runtimeConfig": {"portMappings": mappings},
-        })
-    }
-
-    /// Attaches a container, and returns portmap's configuration with the result, and portmap's answer.
-    fn attach(&self, network: &str, container: &str, mappings: &Value, patch: &Value) -> Result<(Value, Answer)> {
-        let [bridge, portmap] = &self.bins;
-        let result = self.call(bridge, "bridge", "ADD", container, &self.bridge(network))?.success()?;
-        let mut config = self.portmap(network, mappings);
-        merge(&mut config, &json!({"prevResult": result}));
-        merge(&mut config, patch);
-        let answer = self.call(portmap, "portmap", "ADD", container, &config)?;
-        Ok((config, answer))
-    }
-
-    fn add(&self, container: &str, mappings: &Value) -> Result<Value> {
-        let (config, answer) = self.attach("net", container, mappings, &json!({}))?;
-        answer.success()?;
-        Ok(config)
-    }
-
-    fn portmap_call(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        self.call(&self.bins[1], "portmap", verb, container, config)
+    fn add(&self, container: &str, mappings: &Value) -> Result<Attachment> {
+        self.net(mappings)?.add(container)
     }
 
     fn serve(&mut self, container: Option<&str>, protocol: &str, address: &str) -> Result<()> {
@@ -136,10 +113,24 @@ fn mapping(host: u16, container: u16, protocol: &str) -> Value {
     json!({"hostPort": host, "containerPort": container, "protocol": protocol})
 }
 
+/// Attaches a container by bridge, and returns portmap's answer beside the attachment.
+fn attach(net: &Network, container: &str) -> Result<(Attachment, Answer)> {
+    let attachment = net.add_first(1, container)?;
+    let answer = attachment.call_at(1, "ADD")?;
+    Ok((attachment, answer))
+}
+
+/// The only mapping, for one address of the node.
+fn of_host(ip: &str, host: u16, container: u16, protocol: &str) -> Value {
+    let mut port = mapping(host, container, protocol);
+    merge(&mut port, &json!({"hostIP": ip}));
+    json!([port])
+}
+
 /// Connections from everywhere, with both packet filters, both IP versions, TCP and UDP.
 fn everywhere(backend: &'static str) -> Result<()> {
     let mut place = Place::new(backend)?;
-    let config =
+    let c1 =
         place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(5353, 53, "udp"), mapping(9090, 80, "sctp")]))?;
     place.add("c2", &json!([]))?;
     let mut protocols = vec![("tcp", 8080, 80), ("udp", 5353, 53)];
@@ -152,7 +143,7 @@ fn everywhere(backend: &'static str) -> Result<()> {
             place.serve(Some("c1"), protocol, &format!("{address}:{port}"))?;
         }
     }
-    place.portmap_call("CHECK", "c1", &config)?.success()?;
+    c1.call_at(1, "CHECK")?.success()?;
     for (protocol, port, inside) in protocols {
         for (from, address, seen) in [
             // From outside the container sees the sender.
@@ -176,11 +167,11 @@ fn everywhere(backend: &'static str) -> Result<()> {
         // A port of another node stays that node's.
         ensure!(place.ask(Some("c2"), protocol, &format!("192.0.2.2:{port}"))? == "nobody", "hijacked");
     }
-    place.portmap_call("DEL", "c1", &config)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     for (protocol, address) in [("tcp", "192.0.2.1:8080"), ("udp", "192.0.2.1:5353"), ("tcp", "[2001:db8::1]:8080")] {
         ensure!(place.ask(Some("outside"), protocol, address)? == "nobody", "{address} after DEL");
     }
-    place.portmap_call("DEL", "c1", &config)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     ensure!(!place.rules()?.contains("10.1.0.2"), "rules are left: {}", place.rules()?);
     Ok(())
 }
@@ -225,14 +216,11 @@ fn keys_decide_who_comes_through_as_whom() -> Result<()> {
             ),
         ] {
             let mut place = Place::new(backend)?;
-            let mut port = mapping(8080, 80, "tcp");
-            merge(&mut port, &json!({"hostIP": mapped}));
-            let (config, answer) = place.attach("net", "c1", &json!([port]), &patch)?;
-            answer.success()?;
+            let c1 = place.net(&of_host(mapped, 8080, 80, "tcp"))?.at_with(1, &patch).add("c1")?;
             place.add("c2", &json!([]))?;
             place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
             place.serve(Some("c1"), "tcp", "[fd00:1::2]:80")?;
-            place.portmap_call("CHECK", "c1", &config)?.success()?;
+            c1.call_at(1, "CHECK")?.success()?;
             let answer = place.ask(Some(from), "tcp", &format!("{address}:8080"))?;
             ensure!(answer == seen, "{backend} {patch} {mapped} from {from} to {address}: {answer}, not {seen}");
         }
@@ -296,24 +284,19 @@ s.sendto(b\"x\", (\"10.1.0.1\", 7777))'",
 /// nothing needs it any more; the guard goes then, and not before.
 #[test]
 fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
-    let port = |ip: &str| {
-        let mut port = mapping(8080, 80, "tcp");
-        merge(&mut port, &json!({"hostIP": ip}));
-        json!([port])
-    };
+    let port = |ip: &str| of_host(ip, 8080, 80, "tcp");
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend)?;
         let on = || place.node.sh("cd /proc/sys/net/ipv4/conf; grep -l 1 */route_localnet || true");
         let gc = || place.node.sh(&format!("{}/postern gc --node --yes", plugin_bin()?.display()));
         let guard = || place.node.sh("nft list table ip postern_localnet 2>/dev/null || true");
         for (mappings, patch) in [(json!([]), json!({})), (port(""), json!({"snat": false})), (port("::"), json!({}))] {
-            let (config, answer) = place.attach("net", "c1", &mappings, &patch)?;
-            answer.success()?;
+            let c1 = place.net(&mappings)?.at_with(1, &patch).add("c1")?;
             ensure!(on()?.is_empty() && guard()?.is_empty(), "{mappings} {patch}: {}", on()?);
-            place.portmap_call("DEL", "c1", &config)?.success()?;
-            place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+            c1.call_at(1, "DEL")?.success()?;
+            c1.network.call("DEL", "c1")?.success()?;
         }
-        let config = place.add("c1", &port(""))?;
+        let c1 = place.add("c1", &port(""))?;
         place.add("c2", &json!([]))?;
         ensure!(on()? == "br1/route_localnet\n", "{}", on()?);
         let said = gc()?;
@@ -322,7 +305,7 @@ fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
         // Rules that were wiped are put back by `postern reapply`: the record needs it still.
         place.node.sh("nft flush chain ip cni_hostport hostports 2>/dev/null || iptables -t nat -F")?;
         ensure!(gc()?.contains("route-localnet of link br1 stays"), "{}", gc()?);
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         let shown = place.node.sh(&format!("{}/postern gc --node < /dev/null", plugin_bin()?.display()))?;
         ensure!(shown.contains("unused: route-localnet of link br1, which is switched off"), "{shown}");
         ensure!(on()? == "br1/route_localnet\n", "it was removed unasked: {}", on()?);
@@ -340,19 +323,18 @@ fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
 fn ports_of_an_earlier_boot_are_free() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend)?;
-        let first = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        let c1 = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
         place.node.sh(
             "nft flush ruleset; ip link delete br1; for veth in $(ip -o link | grep -o 'veth[0-9a-f]*'); do ip link delete $veth; done
              sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*",
         )?;
-        let second = place.add("c2", &json!([mapping(8080, 80, "tcp")])).context("the port is free")?;
+        let c2 = c1.network.add("c2").context("the port is free")?;
         let before = place.rules()?;
-        for config in [&first, &place.portmap("net", &json!([mapping(8080, 80, "tcp")]))] {
-            place.portmap_call("DEL", "c1", config)?.success()?;
-        }
-        place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
+        // Without an earlier result.
+        c1.network.attachment("c1").del()?;
         ensure!(place.rules()? == before, "{backend}: {}\n---\n{before}", place.rules()?);
-        place.portmap_call("CHECK", "c2", &second)?.success()?;
+        c2.call_at(1, "CHECK")?.success()?;
         let records = place.node.sh("ls /run/postern/attachments | wc -l")?;
         ensure!(records.trim() == "1", "{records} records");
     }
@@ -364,64 +346,35 @@ fn ports_of_an_earlier_boot_are_free() -> Result<()> {
 fn one_port_has_one_container() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend)?;
-        let first = place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]))?;
-        let port = |host: u16, protocol: &str, ip: &str| {
-            let mut port = mapping(host, 80, protocol);
-            merge(&mut port, &json!({"hostIP": ip}));
-            json!([port])
-        };
+        let c1 = place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]))?;
         let before = place.rules()?;
         for (mappings, words) in [
-            (port(8080, "tcp", ""), "the node's tcp port 8080 is taken: container c1 of network \"net\" has it"),
-            (port(8081, "tcp", "192.0.2.1"), "tcp port 8081 is taken"),
-            (port(8081, "tcp", "::"), "tcp port 8081 is taken"),
+            (of_host("", 8080, 80, "tcp"), "the node's tcp port 8080 is taken: container c1 of network \"net\" has it"),
+            (of_host("192.0.2.1", 8081, 80, "tcp"), "tcp port 8081 is taken"),
+            (of_host("::", 8081, 80, "tcp"), "tcp port 8081 is taken"),
         ] {
-            let (_, answer) = place.attach("net", "c2", &mappings, &json!({}))?;
+            let (c2, answer) = attach(&place.net(&mappings)?, "c2")?;
             Refusal::of(&answer)?.expect(999, words)?;
-            place.call(&place.bins[0], "bridge", "DEL", "c2", &place.bridge("net"))?.success()?;
+            c2.network.call("DEL", "c2")?.success()?;
         }
         let after = place.rules()?;
         ensure!(after == before, "a refused ADD left rules: {before}\nafter:\n{after}");
-        let (_, answer) = place.attach("net", "c2", &port(8080, "udp", ""), &json!({}))?;
-        answer.success().context("another protocol")?;
+        place.add("c2", &of_host("", 8080, 80, "udp")).context("another protocol")?;
         // As Podman asks: the same ports on another network of the same container.
         let second = json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]);
-        let result = place.node.call(
-            &Call::new(&place.bins[0], "bridge", "ADD", place.bridge("other").to_string()).attachment(
-                "c1",
-                &place.node.netns("c1"),
-                "eth1",
-            ),
-        )?;
-        let mut other = place.portmap("other", &second);
-        merge(&mut other, &json!({"prevResult": result.success()?}));
-        let eth1 = |verb: &str| {
-            place.node.call(&Call::new(&place.bins[1], "portmap", verb, other.to_string()).attachment(
-                "c1",
-                &place.node.netns("c1"),
-                "eth1",
-            ))
-        };
-        eth1("ADD")?.success()?;
-        eth1("CHECK")?.success()?;
-        place.portmap_call("DEL", "c1", &first)?.success()?;
+        let eth1 = place.named("other", &second)?.interface("eth1").add("c1")?;
+        eth1.call_at(1, "CHECK")?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         // The other network's rules are still there.
-        eth1("CHECK")?.success().context("after DEL of the first")?;
-        let (_, answer) = place.attach("net", "c3", &port(8080, "tcp", ""), &json!({}))?;
+        eth1.call_at(1, "CHECK")?.success().context("after DEL of the first")?;
+        let net = place.net(&of_host("", 8080, 80, "tcp"))?;
+        let (_, answer) = attach(&net, "c3")?;
         Refusal::of(&answer)?.expect(999, "container c1 of network \"other\" has it")?;
-        eth1("DEL")?.success()?;
-        let config = place.portmap("net", &port(8080, "tcp", ""));
-        let mut config = config;
-        merge(&mut config, &json!({"prevResult": answer_result(&place)?}));
-        place.portmap_call("ADD", "c3", &config)?.success().context("the port is free again")?;
+        eth1.call_at(1, "DEL")?.success()?;
+        net.call("DEL", "c3")?.success()?;
+        net.add("c3").context("the port is free again")?;
     }
     Ok(())
-}
-
-/// Returns the result that bridge gave to c3.
-fn answer_result(place: &Place) -> Result<Value> {
-    place.call(&place.bins[0], "bridge", "DEL", "c3", &place.bridge("net"))?.success()?;
-    place.call(&place.bins[0], "bridge", "ADD", "c3", &place.bridge("net"))?.success()
 }
 
 /// UDP connections that began before the forward, or that outlive it, are forgotten; those of others are not.
@@ -447,7 +400,7 @@ fn udp_follows_the_forward() -> Result<()> {
         };
         place.node.sh(&fixed(peer, here, 40_001))?;
         let before = foreign(&place)?;
-        let config = place.add("c1", &json!([mapping(5353, 53, "udp")]))?;
+        let c1 = place.add("c1", &json!([mapping(5353, 53, "udp")]))?;
         place.serve(Some("c1"), "udp", &format!("{inside}:53"))?;
         // Now only the container can answer.
         place.stop(0)?;
@@ -455,7 +408,7 @@ fn udp_follows_the_forward() -> Result<()> {
         ensure!(led.trim() == seen, "{backend} {here}: the old connection goes on without the forward: {led}");
         ensure!(foreign(&place)? == before, "connections to another node's port were forgotten");
         // After DEL the same connection reaches the node again. The container no longer answers.
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         place.stop(2)?;
         place.serve(None, "udp", &format!("{here}:5353"))?;
         let back = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
@@ -470,17 +423,13 @@ fn udp_of_another_host_ip_goes_on() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let mut place = Place::new(backend)?;
         place.node.sh("ip addr add 192.0.2.7/24 dev wire0")?;
-        let of_host = |ip: &str| {
-            let mut port = mapping(5353, 53, "udp");
-            merge(&mut port, &json!({"hostIP": ip}));
-            json!([port])
-        };
+        let of_host = |ip: &str| of_host(ip, 5353, 53, "udp");
         let ask = |place: &Place, to: &str, from: u16| -> Result<bool> {
             let answer = place.node.sh_in("outside", &format!("{TALK} ask udp {to}:5353 192.0.2.2:{from}"))?;
             Ok(answer.trim() == "192.0.2.2")
         };
         // The first connection is led to c2. Then its rules go, and only the kernel's memory leads it there.
-        let other = place.add("c2", &of_host("192.0.2.1"))?;
+        let c2 = place.add("c2", &of_host("192.0.2.1"))?;
         place.serve(Some("c2"), "udp", "10.1.0.2:53")?;
         ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the forward does not work");
         place.node.sh(match backend {
@@ -492,15 +441,15 @@ fn udp_of_another_host_ip_goes_on() -> Result<()> {
         place.serve(None, "udp", "192.0.2.7:5353")?;
         ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the node does not answer");
         place.stop(1)?;
-        let config = place.add("c1", &of_host("192.0.2.7"))?;
+        let c1 = place.add("c1", &of_host("192.0.2.7"))?;
         place.serve(Some("c1"), "udp", "10.1.0.3:53")?;
         ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the old connection goes on without the forward");
         ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: a connection to another address was forgotten");
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         ensure!(!ask(&place, "192.0.2.7", 40_001)?, "{backend}: the connection goes on to the container");
         ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: DEL forgot a connection to another address");
         // Its own DEL forgets it.
-        place.portmap_call("DEL", "c2", &other)?.success()?;
+        c2.call_at(1, "DEL")?.success()?;
         ensure!(!ask(&place, "192.0.2.1", 40_000)?, "{backend}: the first connection goes on to the container");
     }
     Ok(())
@@ -519,19 +468,19 @@ fn as_many_ports_as_podman_expands() -> Result<()> {
         let with_address = |step| json!({"hostPort": 10_000 + step, "containerPort": 20_000 + step, "protocol": "tcp", "hostIP": "0.0.0.0"});
         let all = |count: u16| (0..count).map(with_address).collect::<Value>();
         let before = place.rules()?;
-        let (_, answer) = place.attach("net", "c2", &all(16_385), &json!({}))?;
+        let (c2, answer) = attach(&place.net(&all(16_385))?, "c2")?;
         Refusal::of(&answer)?.expect(999, "16385 port mappings are more than 16384")?;
         ensure!(place.rules()? == before, "something was made");
-        place.call(&place.bins[0], "bridge", "DEL", "c2", &place.bridge("net"))?.success()?;
+        c2.network.call("DEL", "c2")?.success()?;
         let started = Instant::now();
-        let config = place.add("c1", &all(count))?;
+        let c1 = place.add("c1", &all(count))?;
         println!("{backend}: ADD with {count} mappings took {:?}", started.elapsed());
         let (last, inside) = (10_000 + count - 1, 20_000 + count - 1);
         place.serve(Some("c1"), "tcp", &format!("10.1.0.3:{inside}"))?;
         ensure!(place.ask(Some("outside"), "tcp", &format!("192.0.2.1:{last}"))? == "192.0.2.2", "the last port");
-        place.portmap_call("CHECK", "c1", &config)?.success()?;
+        c1.call_at(1, "CHECK")?.success()?;
         let started = Instant::now();
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         println!("{backend}: DEL with {count} mappings took {:?}", started.elapsed());
         ensure!(!place.rules()?.contains("10.1.0.3"), "rules are left");
     }
@@ -548,32 +497,32 @@ fn mixed_lists() -> Result<()> {
         let mappings = json!([mapping(8080, 80, "tcp")]);
         let operators = place.node.path("/etc/postern/policy/portmap.toml");
         std::fs::write(&operators, "[previous]\nin-container = \"false\"\n")?;
-        let (config, answer) = place.attach("net", "c1", &mappings, &json!({}))?;
+        let (c1, answer) = attach(&place.net(&mappings)?, "c1")?;
         Refusal::of(&answer)?.expect(
             DENIED,
             "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it…`previous = { in-container = \"true\" }`…portmap.toml",
         )?;
         std::fs::remove_file(&operators)?;
         place.node.sh_in("c1", "ip addr del 10.1.0.2/24 dev eth0")?;
-        let answer = place.portmap_call("ADD", "c1", &config)?;
+        let answer = c1.call_at(1, "ADD")?;
         let words = "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it: \"eth0\" of the container does not have it";
         Refusal::of(&answer)?.expect(DENIED, words)?;
         place.node.sh_in("c1", "ip addr add 10.1.0.2/24 dev eth0; ip route add default via 10.1.0.1")?;
-        place.portmap_call("ADD", "c1", &config)?.success()?;
+        c1.call_at(1, "ADD")?.success()?;
         place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
         ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "ours after native");
-        place.call(&native, "portmap", "CHECK", "c1", &config)?.success().context("native CHECK of ours")?;
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.by(&native).call_at(1, "CHECK")?.success().context("native CHECK of ours")?;
+        c1.call_at(1, "DEL")?.success()?;
         // Native after ours: rollback and return with the container running.
         let mut place = Place::new(backend)?;
-        let config = place.add("c1", &mappings)?;
+        let c1 = place.add("c1", &mappings)?;
         place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
-        place.call(&native, "portmap", "DEL", "c1", &config)?.success().context("native DEL of ours")?;
+        c1.by(&native).call_at(1, "DEL")?.success().context("native DEL of ours")?;
         ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "nobody", "after the native DEL");
-        place.call(&native, "portmap", "ADD", "c1", &config)?.success()?;
+        c1.by(&native).call_at(1, "ADD")?.success()?;
         ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "after the native ADD");
-        place.portmap_call("CHECK", "c1", &config)?;
-        place.portmap_call("DEL", "c1", &config)?.success().context("our DEL of native rules")?;
+        c1.call_at(1, "CHECK")?;
+        c1.call_at(1, "DEL")?.success().context("our DEL of native rules")?;
         let rules = place.rules()?;
         ensure!(!rules.contains("10.1.0.2:80"), "{backend}: {rules}");
     }
@@ -584,10 +533,8 @@ fn mixed_lists() -> Result<()> {
 #[test]
 fn native_forms_by_nftables() -> Result<()> {
     let place = Place::new("nftables")?.by(plugin_bin()?, native_bin()?);
-    let mappings = json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "udp")]);
-    let (config, answer) = place.attach("net", "c1", &mappings, &json!({}))?;
-    answer.success()?;
-    let ours = plugin_bin()?;
+    let made = place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "udp")]))?;
+    let c1 = made.by(&plugin_bin()?);
     let all = "nft list table ip cni_hostport > /run/forms; nft list table ip6 cni_hostport >> /run/forms";
     place.node.sh(all)?;
     let own = "ip saddr 10.1.0.2 ip daddr 10.1.0.2 masquerade";
@@ -629,9 +576,9 @@ fn native_forms_by_nftables() -> Result<()> {
             "nft delete table ip cni_hostport; nft delete table ip6 cni_hostport 2>/dev/null || true; sed '{change}' /run/forms | nft -f -"
         );
         place.node.sh(&script).with_context(|| change.to_owned())?;
-        let mut asked = config.clone();
-        merge(&mut asked, &patch);
-        let answer = place.call(&ours, "portmap", "CHECK", "c1", &asked)?;
+        let mut asked = c1.clone();
+        asked.network = asked.network.at_with(1, &patch);
+        let answer = asked.call_at(1, "CHECK")?;
         match is_whole {
             true => answer.success().map(drop).with_context(|| format!("{change} {patch}"))?,
             false => Refusal::of(&answer)
@@ -639,7 +586,7 @@ fn native_forms_by_nftables() -> Result<()> {
                 .with_context(|| format!("{change} {patch}"))?,
         }
     }
-    place.call(&ours, "portmap", "DEL", "c1", &config)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     let rules = place.rules()?;
     ensure!(!rules.contains("10.1.0.2"), "{rules}");
     Ok(())
@@ -653,19 +600,14 @@ fn del_without_an_earlier_result() -> Result<()> {
             [(native_bin()?, plugin_bin()?), (plugin_bin()?, native_bin()?), (native_bin()?, native_bin()?)]
         {
             for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1"] {
-                let mut place = Place::new(backend)?;
-                place.bins = [bridge.clone(), portmap.clone()];
-                let mut interface = place.bridge("net");
+                let place = Place::new(backend)?.by(bridge.clone(), portmap.clone());
                 let ipam = json!({"type": "host-local", "ranges": null, "subnet": "10.1.0.0/24", "routes": null});
-                merge(&mut interface, &json!({"cniVersion": version, "ipam": ipam}));
-                let result = place.call(&bridge, "bridge", "ADD", "c1", &interface)?.success()?;
-                let mut config = place.portmap("net", &json!([mapping(8080, 80, "tcp")]));
-                merge(&mut config, &json!({"cniVersion": version, "prevResult": result}));
-                place.portmap_call("ADD", "c1", &config)?.success().with_context(|| version.to_owned())?;
+                let net = place.net(&json!([mapping(8080, 80, "tcp")]))?.with(&json!({"cniVersion": version}));
+                let c1 = net.at_with(0, &json!({"ipam": ipam})).add("c1").with_context(|| version.to_owned())?;
                 ensure!(place.rules()?.contains("10.1.0.2:80"), "{version}: no rules");
-                merge(&mut config, &json!({"prevResult": null}));
+                let ours = c1.by(&plugin_bin()?).network;
                 for _ in 0..2 {
-                    place.call(&plugin_bin()?, "portmap", "DEL", "c1", &config)?.success()?;
+                    ours.call_at(1, "DEL", "c1", &json!({}))?.success()?;
                     let rules = place.rules()?;
                     ensure!(!rules.contains("10.1.0.2"), "{backend} {version}: rules are left: {rules}");
                 }
@@ -680,14 +622,9 @@ fn del_without_an_earlier_result() -> Result<()> {
 fn del_by_the_record_alone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend)?;
-        let mut bridge = place.bridge("net");
-        merge(&mut bridge, &json!({"cniVersion": "0.3.1"}));
-        let result = place.call(&place.bins[0], "bridge", "ADD", "c1", &bridge)?.success()?;
-        let mut config = place.portmap("net", &json!([mapping(8080, 80, "tcp")]));
-        merge(&mut config, &json!({"cniVersion": "0.3.1", "prevResult": result}));
-        place.portmap_call("ADD", "c1", &config)?.success()?;
-        merge(&mut config, &json!({"prevResult": null}));
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        let net = place.net(&json!([mapping(8080, 80, "tcp")]))?.with(&json!({"cniVersion": "0.3.1"}));
+        net.add("c1")?;
+        net.call_at(1, "DEL", "c1", &json!({}))?.success()?;
         ensure!(!place.rules()?.contains("10.1.0.2:80"), "rules are left");
     }
     Ok(())
@@ -701,13 +638,13 @@ fn forwards_go_whoever_leads_to_them() -> Result<()> {
         ("iptables -t nat -A PREROUTING -j $(iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p')", true),
     ] {
         let place = Place::new("iptables")?;
-        let config = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        let c1 = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
         place.node.sh(script)?;
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
         let rules = place.rules()?;
         ensure!(!rules.contains("10.1.0.2:80") && !rules.contains("[fd00:1::2]:80"), "{script}: {rules}");
         ensure!(rules.contains("CNI-DN-") == stays, "{script}: {rules}");
-        place.portmap_call("DEL", "c1", &config)?.success()?;
+        c1.call_at(1, "DEL")?.success()?;
     }
     Ok(())
 }
@@ -721,31 +658,29 @@ fn forwards_of_ids_that_begin_alike() -> Result<()> {
     // The native plugin takes no longer ID.
     for (keeper, ends) in [(native_bin()?, ["", ""].as_slice()), (ours.clone(), &["one", "two"])] {
         let place = Place::new("nftables")?;
-        let call = |bin: &Path, plugin: &str, verb: &str, container: &str, end: &str, config: &Value| {
-            let call = Call::new(bin, plugin, verb, config.to_string());
-            place.node.call(&call.attachment(&id(end), &place.node.netns(container), "eth0"))
+        // A call for this ID, in the namespace of the container.
+        let call = |net: &Network, at: usize, verb: &str, container: &str, end: &str, previous: &Value| {
+            let request = net.request(at, verb, container, &json!({"prevResult": previous}))?;
+            place.node.call(&request.env("CNI_CONTAINERID", &id(end)))
         };
-        let mut configs = Vec::new();
+        let mut made = Vec::new();
         for (container, end) in ["c1", "c2"].iter().zip(ends).take(if keeper == ours { 2 } else { 1 }) {
-            let result = call(&keeper, "bridge", "ADD", container, end, &place.bridge("net"))?.success()?;
-            let mut config = place.portmap("net", &json!([mapping(8080 + configs.len() as u16, 80, "tcp")]));
-            merge(&mut config, &json!({"prevResult": result}));
-            call(&keeper, "portmap", "ADD", container, end, &config)?.success()?;
-            configs.push(config);
+            let net = place.net(&json!([mapping(8080 + made.len() as u16, 80, "tcp")]))?.by(&keeper);
+            let result = call(&net, 0, "ADD", container, end, &Value::Null)?.success()?;
+            call(&net, 1, "ADD", container, end, &result)?.success()?;
+            made.push((net.by(&ours), result));
         }
         let before = place.rules()?;
         ensure!(before.contains("10.1.0.2:80"), "{before}");
+        let (net, result) = made.first().context("an attachment")?;
         // One without a record goes, and names another address or none.
         for previous in [Value::Null, json!({"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.99/24"}]})] {
-            let mut without = configs[0].clone();
-            merge(&mut without, &json!({"prevResult": null}));
-            merge(&mut without, &json!({"prevResult": previous}));
-            let answer = call(&ours, "portmap", "DEL", "c1", "three", &without)?;
+            let answer = call(net, 1, "DEL", "c1", "three", &previous)?;
             ensure!(answer.stderr.contains("only the beginning of its ID"), "{answer:?}");
             answer.success()?;
             ensure!(place.rules()? == before, "{}", place.rules()?);
         }
-        call(&ours, "portmap", "DEL", "c1", ends[0], &configs[0])?.success()?;
+        call(net, 1, "DEL", "c1", ends[0], result)?.success()?;
         let rules = place.rules()?;
         ensure!(!rules.contains("10.1.0.2:80"), "{rules}");
         ensure!(keeper != ours || rules.contains("10.1.0.3:80"), "{rules}");
@@ -763,11 +698,12 @@ fn ports_that_policy_keeps() -> Result<()> {
         (22, "policy does not allow plugin \"portmap\" port-mappings.ensure on the node's port 22…\"22\""),
         (9100, "on the node's port 9100"),
     ] {
-        let (_, answer) = place.attach("net", "c1", &json!([mapping(port, 80, "tcp")]), &json!({}))?;
+        let (c1, answer) = attach(&place.net(&json!([mapping(port, 80, "tcp")]))?, "c1")?;
         Refusal::of(&answer)?.expect(DENIED, words)?;
-        place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+        c1.network.call("DEL", "c1")?.success()?;
     }
-    let (_, answer) = place.attach("net", "c1", &json!([mapping(8080, 80, "tcp")]), &json!({"backend": "iptables"}))?;
+    let net = place.net(&json!([mapping(8080, 80, "tcp")]))?.at_with(1, &json!({"backend": "iptables"}));
+    let (_, answer) = attach(&net, "c1")?;
     Refusal::of(&answer)?.expect(DENIED, "policy does not allow forwards by iptables")
 }
 

@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
-use postern_tests::{Call, Node, merge, native_bin, plugin_bin};
-use serde_json::{Value, json};
+use postern_tests::{Attachment, Network, Node, native_bin, plugin_bin};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ struct Place {
     node: Node,
     bin: PathBuf,
     backend: &'static str,
-    lists: Vec<(&'static str, Vec<Value>)>,
+    attachments: Vec<Attachment>,
     servers: Vec<Child>,
 }
 
@@ -29,23 +29,6 @@ impl Drop for Place {
             let _ = server.wait();
         }
     }
-}
-
-/// Returns the list of a container without results.
-fn list(container: &str, backend: &str, ingress: &str) -> Vec<Value> {
-    let number = if container == "c3" { 2 } else { 1 };
-    let mapping = |protocol| json!({"hostPort": 8080, "containerPort": 80, "protocol": protocol});
-    let mappings = if container == "c1" { json!([mapping("tcp"), mapping("udp")]) } else { json!([]) };
-    let mut list = vec![
-        json!({"type": "bridge", "bridge": format!("br{number}"), "isGateway": true, "hairpinMode": true,
-            "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
-                "ranges": [[{"subnet": format!("10.{number}.0.0/24")}], [{"subnet": format!("fd00:{number}::/64")}]]}}),
-        json!({"type": "portmap", "backend": backend, "runtimeConfig": {"portMappings": mappings}}),
-        json!({"type": "firewall", "backend": "iptables", "ingressPolicy": ingress}),
-    ];
-    let common = json!({"cniVersion": "1.0.0", "name": format!("net{number}")});
-    list.iter_mut().for_each(|config| merge(config, &common));
-    list
 }
 
 impl Place {
@@ -64,28 +47,28 @@ impl Place {
         for container in ["c1", "c2", "c3"] {
             node.sh_in(container, "ip link set lo up; echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")?;
         }
-        Ok(Self { node, bin, backend, lists: Vec::new(), servers: Vec::new() })
+        Ok(Self { node, bin, backend, attachments: Vec::new(), servers: Vec::new() })
     }
 
-    fn call(&self, verb: &str, container: &str, config: &Value) -> Result<Value> {
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-        let call = Call::new(&self.bin, plugin, verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))?.success()
+    /// Returns the network of a container.
+    fn net(&self, container: &str, ingress: &str) -> Result<Network> {
+        let number = if container == "c3" { 2 } else { 1 };
+        let mapping = |protocol| json!({"hostPort": 8080, "containerPort": 80, "protocol": protocol});
+        let mappings = if container == "c1" { json!([mapping("tcp"), mapping("udp")]) } else { json!([]) };
+        let ranges = json!([[{"subnet": format!("10.{number}.0.0/24")}], [{"subnet": format!("fd00:{number}::/64")}]]);
+        let ipam = json!({"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}], "ranges": ranges});
+        let list = json!({"cniVersion": "1.0.0", "name": format!("net{number}"), "plugins": [
+            {"type": "bridge", "bridge": format!("br{number}"), "isGateway": true, "hairpinMode": true, "ipam": ipam},
+            {"type": "portmap", "backend": self.backend, "runtimeConfig": {"portMappings": mappings}},
+            {"type": "firewall", "backend": "iptables", "ingressPolicy": ingress},
+        ]});
+        Ok(Network::new(&self.node, &list)?.by(&self.bin))
     }
 
     /// Attaches all containers under a policy, and starts the servers.
     fn attach(&mut self, ingress: &str) -> Result<()> {
         for container in ["c1", "c2", "c3"] {
-            let mut list = list(container, self.backend, ingress);
-            let mut result = Value::Null;
-            for config in &mut list {
-                if result.is_object() {
-                    merge(config, &json!({"prevResult": result}));
-                }
-                result = self.call("ADD", container, config)?;
-            }
-            list.iter_mut().for_each(|config| merge(config, &json!({"prevResult": result})));
-            self.lists.push((container, list));
+            self.attachments.push(self.net(container, ingress)?.add(container)?);
         }
         let (v4, v6) = (self.address("c1", 0)?, self.address("c1", 1)?);
         for (at, port) in [("c1", 80), ("out", 80)] {
@@ -105,18 +88,14 @@ impl Place {
             server.wait()?;
         }
         self.servers.clear();
-        for (container, list) in std::mem::take(&mut self.lists) {
-            list.iter().rev().try_for_each(|config| self.call("DEL", container, config).map(drop))?;
-        }
-        Ok(())
+        std::mem::take(&mut self.attachments).iter().try_for_each(Attachment::del)
     }
 
     /// Returns the address of a container, as a socket's address has it: IPv4 or IPv6 (1).
     fn address(&self, container: &str, family: usize) -> Result<String> {
-        let list = self.lists.iter().find(|(name, _)| *name == container).context("not attached")?;
-        let text = list.1.last().and_then(|config| config.pointer(&format!("/prevResult/ips/{family}/address")));
-        let text = text.and_then(Value::as_str).and_then(|text| text.split('/').next()).context("no address")?;
-        Ok(if family == 1 { format!("[{text}]") } else { text.to_owned() })
+        let attachment = self.attachments.iter().find(|one| one.container == container).context("not attached")?;
+        let address = attachment.bare_addresses().get(family).cloned().context("no address")?;
+        Ok(if family == 1 { format!("[{address}]") } else { address })
     }
 
     fn serve(&mut self, container: &str, protocol: &str, address: &str) -> Result<()> {
