@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::dhcp::{lease, play};
 use postern_tests::proof::Refusal;
-use postern_tests::{Answer, Call, Names, Node, compare, copy_bin, flat, merge, plugin_bin};
+use postern_tests::{Names, Network, Node, compare, copy_bin, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -81,7 +81,7 @@ fn answer_to(ask: Value, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mu
 struct Place {
     node: Node,
     service: Service,
-    config: Value,
+    net: Network,
 }
 
 impl Place {
@@ -90,26 +90,22 @@ impl Place {
         node.add_container("c1")?;
         node.sh(&format!("{}; ip link add up0 type veth peer name up1; ip address add 192.0.2.77/24 dev up0; ip link set up0 up; ip link set up1 up", copy_bin(&plugin_bin()?, BIN)))?;
         let service = Service::start(&node, lease("10.9.0.42/24", "10.9.0.1"))?;
-        let mut config =
-            json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}});
-        merge(&mut config, patch);
-        Ok(Self { node, service, config })
+        let net = Network::new(&node, &json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}}))?;
+        Ok(Self { net: net.by(Path::new(BIN)).with(patch), node, service })
     }
 
-    fn call_with(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-        let call = Call::new(Path::new(BIN), plugin, verb, config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns("c1"), "eth0"))
-    }
-
-    fn call(&self, verb: &str) -> Result<Answer> {
-        self.call_with(verb, "c1", &self.config)
+    /// Attaches c2 to another network, which gives this subnet's addresses.
+    fn add_bystander(&self, subnet: &str) -> Result<()> {
+        self.node.add_container("c2")?;
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
+        let other = json!({"name": "other", "type": "bridge", "bridge": "br8", "isGateway": true, "ipam": ipam});
+        Network::new(&self.node, &other)?.by(Path::new(BIN)).add("c2").map(drop)
     }
 
     /// Fails unless an ADD is refused so, the lease given back, and nothing left.
     fn refused(&self, code: u64, words: &str) -> Result<()> {
         self.service.asked();
-        Refusal::of(&self.call("ADD")?)?.expect(code, words)?;
+        Refusal::of(&self.net.call("ADD", "c1")?)?.expect(code, words)?;
         let asked = self.service.asked();
         ensure!(asked == ["acquire", "release"], "{asked:?}");
         let left = self.left()?;
@@ -126,12 +122,12 @@ impl Place {
 #[test]
 fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    let result = place.call("ADD")?.success()?;
+    let c1 = place.net.add("c1")?;
     ensure!(
-        result.pointer("/ips/0") == Some(&json!({"address": "10.9.0.42/24", "gateway": "10.9.0.1", "interface": 2})),
-        "{result}"
+        c1.result.pointer("/ips/0") == Some(&json!({"address": "10.9.0.42/24", "gateway": "10.9.0.1", "interface": 2})),
+        "{c1:?}"
     );
-    ensure!(result.get("routes") == Some(&json!([{"dst": "0.0.0.0/0", "gw": "10.9.0.1"}])), "{result}");
+    ensure!(c1.result.get("routes") == Some(&json!([{"dst": "0.0.0.0/0", "gw": "10.9.0.1"}])), "{c1:?}");
     let shown = place.node.sh("ip -n c1 -4 -o address show dev eth0; ip -n c1 route")?;
     ensure!(shown.contains("10.9.0.42/24") && shown.contains("default via 10.9.0.1"), "{shown}");
     // The service gets all of the attachment from the host.
@@ -141,27 +137,24 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     ensure!(kind == "acquire", "{asks:?}");
     let names = [text("container_id"), text("network"), text("ifname"), text("netns")];
     ensure!(names == ["c1", "net", "eth0", "/run/netns/c1"], "{ask}");
-    ensure!(serde_json::from_str::<Value>(&text("configuration"))? == place.config, "{ask}");
+    ensure!(serde_json::from_str::<Value>(&text("configuration"))? == place.net.config(0, &json!({}))?, "{ask}");
 
-    let mut config = place.config.clone();
-    merge(&mut config, &json!({"prevResult": result}));
-    place.call_with("CHECK", "c1", &config)?.success()?;
+    c1.call_at(0, "CHECK")?.success()?;
     ensure!(place.service.asked() == ["check"]);
     place.service.says(Some(lease("10.9.0.43/24", "10.9.0.1")));
-    let other = place.call_with("CHECK", "c1", &config)?;
+    let other = c1.call_at(0, "CHECK")?;
     Refusal::of(&other)?.expect(999, "the lease is of 10.9.0.43/24 now")?;
     let lost = json!({"refused": {"code": 999, "words": "the lease has expired", "details": "no server renewed it"}});
     place.service.says(Some(lost));
-    Refusal::of(&place.call_with("CHECK", "c1", &config)?)?
-        .expect(999, "the lease has expired…no server renewed it")?;
+    Refusal::of(&c1.call_at(0, "CHECK")?)?.expect(999, "the lease has expired…no server renewed it")?;
 
     let shown = place.node.sh(&format!("{BIN}/postern show c1; {BIN}/postern ls"))?;
     ensure!(shown.contains("10.9.0.42/24"), "{shown}");
     place.service.asked();
-    place.call("DEL")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     ensure!(place.service.asked() == ["release"]);
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
-    place.call("DEL")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     let log = place.node.sh("cat /var/log/postern/audit.jsonl")?;
     ensure!(log.contains(r#""dhcp.acquire""#) && log.contains(r#""dhcp.release""#), "{log}");
@@ -175,28 +168,25 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
 #[test]
 fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    let result = place.call("ADD")?.success()?;
+    let c1 = place.net.add("c1")?;
     place.node.sh("rm /run/cni/dhcp.sock")?;
-    let mut config = place.config.clone();
-    merge(&mut config, &json!({"prevResult": result}));
-    let check = Refusal::of(&place.call_with("CHECK", "c1", &config)?)?;
+    let check = Refusal::of(&c1.call_at(0, "CHECK")?)?;
     check.expect(999, "error dialing DHCP daemon: dial unix /run/cni/dhcp.sock: connect: no such file or directory…postern dhcp serve")?;
-    let del = place.call("DEL")?;
+    let del = place.net.call("DEL", "c1")?;
     ensure!(del.stderr.contains("the DHCP lease is not given back"), "{del:?}");
     del.success()?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
-    Refusal::of(&place.call("ADD")?)?
+    Refusal::of(&place.net.call("ADD", "c1")?)?
         .expect(999, "error dialing DHCP daemon…start it: `systemctl enable --now postern-dhcp.socket`")?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     // Natively nothing is asked, and a kubelet evicts the pods of a node that is not ready.
-    let status = place.call("STATUS")?;
+    let status = place.net.call("STATUS", "c1")?;
     ensure!(status.status == 0 && status.stderr.contains("would fail: error dialing DHCP daemon"), "{status:?}");
     postern_tests::proof::strict_status(&place.node)?;
-    Refusal::of(&place.call("STATUS")?)?.expect(50, "error dialing DHCP daemon")?;
+    Refusal::of(&place.net.call("STATUS", "c1")?)?.expect(50, "error dialing DHCP daemon")?;
     // Another path, which policy grants because the network names it.
-    let mut config = place.config.clone();
-    merge(&mut config, &json!({"ipam": {"daemonSocketPath": "/run/other.sock"}}));
-    Refusal::of(&place.call_with("ADD", "c1", &config)?)?.expect(999, "dial unix /run/other.sock")?;
+    let other = json!({"ipam": {"daemonSocketPath": "/run/other.sock"}});
+    Refusal::of(&place.net.call_at(0, "ADD", "c1", &other)?)?.expect(999, "dial unix /run/other.sock")?;
     let doctor = place.node.command(format!("{BIN}/postern")).arg("doctor").arg("--json").output()?;
     ensure!(!doctor.stdout.is_empty());
     Ok(())
@@ -205,7 +195,7 @@ fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
 #[test]
 fn status_asks_the_service() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("STATUS")?.success()?;
+    place.net.call("STATUS", "c1")?.success()?;
     ensure!(place.service.asked() == ["alive"]);
     Ok(())
 }
@@ -214,13 +204,9 @@ fn status_asks_the_service() -> Result<()> {
 #[test]
 fn leases_that_no_container_may_have() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.node.add_container("c2")?;
-    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
-    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
-    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
-    place.call("ADD")?.success()?;
-    place.call("DEL")?.success()?;
+    place.add_bystander("10.8.0.0/24")?;
+    place.net.add("c1")?;
+    place.net.call("DEL", "c1")?.success()?;
     place.node.sh("ip link set br9 down; ip link del br9; ip link add br9 type bridge; ip link set br9 up")?;
     let before = place.node.snapshot(&["c1", "c2"], &mut Names::new(""))?;
     for (address, gateway, words) in [
@@ -237,7 +223,7 @@ fn leases_that_no_container_may_have() -> Result<()> {
         place.service.says(Some(lease(address, gateway)));
         let left = place.left()?;
         place.service.asked();
-        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        Refusal::of(&place.net.call("ADD", "c1")?)?.expect(999, words).with_context(|| address.to_owned())?;
         let asked = place.service.asked();
         ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
         ensure!(place.left()? == left, "{address}: {}", place.left()?);
@@ -253,11 +239,7 @@ fn leases_that_no_container_may_have() -> Result<()> {
 fn ipv6_leases_that_no_container_may_have() -> Result<()> {
     let place = Place::new(&json!({"ipam": {"families": ["ipv6"]}}))?;
     place.node.sh("ip address add 2001:db8:7::77/64 dev up0 nodad")?;
-    place.node.add_container("c2")?;
-    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "2001:db8:8::/64"}]]}});
-    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
-    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    place.add_bystander("2001:db8:8::/64")?;
     let six = |address: &str, gateway: &str| {
         let mut lease = lease(address, gateway);
         merge(&mut lease, &json!({"lease": {"routes": [{"dst": "::/0", "gw": gateway}]}}));
@@ -278,7 +260,7 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
         place.service.says(Some(six(address, gateway)));
         let left = place.left()?;
         place.service.asked();
-        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        Refusal::of(&place.net.call("ADD", "c1")?)?.expect(999, words).with_context(|| address.to_owned())?;
         let asked = place.service.asked();
         ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
         ensure!(place.left()? == left, "{address}: {}", place.left()?);
@@ -286,18 +268,16 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
     // A server that gives what it may. It chooses no address of the node here, either.
     place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
     place.service.asks();
-    place.call("ADD")?.success()?;
+    place.net.add("c1")?;
     let asks = place.service.asks();
     ensure!(asks.iter().any(|(kind, ask)| kind == "acquire" && ask["families"] == json!(["ipv6"])), "{asks:?}");
-    place.call("DEL")?.success()?;
-    let mut config = place.config.clone();
-    merge(&mut config, &json!({"isGateway": true}));
-    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+    place.net.call("DEL", "c1")?.success()?;
+    Refusal::of(&place.net.call_at(0, "ADD", "c1", &json!({"isGateway": true}))?)?
         .expect(999, "the gateway of 2001:db8:9::7/64 would be fe80::1…leave isGateway out")?;
     // A service of an older version knows IPv4 alone.
-    merge(&mut config, &json!({"isGateway": false, "ipam": {"families": ["ipv4", "ipv6"]}}));
+    let both = json!({"isGateway": false, "ipam": {"families": ["ipv4", "ipv6"]}});
     place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
-    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+    Refusal::of(&place.net.call_at(0, "ADD", "c1", &both)?)?
         .expect(999, "has 0 IPv6 addresses for the attachment, and not 1…older version")
 }
 
@@ -327,14 +307,14 @@ fn a_native_daemon_is_not_asked() -> Result<()> {
     postern_tests::proof::strict_status(&place.node)?;
     let began = Instant::now();
     for (verb, code) in [("ADD", 999), ("STATUS", 50)] {
-        Refusal::of(&place.call(verb)?)?.expect(
+        Refusal::of(&place.net.call(verb, "c1")?)?.expect(
             code,
             "the DHCP service at /run/cni/native.sock is a native daemon (cni-dhcp.service), which Postern does not ask…\
              systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now postern-dhcp.socket",
         )?;
     }
     // Whatever lease it has: the container goes.
-    place.call("DEL")?.success()?;
+    place.net.call("DEL", "c1")?.success()?;
     ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
     ensure!(heard.lock().is_ok_and(|heard| heard.is_empty()));
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
@@ -349,8 +329,8 @@ fn a_server_chooses_no_address_of_the_node() -> Result<()> {
     ensure!(!place.node.sh("ip -o -4 address")?.contains("10.9.0.1"));
     // Where the operator has put it there, nothing is made.
     place.node.sh("ip address add 10.9.0.1/24 dev br9")?;
-    place.call("ADD")?.success()?;
-    place.call("DEL")?.success().map(drop)
+    place.net.add("c1")?;
+    place.net.call("DEL", "c1")?.success().map(drop)
 }
 
 #[test]
@@ -361,8 +341,8 @@ fn an_operator_can_name_the_networks_of_leases() -> Result<()> {
     ))?;
     place.refused(110, "offers 10.9.0.42/24, and policy does not have it")?;
     place.service.says(Some(lease("10.7.3.4/24", "10.7.3.1")));
-    place.call("ADD")?.success()?;
-    place.call("DEL")?.success().map(drop)
+    place.net.add("c1")?;
+    place.net.call("DEL", "c1")?.success().map(drop)
 }
 
 #[test]
@@ -402,7 +382,7 @@ fn a_service_that_takes_no_connection_is_said_to_be_stuck() -> Result<()> {
         .node
         .sh(&format!("printf '[limits]\\nseconds = 6\\n' >> {BIN}/postern.d/bridge.toml; rm /run/cni/dhcp.sock"))?;
     let _stuck = UnixListener::bind(place.node.path("/run/cni/dhcp.sock"))?;
-    let refused = Refusal::of(&place.call("ADD")?)?;
+    let refused = Refusal::of(&place.net.call("ADD", "c1")?)?;
     refused.expect(11, "the DHCP service at /run/cni/dhcp.sock took no connection in time: it is stuck…restart it")?;
     ensure!(!refused.text.contains("no DHCP server"), "{}", refused.text);
     Ok(())
@@ -413,8 +393,7 @@ fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
     for by_del in [true, false] {
         let place = Place::new(&json!({}))?;
         place.service.says(None);
-        let call = Call::new(Path::new(BIN), "bridge", "ADD", place.config.to_string());
-        let mut run = place.node.start(&call.attachment("c1", &place.node.netns("c1"), "eth0"))?;
+        let mut run = place.node.start(&place.net.request(0, "ADD", "c1", &json!({}))?)?;
         let end = Instant::now() + Duration::from_secs(20);
         while !place.service.asked().contains(&"acquire".to_owned()) {
             ensure!(Instant::now() < end, "it never asked");
@@ -424,12 +403,12 @@ fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
         run.wait()?;
         place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
         if by_del {
-            place.call("DEL")?.success()?;
+            place.net.call("DEL", "c1")?.success()?;
             ensure!(place.service.asked() == ["release"]);
         } else {
-            place.call("ADD")?.success()?;
+            place.net.add("c1")?;
             ensure!(place.service.asked() == ["release", "acquire"]);
-            place.call("DEL")?.success()?;
+            place.net.call("DEL", "c1")?.success()?;
         }
         ensure!(place.left()?.is_empty(), "{}", place.left()?);
     }
@@ -439,18 +418,17 @@ fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
 #[test]
 fn collections_give_leases_back() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    place.call("ADD")?.success()?;
+    place.net.add("c1")?;
     place.service.asked();
-    let mut config = place.config.clone();
-    merge(&mut config, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}));
-    place.call_with("GC", "", &config)?.success()?;
+    let collect =
+        |valid: Value| place.net.call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
+    collect(json!([{"containerID": "c1", "ifname": "eth0"}]))?;
     ensure!(place.service.asked().is_empty(), "a valid attachment's lease");
-    merge(&mut config, &json!({"cni.dev/valid-attachments": []}));
-    place.call_with("GC", "", &config)?.success()?;
+    collect(json!([]))?;
     ensure!(place.service.asked() == ["release"]);
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     // People's collection, when the container is gone.
-    place.call("ADD")?.success()?;
+    place.net.add("c1")?;
     place.node.remove_container("c1")?;
     place.service.asked();
     place.node.sh(&format!("{BIN}/postern gc --yes"))?;
@@ -466,7 +444,8 @@ fn collections_give_leases_back() -> Result<()> {
 fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     let place = Place::new(&json!({}))?;
     place.node.sh("chmod 777 /run/cni")?;
-    Refusal::of(&place.call("ADD")?)?.expect(5, "the DHCP service at /run/cni/dhcp.sock is not to be trusted")?;
+    Refusal::of(&place.net.call("ADD", "c1")?)?
+        .expect(5, "the DHCP service at /run/cni/dhcp.sock is not to be trusted")?;
     ensure!(place.service.asked().is_empty());
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
@@ -503,7 +482,7 @@ fn people_see_how_leases_stand() -> Result<()> {
     let file = "/etc/cni/net.d/10-net.conflist";
     place.node.sh("mkdir -p /etc/cni/net.d")?;
     std::fs::write(place.node.path(file), list(json!({"type": "dhcp"})).to_string())?;
-    place.call("ADD")?.success()?;
+    place.net.add("c1")?;
     let say =
         |words: &str| -> Result<String> { Ok(flat(&place.node.sh(&format!("{BIN}/postern {words} 2>&1 || true"))?)) };
     let held = |container: &str, standing: Value| {
@@ -542,5 +521,5 @@ fn people_see_how_leases_stand() -> Result<()> {
         "doctor",
         "no DHCP service answers…every ADD of network \"net\" fails…systemctl enable --now postern-dhcp.socket",
     )?;
-    place.call("DEL")?.success().map(drop)
+    place.net.call("DEL", "c1")?.success().map(drop)
 }

@@ -2,9 +2,10 @@
 //! flannel (up to CNI 0.4.0) runs beside ours, with native delegates too.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin, skip_part};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Answer, Network, Node, merge, native_bin, plugin_bin, skip_part};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const FILE: &str =
     "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
@@ -18,12 +19,8 @@ impl Place {
     fn new(file: &str) -> Result<Self> {
         let node = Node::new()?;
         node.add_container("c1")?;
+        node.sh(PRIVATE_ETC)?;
         let place = Self { node };
-        place.node.sh(
-            "mount -t tmpfs -o mode=755 etc /mnt
-             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-             mkdir -p /mnt/postern/policy; mount --move /mnt /etc",
-        )?;
         place.subnet_file(file)?;
         Ok(place)
     }
@@ -36,17 +33,9 @@ impl Place {
         Ok(())
     }
 
-    fn call_as(&self, bin: &Path, verb: &str, interface: &str, patch: &Value) -> Result<Answer> {
-        let mut config =
-            json!({"cniVersion": "1.1.0", "name": "net", "type": "flannel", "delegate": {"bridge": "br9"}});
-        merge(&mut config, patch);
-        let call = Call::new(bin, "flannel", verb, config.to_string());
-        let call = call.env("CNI_PATH", &format!("{}:/run/programs", bin.display()));
-        self.node.call(&call.attachment("c1", &self.node.netns("c1"), interface))
-    }
-
-    fn call(&self, verb: &str, patch: &Value) -> Result<Answer> {
-        self.call_as(&plugin_bin()?, verb, "eth0", patch)
+    /// A network of flannel, with this patch on the usual configuration.
+    fn net(&self, patch: &Value) -> Result<Network> {
+        Ok(Network::new(&self.node, &json!({"type": "flannel", "delegate": {"bridge": "br9"}}))?.with(patch))
     }
 
     fn state(&self) -> Result<String> {
@@ -78,28 +67,29 @@ fn native() -> Result<Option<PathBuf>> {
 fn every_version_and_every_verb() -> Result<()> {
     for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         let place = Place::new(FILE)?;
-        let patch = json!({"cniVersion": version});
-        let result = place.call("ADD", &patch)?.success().context(version)?;
+        let net = place.net(&json!({"cniVersion": version}))?;
+        let c1 = net.add("c1").context(version)?;
+        let result = &c1.result;
         ensure!(result["cniVersion"] == version, "{result}");
         ensure!(result.to_string().contains("10.244.1.2/24"), "{result}");
         let link = place.node.sh_in("c1", "ip -o link show dev eth0; ip route")?;
         ensure!(link.contains("mtu 1450") && link.contains("10.244.0.0/16 via 10.244.1.1"), "{link}");
         if version >= "0.4.0" {
-            let previous = json!({"cniVersion": version, "prevResult": result});
-            place.call("CHECK", &previous)?.success().context(version)?;
+            let c1 = c1.check().context(version)?;
             place.node.sh_in("c1", "ip addr flush dev eth0")?;
-            ensure!(place.call("CHECK", &previous)?.status == 1, "CHECK does not ask the delegate: {version}");
+            ensure!(c1.call_at(0, "CHECK")?.status == 1, "CHECK does not ask the delegate: {version}");
         }
         if version == "1.1.0" {
-            place.call("STATUS", &patch)?.success()?;
-            let valid = json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]});
-            place.call("GC", &valid)?.success()?;
+            net.call("STATUS", "")?.success()?;
+            let collect =
+                |valid: Value| net.call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
+            collect(json!([{"containerID": "c1", "ifname": "eth0"}]))?;
             ensure!(!place.state()?.is_empty(), "GC took a valid attachment");
-            place.call("GC", &json!({"cni.dev/valid-attachments": []}))?.success()?;
+            collect(json!([]))?;
             place.is_clean().context("after GC")?;
         }
         for _ in 0..2 {
-            place.call("DEL", &patch)?.success().context(version)?;
+            net.call("DEL", "c1")?.success().context(version)?;
         }
         place.is_clean().context(version)?;
     }
@@ -107,7 +97,8 @@ fn every_version_and_every_verb() -> Result<()> {
 }
 
 /// Leaves out what each run chooses: link-layer addresses, names of pairs, the path of the namespace.
-fn plain(mut result: Value) -> Value {
+fn plain(result: &Value) -> Value {
+    let mut result = result.clone();
     for interface in result.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
         for key in ["mac", "sandbox"] {
             if interface.get(key).is_some() {
@@ -140,37 +131,28 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
             let mut patch = json!({"cniVersion": version});
             merge(&mut patch, &delegate);
             let ours = Place::new(FILE)?;
-            let result = ours.call("ADD", &patch)?.success().with_context(|| step.clone())?;
+            let c1 = ours.net(&patch)?.add("c1").with_context(|| step.clone())?;
+            let result = &c1.result;
             let looks = ours.node.sh_in("c1", LOOK)?;
             let written: Value = serde_json::from_str(&ours.state()?)?;
-            let previous = |result: &Value| json!({"cniVersion": version, "prevResult": result});
-            let check = |config: &Value, result: &Value| {
-                let mut config = config.clone();
-                merge(&mut config, &previous(result));
-                config
-            };
-            let ask = |place: &Place, result: &Value| place.call("CHECK", &check(&patch, result));
 
             // The delegate by itself, natively.
-            let kind = written["type"].as_str().context("no type")?;
             let other = Place::new(FILE)?;
-            let delegated = |verb: &str, config: &Value| {
-                let call = Call::new(&native_bin()?, kind, verb, config.to_string());
-                other.node.call(&call.attachment("c1", &other.node.netns("c1"), "eth0"))
-            };
-            let natively = delegated("ADD", &written)?.success().with_context(|| step.clone())?;
-            ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+            let delegate = Network::new(&other.node, &written)?.by(&native_bin()?);
+            let natively = delegate.add("c1").with_context(|| step.clone())?;
+            ensure!(plain(result) == plain(&natively.result), "{step}: {result:#} {natively:?}");
             ensure!(looks == other.node.sh_in("c1", LOOK)?, "{step}: the container");
             compared += 1;
             if version >= "0.4.0" {
-                ask(&ours, &result)?.success().with_context(|| step.clone())?;
-                delegated("CHECK", &check(&written, &natively))?.success().with_context(|| step.clone())?;
+                for attachment in [&c1, &natively] {
+                    attachment.call_at(0, "CHECK")?.success().with_context(|| step.clone())?;
+                }
                 // One after the other: each is found before those that are there already.
                 for fault in FAULTS {
                     for node in [&ours.node, &other.node] {
                         node.sh_in("c1", fault)?;
                     }
-                    let (mine, theirs) = (ask(&ours, &result)?, delegated("CHECK", &check(&written, &natively))?);
+                    let (mine, theirs) = (c1.call_at(0, "CHECK")?, natively.call_at(0, "CHECK")?);
                     // Natively a route is printed as Go prints it. The words before it say what is wrong.
                     let words = |answer: &Answer| {
                         let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
@@ -194,8 +176,9 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
             // The native flannel, as far as it knows the version.
             if let Some(bin) = flannel.as_ref().filter(|_| version <= "0.4.0") {
                 let place = Place::new(FILE)?;
-                let natively = place.call_as(bin, "ADD", "eth0", &patch)?.success().with_context(|| step.clone())?;
-                ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+                let net = place.net(&patch)?.by(bin);
+                let natively = net.add("c1").with_context(|| step.clone())?;
+                ensure!(plain(result) == plain(&natively.result), "{step}: {result:#} {natively:?}");
                 ensure!(looks == place.node.sh_in("c1", LOOK)?, "{step}: the container of native flannel");
                 let mut theirs: Value = serde_json::from_str(&place.state()?)?;
                 // The older form of one range.
@@ -204,25 +187,24 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
                 }
                 ensure!(written == theirs, "{step}: {written:#} {theirs:#}");
                 if version == "0.4.0" {
-                    let mut config = patch.clone();
-                    merge(&mut config, &previous(&natively));
-                    place.call_as(bin, "CHECK", "eth0", &config)?.success().with_context(|| step.clone())?;
+                    natively.check().with_context(|| step.clone())?;
                 }
                 for _ in 0..2 {
-                    place.call_as(bin, "DEL", "eth0", &patch)?.success().with_context(|| step.clone())?;
+                    net.call("DEL", "c1")?.success().with_context(|| step.clone())?;
                 }
                 place.is_clean().with_context(|| step.clone())?;
                 compared += 1;
             } else if let Some(bin) = &flannel {
-                let answer = Place::new(FILE)?.call_as(bin, "ADD", "eth0", &patch)?;
+                let answer = Place::new(FILE)?.net(&patch)?.by(bin).call("ADD", "c1")?;
                 ensure!(
                     answer.status == 1 && answer.stdout.contains("incompatible CNI versions"),
                     "{step}: {answer:?}"
                 );
             }
             for _ in 0..2 {
-                ours.call("DEL", &patch)?.success().with_context(|| step.clone())?;
-                delegated("DEL", &written)?.success().with_context(|| step.clone())?;
+                for net in [&c1.network, &delegate] {
+                    net.call("DEL", "c1")?.success().with_context(|| step.clone())?;
+                }
             }
             ours.is_clean().with_context(|| step.clone())?;
             other.is_clean().with_context(|| format!("{step}: native"))?;
@@ -239,7 +221,8 @@ fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
                 FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\nFLANNEL_MTU=1400\nFLANNEL_IPMASQ=false\n";
     let place = Place::new(file)?;
     let patch = json!({"runtimeConfig": {"mac": "02:00:00:00:00:07"}, "delegate": {"hairpinMode": true}, "ipam": {"routes": [{"dst": "192.0.2.0/24"}]}});
-    let result = place.call("ADD", &patch)?.success()?;
+    let net = place.net(&patch)?;
+    let result = net.add("c1")?.result;
     let expected = json!({
         "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "hairpinMode": true, "ipMasq": true, "mtu": 1400,
         "isGateway": true, "runtimeConfig": {"mac": "02:00:00:00:00:07"},
@@ -251,40 +234,40 @@ fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
     let written: Value = serde_json::from_str(&place.state()?)?;
     ensure!(written == expected, "{written:#}");
     let other = Place::new(file)?;
-    let call = Call::new(&native_bin()?, "bridge", "ADD", expected.to_string());
-    let natively = other.node.call(&call.attachment("c1", &other.node.netns("c1"), "eth0"))?.success()?;
+    let natively = Network::new(&other.node, &expected)?.by(&native_bin()?).add("c1")?.result;
     for key in ["ips", "routes", "dns"] {
         ensure!(result[key] == natively[key], "{key}: {result:#} {natively:#}");
     }
     let look = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route; ip -6 route | grep -v fe80";
     ensure!(place.node.sh_in("c1", look)? == other.node.sh_in("c1", look)?, "the container");
-    place.call("DEL", &patch)?.success()?;
+    net.call("DEL", "c1")?.success()?;
     place.is_clean()
 }
 
 /// The mode of the native file, and who removes what the other one made.
 #[test]
 fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
-    let old = json!({"cniVersion": "0.4.0"});
     let place = Place::new(FILE)?;
-    place.call("ADD", &old)?.success()?;
+    let ours = place.net(&json!({"cniVersion": "0.4.0"}))?;
+    ours.add("c1")?;
     let modes = place.node.sh("stat -c '%a %u' /var/lib/cni/flannel /var/lib/cni/flannel/c1")?;
     ensure!(modes == "700 0\n600 0\n", "{modes}");
-    let Some(native) = native()? else { return Ok(()) };
+    let Some(bin) = native()? else { return Ok(()) };
+    let native = ours.clone().by(&bin);
     // A rollback: the native plugin finds its file.
-    place.call_as(&native, "DEL", "eth0", &old)?.success()?;
+    native.call("DEL", "c1")?.success()?;
     ensure!(place.state()?.is_empty() && place.node.sh("ip -o link show type veth")?.is_empty(), "after native DEL");
     // Our record is about what is gone.
-    place.call("ADD", &old)?.success()?;
-    place.call("DEL", &old)?.success()?;
+    ours.add("c1")?;
+    ours.call("DEL", "c1")?.success()?;
     place.is_clean()?;
     // What the native plugin made before ours was there.
     for subnet_file in [true, false] {
-        place.call_as(&native, "ADD", "eth0", &old)?.success()?;
+        native.add("c1")?;
         if !subnet_file {
             place.node.sh("rm /run/flannel/subnet.env")?;
         }
-        place.call("DEL", &old)?.success()?;
+        ours.call("DEL", "c1")?.success()?;
         place.is_clean().with_context(|| format!("made natively, subnet file {subnet_file}"))?;
     }
     Ok(())
@@ -302,10 +285,11 @@ fn del_uses_what_add_wrote_down() -> Result<()> {
         "ip -n c1 link delete eth0",
     ] {
         let place = Place::new(FILE)?;
-        place.call("ADD", &json!({}))?.success()?;
+        let net = place.net(&json!({}))?;
+        net.add("c1")?;
         place.node.sh(what)?;
-        for config in [json!({"delegate": {"bridge": "other"}}), json!({"delegate": {"type": "nothing"}})] {
-            place.call("DEL", &config)?.success().with_context(|| what.to_owned())?;
+        for patch in [json!({"delegate": {"bridge": "other"}}), json!({"delegate": {"type": "nothing"}})] {
+            net.call_at(0, "DEL", "c1", &patch)?.success().with_context(|| what.to_owned())?;
         }
         // What is no file of this attachment is nobody's to remove.
         place.node.sh("rm -rf /var/lib/cni/flannel")?;
@@ -319,10 +303,10 @@ fn del_uses_what_add_wrote_down() -> Result<()> {
 #[test]
 fn a_state_directory_that_others_could_redirect() -> Result<()> {
     let place = Place::new(FILE)?;
-    let patch = json!({"dataDir": "/run/state/flannel"});
-    place.call("ADD", &patch)?.success()?;
+    let net = place.net(&json!({"dataDir": "/run/state/flannel"}))?;
+    net.add("c1")?;
     place.node.sh("test -f /run/state/flannel/c1; chmod 777 /run/state")?;
-    let answer = place.call("DEL", &patch)?;
+    let answer = net.call("DEL", "c1")?;
     answer.success()?;
     ensure!(
         answer.stderr.contains("/run/state/flannel/c1 stays")
@@ -330,13 +314,13 @@ fn a_state_directory_that_others_could_redirect() -> Result<()> {
         "{answer:?}"
     );
     place.is_clean()?;
-    let answer = place.call("ADD", &patch)?;
+    let answer = net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("/run/state can be written by others"), "{answer:?}");
     place.is_clean()?;
     // The next attachment replaces the file, and its DEL removes it.
     place.node.sh("chmod 755 /run/state")?;
-    place.call("ADD", &patch)?.success()?;
-    place.call("DEL", &patch)?.success()?;
+    net.add("c1")?;
+    net.call("DEL", "c1")?.success()?;
     ensure!(place.node.sh("ls -A /run/state/flannel")?.is_empty(), "a file is left");
     place.is_clean()
 }
@@ -344,23 +328,24 @@ fn a_state_directory_that_others_could_redirect() -> Result<()> {
 /// Natively the second attachment's file takes the place of the first one's.
 #[test]
 fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
-    let (bin, second) =
-        (plugin_bin()?, json!({"name": "net2", "delegate": {"bridge": "br8"}, "subnetFile": "/run/other.env"}));
     let place = Place::new(FILE)?;
     place.node.sh("sed s/10.244/10.245/ /run/flannel/subnet.env > /run/other.env")?;
-    place.call("ADD", &json!({}))?.success()?;
+    let net = place.net(&json!({}))?;
+    let of_other = json!({"name": "net2", "delegate": {"bridge": "br8"}, "subnetFile": "/run/other.env"});
+    let (second, again) = (place.net(&of_other)?.interface("eth1"), net.clone().interface("eth2"));
+    net.add("c1")?;
     let first = place.state()?;
-    place.call_as(&bin, "ADD", "eth1", &second)?.success()?;
+    second.add("c1")?;
     // The same network once more.
-    place.call_as(&bin, "ADD", "eth2", &json!({}))?.success()?;
+    again.add("c1")?;
     ensure!(place.state()? == first, "the first one's file: {}", place.state()?);
-    for (interface, config) in [("eth2", json!({})), ("eth1", second)] {
-        place.call_as(&bin, "DEL", interface, &config)?.success()?;
+    for (interface, net) in [("eth2", again), ("eth1", second)] {
+        net.call("DEL", "c1")?.success()?;
         ensure!(place.state()? == first, "{interface} took the first one's file");
     }
     let links = place.node.sh_in("c1", "ip -o link show type veth")?;
     ensure!(links.contains("eth0") && !links.contains("eth1") && !links.contains("eth2"), "{links}");
-    place.call("DEL", &json!({}))?.success()?;
+    net.call("DEL", "c1")?.success()?;
     place.is_clean()
 }
 
@@ -369,8 +354,9 @@ fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
 #[test]
 fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     let place = Place::new(&format!("# caf\\351\n{FILE}"))?;
-    place.call("ADD", &json!({}))?.success()?;
-    place.call("DEL", &json!({}))?.success()?;
+    let net = place.net(&json!({}))?;
+    net.add("c1")?;
+    net.call("DEL", "c1")?.success()?;
     place.is_clean()?;
     // As a native flannel leaves it, with its delegate's attachment.
     let delegate = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br9","isDefaultGateway":true,"comment":"caf\351",
@@ -382,7 +368,7 @@ fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     place
         .node
         .sh("mkdir -p /var/lib/cni/networks/net; printf 'c1\\r\\neth0' > /var/lib/cni/networks/net/10.244.1.7")?;
-    let answer = place.call("DEL", &json!({}))?;
+    let answer = net.call("DEL", "c1")?;
     let left = place.node.sh("ls /var/lib/cni/networks/net | grep '^10' || true")?;
     ensure!(answer.status == 0 && left.is_empty(), "{answer:?}: {left}");
     Ok(())
@@ -400,10 +386,11 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
         (FILE, json!({"subnetFile": "/run/none"}), "open /run/none: no such file or directory"),
     ] {
         let place = Place::new(file)?;
-        let answer = place.call("ADD", &patch)?;
+        let net = place.net(&patch)?;
+        let answer = net.call("ADD", "c1")?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{patch}: {answer:?}");
         // A file that is not there yet is a fault of the node, and no error of STATUS by default.
-        let status = place.call("STATUS", &patch)?;
+        let status = net.call("STATUS", "")?;
         let is_said = status.stderr.contains("would fail: open /run/none: no such file or directory");
         match patch["subnetFile"].is_string() {
             true => ensure!(status.status == 0 && is_said, "{patch}: {status:?}"),
@@ -432,7 +419,13 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
         "mkdir /run/programs; cat > /run/programs/ours-not <<'END'\n{program}\nEND\nchmod 755 /run/programs/ours-not"
     ))?;
     let patch = json!({"delegate": {"type": "ours-not", "bridge": null, "key": 1}});
-    let refused = place.call("ADD", &patch)?;
+    let net = place.net(&patch)?;
+    let path = format!("{}:/run/programs", plugin_bin()?.display());
+    let call_with_path = |verb: &str, previous: &Value| {
+        let call = net.request(0, verb, "c1", &json!({"prevResult": previous}))?;
+        place.node.call(&call.env("CNI_PATH", &path))
+    };
+    let refused = call_with_path("ADD", &Value::Null)?;
     ensure!(
         refused.status == 1
             && refused.stdout.contains("\"code\": 110")
@@ -445,21 +438,20 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
         "printf '[grant.delegate]\\ntypes = [\"${config.delegate.type}\"]\\nnative = [\"ours-not\"]\\nfiles = [\"/run/flannel/subnet.env\"]\\ndirectories = [\"/var/lib/cni/flannel\"]\\n' \
              > /etc/postern/policy/flannel.toml",
     )?;
-    let result = place.call("ADD", &patch)?.success()?;
+    let result = call_with_path("ADD", &Value::Null)?.success()?;
     ensure!(result["interfaces"][0]["name"] == "tap9", "{result}");
     let got: Value = serde_json::from_str(&place.node.sh("cat /run/got.ADD")?)?;
     ensure!(
         got["key"] == 1 && got["ipam"]["ranges"][0][0]["subnet"] == "10.244.1.0/24" && got["name"] == "net",
         "{got}"
     );
-    merge(&mut patch.clone(), &json!({"prevResult": result}));
-    place.call("CHECK", &patch)?.success()?;
+    call_with_path("CHECK", &result)?.success()?;
     // Its DEL fails: what is written down stays, and the next one uses it.
     place.node.sh("touch /run/refuse")?;
-    ensure!(place.call("DEL", &patch)?.status == 1, "a DEL that failed");
+    ensure!(call_with_path("DEL", &Value::Null)?.status == 1, "a DEL that failed");
     ensure!(!place.state()?.is_empty(), "the file is gone though DEL failed");
     place.node.sh("rm /run/refuse /run/flannel/subnet.env")?;
-    place.call("DEL", &patch)?.success()?;
+    call_with_path("DEL", &Value::Null)?.success()?;
     let got: Value = serde_json::from_str(&place.node.sh("cat /run/got.DEL")?)?;
     ensure!(got["ipam"]["ranges"][0][0]["subnet"] == "10.244.1.0/24", "{got}");
     place.is_clean()
@@ -470,6 +462,7 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
 #[test]
 fn containers_of_two_nodes_reach_each_other() -> Result<()> {
     let nodes = [Place::new(FILE)?, Place::new(&FILE.replace("10.244.1", "10.244.2"))?];
+    let gateway = json!({"delegate": {"isDefaultGateway": true}});
     // The wire between the nodes, and beyond the first one an outer network.
     let [one, two] = &nodes;
     let pid = |place: &Place| -> Result<String> {
@@ -489,7 +482,7 @@ fn containers_of_two_nodes_reach_each_other() -> Result<()> {
              bridge fdb add 02:00:00:00:01:0{other} dev flannel.1 dst 192.0.2.{other}"
         ))?;
         // flanneld does not masquerade here: the delegate does, for what leaves the pod network.
-        place.call("ADD", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?;
+        place.net(&gateway)?.add("c1")?;
     }
     for (number, place) in (1..).zip(&nodes) {
         let other: i32 = 3 - number;
@@ -499,25 +492,21 @@ fn containers_of_two_nodes_reach_each_other() -> Result<()> {
         ensure!(size.contains(" 0% packet loss"), "a packet of 1450 bytes: {size}");
     }
     for place in &nodes {
-        place.call("DEL", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?;
+        place.net(&gateway)?.call("DEL", "c1")?.success()?;
         place.is_clean()?;
     }
     // Masquerading by the delegate: outward, and not within the node's own subnet.
     let masked = FILE.replace("=true", "=false");
     one.subnet_file(&masked)?;
-    let address = |result: &Value| {
-        let text = result["ips"][0]["address"].as_str().unwrap_or_default();
-        text.split('/').next().unwrap_or_default().to_owned()
-    };
-    let first = address(&one.call("ADD", &json!({"delegate": {"isDefaultGateway": true}}))?.success()?);
+    let net = one.net(&gateway)?;
+    let address = |container: &str| -> Result<String> { Ok(net.add(container)?.bare_addresses().concat()) };
+    let first = address("c1")?;
     two.node.sh("ip addr add 203.0.113.9/32 dev lo; ip route del 10.244.1.0/24 || true")?;
     let ping = one.node.sh_in("c1", "ping -c2 -i0.2 -W5 203.0.113.9")?;
     // The other node has no route back to the container: only a masqueraded packet is answered.
     ensure!(ping.contains(" 0% packet loss"), "outward: {ping}");
     one.node.add_container("c2")?;
-    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "flannel", "delegate": {"bridge": "br9", "isDefaultGateway": true}});
-    let call = Call::new(&plugin_bin()?, "flannel", "ADD", config.to_string());
-    let second = address(&one.node.call(&call.attachment("c2", &one.node.netns("c2"), "eth0"))?.success()?);
+    let second = address("c2")?;
     one.node.sh_in("c1", &format!("nft add table ip seen; nft add chain ip seen in '{{ type filter hook input priority 0; }}'; nft add rule ip seen in ip saddr {second} counter"))?;
     one.node.sh_in("c2", &format!("ping -c3 -i0.2 -W5 {first}"))?;
     let seen = one.node.sh_in("c1", "nft list table ip seen")?;
