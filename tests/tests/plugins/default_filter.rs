@@ -2,13 +2,16 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
-use postern_tests::{Answer, Call, Node, plugin_bin};
+use postern_tests::{Attachment, Network, Node, plugin_bin};
 use serde_json::{Value, json};
 
 const NODE_FILE: &str = "/etc/postern/node.toml";
 const POLICY: &str = "/etc/postern/policy/bridge.toml";
 
-struct Place(Node);
+struct Place {
+    node: Node,
+    net: Network,
+}
 
 impl Place {
     fn new() -> Result<Self> {
@@ -17,28 +20,14 @@ impl Place {
         for container in ["c1", "c2"] {
             node.add_container(container)?;
         }
-        Ok(Self(node))
-    }
-
-    fn call(&self, verb: &str, container: &str, keys: &Value) -> Result<Answer> {
-        self.0.call(&self.request(verb, container, keys)?)
-    }
-
-    fn request(&self, verb: &str, container: &str, keys: &Value) -> Result<Call> {
-        let mut config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-        });
-        if let (Some(config), Some(keys)) = (config.as_object_mut(), keys.as_object()) {
-            config.extend(keys.clone());
-        }
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        Ok(call.attachment(container, &self.0.netns(container), "eth0"))
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let config = json!({"type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipam": ipam});
+        Ok(Self { net: Network::new(&node, &config)?, node })
     }
 
     /// Returns the packet filters that have rules of attachments.
     fn filters(&self) -> Result<Vec<&'static str>> {
-        let rules = self.0.sh("nft list ruleset 2>/dev/null")?;
+        let rules = self.node.sh("nft list ruleset 2>/dev/null")?;
         let nftables = rules.contains("cni_plugins_masquerade") && rules.contains("net: net, if: eth0");
         let iptables = rules.contains("table ip nat") && rules.contains("jump CNI-");
         Ok([(nftables, "nftables"), (iptables, "iptables")]
@@ -50,11 +39,11 @@ impl Place {
 
     /// Makes an attachment, and expects its rules in one packet filter.
     fn expect(&self, before: &str, filter: &str) -> Result<()> {
-        self.0.sh(before)?;
-        self.call("ADD", "c1", &json!({}))?.success()?;
+        self.node.sh(before)?;
+        self.net.add("c1")?;
         let found = self.filters()?;
         ensure!(found == [filter], "after `{before}`: {found:?} instead of {filter}");
-        self.call("DEL", "c1", &json!({}))?.success()?;
+        self.net.call("DEL", "c1")?.success()?;
         ensure!(self.filters()?.is_empty(), "left after `{before}`");
         Ok(())
     }
@@ -81,29 +70,23 @@ fn the_default_is_native_unless_an_operator_says_otherwise() -> Result<()> {
 fn a_changed_default_leaves_attachments_where_they_are() -> Result<()> {
     let place = Place::new()?;
     let line = format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}");
-    let added = |container: &str| -> Result<Value> {
-        Ok(json!({"prevResult": place.call("ADD", container, &json!({}))?.success()?}))
-    };
-    place.0.sh(&line)?;
-    let old = added("c1")?;
-    place.0.sh(&format!("rm {NODE_FILE}"))?;
-    let new = added("c2")?;
+    place.node.sh(&line)?;
+    let mut old = place.net.add("c1")?;
+    place.node.sh(&format!("rm {NODE_FILE}"))?;
+    let mut new = place.net.add("c2")?;
     ensure!(place.filters()? == ["nftables", "iptables"], "{:?}", place.filters()?);
     for default in [":", line.as_str()] {
-        place.0.sh(default)?;
-        place.call("CHECK", "c1", &old)?.success()?;
-        place.call("CHECK", "c2", &new)?.success()?;
+        place.node.sh(default)?;
+        (old, new) = (old.check()?, new.check()?);
     }
-    place.0.sh("nft flush chain ip nat POSTROUTING")?;
-    ensure!(place.call("CHECK", "c2", &new)?.status != 0, "the rules of c2 are gone");
-    place.call("CHECK", "c1", &old)?.success()?;
+    place.node.sh("nft flush chain ip nat POSTROUTING")?;
+    ensure!(new.call_at(0, "CHECK")?.status != 0, "the rules of c2 are gone");
+    old = old.check()?;
     // Without a record the rules of either are enough.
-    place.0.sh("rm /run/postern/attachments/*")?;
-    place.call("CHECK", "c1", &old)?.success()?;
-    ensure!(place.call("CHECK", "c2", &new)?.status != 0, "the rules of c2 are gone, without a record too");
-    for (container, conf) in [("c1", &old), ("c2", &new)] {
-        place.call("DEL", container, conf)?.success()?;
-    }
+    place.node.sh("rm /run/postern/attachments/*")?;
+    let old = old.check()?;
+    ensure!(new.call_at(0, "CHECK")?.status != 0, "the rules of c2 are gone, without a record too");
+    [old, new].iter().try_for_each(Attachment::del)?;
     ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
     Ok(())
 }
@@ -112,16 +95,15 @@ fn a_changed_default_leaves_attachments_where_they_are() -> Result<()> {
 #[test]
 fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
     let place = Place::new()?;
-    place.0.sh(&format!("echo 'packet-filter = \"pf\"' > {NODE_FILE}"))?;
-    let refused = place.call("ADD", "c1", &json!({}))?;
+    place.node.sh(&format!("echo 'packet-filter = \"pf\"' > {NODE_FILE}"))?;
+    let refused = place.net.call("ADD", "c1")?;
     ensure!(refused.status != 0 && refused.stdout.contains("node.toml: packet-filter: \\\"pf\\\""), "{refused:?}");
-    let named = json!({"ipMasqBackend": "nftables"});
-    place.call("ADD", "c1", &named)?.success()?;
-    place.call("DEL", "c1", &json!({}))?.success()?;
-    place.0.sh(&format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}; chmod 666 {NODE_FILE}"))?;
-    let refused = place.call("ADD", "c1", &json!({}))?;
+    place.net.clone().with(&json!({"ipMasqBackend": "nftables"})).add("c1")?;
+    place.net.call("DEL", "c1")?.success()?;
+    place.node.sh(&format!("echo 'packet-filter = \"nftables\"' > {NODE_FILE}; chmod 666 {NODE_FILE}"))?;
+    let refused = place.net.call("ADD", "c1")?;
     ensure!(refused.status != 0 && refused.stdout.contains("can be written by others"), "{refused:?}");
-    let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
+    let doctor = place.node.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
     ensure!(doctor.contains("node.toml"), "doctor tells it: {doctor}");
     Ok(())
 }
@@ -134,8 +116,8 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     let traced = |verb: &str, keys: &Value| -> Result<(Value, usize, usize)> {
         let forks = "trace=execve,fork,vfork,clone,clone3";
         let wrapper = ["strace", "-f", "-qq", "-o", TRACE, "-e", forks, "-e", "signal=none"].map(str::to_owned);
-        let result = place.0.call_under(&wrapper, &place.request(verb, "c1", keys)?)?.success()?;
-        let trace = std::fs::read_to_string(place.0.path(TRACE))?;
+        let result = place.node.call_under(&wrapper, &place.net.request(0, verb, "c1", keys)?)?.success()?;
+        let trace = std::fs::read_to_string(place.node.path(TRACE))?;
         let count = |is: &dyn Fn(&str) -> bool| trace.lines().filter(|line| is(line)).count();
         let programs = count(&|line| line.contains("execve(") && line.contains("tables"));
         Ok((result, programs, count(&|line| line.contains("fork(") || line.contains("clone"))))
@@ -161,7 +143,7 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     // A rule in a form that nobody writes for masquerading: it might take the program to tell what it is.
     let (result, ..) = traced("ADD", &json!({}))?;
     let odd = "iptables -t nat -A $(nft list chains | grep -o 'CNI-[0-9a-f]*') -m limit --limit 1/s -j RETURN";
-    place.0.sh(odd)?;
+    place.node.sh(odd)?;
     let (_, _, processes) = traced("DEL", &json!({"prevResult": result}))?;
     ensure!(nftables.last().is_some_and(|(_, without)| processes > *without), "there is a helper");
     ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
@@ -172,15 +154,15 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
 #[test]
 fn legacy_iptables_is_used_by_its_programs() -> Result<()> {
     let place = Place::new()?;
-    place.0.sh("for family in iptables ip6tables; do for tool in '' -save -restore; do
+    place.node.sh("for family in iptables ip6tables; do for tool in '' -save -restore; do
             ln -sf /usr/sbin/$family-legacy$tool /etc/alternatives/$family$tool; done; done")?;
-    let rules = || place.0.sh("iptables-legacy-save -t nat | grep CNI- || true");
-    let result = place.call("ADD", "c1", &json!({}))?.success()?;
+    let rules = || place.node.sh("iptables-legacy-save -t nat | grep CNI- || true");
+    let c1 = place.net.add("c1")?;
     ensure!(rules()?.lines().count() == 4 && place.filters()?.is_empty(), "{}", rules()?);
-    place.call("CHECK", "c1", &json!({"prevResult": result}))?.success()?;
-    let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
+    let c1 = c1.check()?;
+    let doctor = place.node.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
     ensure!(doctor.contains("use legacy iptables") && doctor.contains("packet-filter"), "doctor: {doctor}");
-    place.call("DEL", "c1", &json!({"prevResult": result}))?.success()?;
+    c1.del()?;
     ensure!(rules()?.is_empty(), "left: {}", rules()?);
     Ok(())
 }

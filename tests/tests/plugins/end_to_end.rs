@@ -1,48 +1,23 @@
 //! Containers that the plugins attached really reach each other, are masqueraded and guarded, and DEL leaves nothing.
 
 use anyhow::{Context, Result, bail, ensure};
-use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
+use postern_tests::{Attachment, Names, Network, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
 
 /// A node with containers of one network.
-struct Network {
+struct Place {
     node: Node,
-    config: Value,
+    net: Network,
 }
 
-impl Network {
+impl Place {
     fn new(patch: &Value, containers: &[&str]) -> Result<Self> {
-        let mut config = json!({
-            "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9",
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
-        });
-        merge(&mut config, patch);
+        let ranges = json!([[{"subnet": "10.9.0.0/24"}]]);
+        let ipam = json!({"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]});
+        let config = json!({"cniVersion": "1.0.0", "type": "bridge", "bridge": "br9", "ipam": ipam});
         let node = Node::new()?;
         containers.iter().try_for_each(|container| node.add_container(container))?;
-        Ok(Self { node, config })
-    }
-
-    fn call(&self, verb: &str, container: &str, previous: Option<&Value>) -> Result<Value> {
-        let mut config = self.config.clone();
-        if let Some(previous) = previous {
-            merge(&mut config, &json!({"prevResult": previous}));
-        }
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let call = Call::new(&plugin_bin()?, &plugin, verb, config.to_string());
-        let call = call.attachment(container, &self.node.netns(container), "eth0");
-        if verb == "DEL" {
-            return self.node.delete(&call).map(|()| Value::Null);
-        }
-        self.node.call(&call)?.success()
-    }
-
-    /// Attaches a container and returns the result with its addresses.
-    fn add(&self, container: &str) -> Result<(Value, Vec<String>)> {
-        let result = self.call("ADD", container, None)?;
-        let ips = result.get("ips").and_then(Value::as_array).cloned().unwrap_or_default();
-        let text = |ip: &Value| Some(ip.get("address")?.as_str()?.split('/').next()?.to_owned());
-        let addresses = ips.iter().filter_map(text).collect();
-        Ok((result, addresses))
+        Ok(Self { net: Network::new(&node, &config)?.with(patch), node })
     }
 
     /// True if `address` answers the container within some seconds.
@@ -96,45 +71,45 @@ fn dual(patch: Value) -> Value {
 
 #[test]
 fn containers_on_a_bridge_ping_each_other() -> Result<()> {
-    let network = Network::new(&dual(json!({"isGateway": true})), &["c1", "c2"])?;
-    let (first, addresses) = network.add("c1")?;
-    network.add("c2")?;
-    ensure!(addresses.len() == 2, "{first}");
+    let place = Place::new(&dual(json!({"isGateway": true})), &["c1", "c2"])?;
+    let c1 = place.net.add("c1")?;
+    let addresses = c1.bare_addresses();
+    place.net.add("c2")?;
+    ensure!(addresses.len() == 2, "{c1:?}");
     for address in addresses.iter().map(String::as_str).chain(["10.9.0.1", "fd00:9::1"]) {
-        ensure!(network.pings("c2", address), "no answer from {address}");
+        ensure!(place.pings("c2", address), "no answer from {address}");
     }
-    network.call("CHECK", "c1", Some(&first))?;
-    network.call("DEL", "c1", Some(&first))?;
-    ensure!(!network.pings_once("c2", "10.9.0.2"), "the deleted container still answers");
-    ensure!(network.pings("c2", "10.9.0.1"), "the other container lost its network");
+    c1.check()?.del()?;
+    ensure!(!place.pings_once("c2", "10.9.0.2"), "the deleted container still answers");
+    ensure!(place.pings("c2", "10.9.0.1"), "the other container lost its network");
     Ok(())
 }
 
 #[test]
 fn a_fresh_attachment_answers_the_first_packet() -> Result<()> {
-    let network = Network::new(&json!({"isGateway": true}), &["c1"])?;
-    network.add("c1")?;
-    ensure!(network.pings_once("c1", "10.9.0.1"), "ADD returned before the attachment worked");
+    let place = Place::new(&json!({"isGateway": true}), &["c1"])?;
+    place.net.add("c1")?;
+    ensure!(place.pings_once("c1", "10.9.0.1"), "ADD returned before the attachment worked");
     Ok(())
 }
 
 #[test]
 fn isolated_ports_reach_the_gateway_only() -> Result<()> {
-    let network = Network::new(&json!({"isGateway": true, "portIsolation": true}), &["c1", "c2"])?;
-    let (_, addresses) = network.add("c1")?;
-    network.add("c2")?;
-    ensure!(network.pings("c2", "10.9.0.1"), "no gateway");
-    ensure!(addresses.iter().all(|address| !network.pings_once("c2", address)), "isolated ports see each other");
+    let place = Place::new(&json!({"isGateway": true, "portIsolation": true}), &["c1", "c2"])?;
+    let addresses = place.net.add("c1")?.bare_addresses();
+    place.net.add("c2")?;
+    ensure!(place.pings("c2", "10.9.0.1"), "no gateway");
+    ensure!(addresses.iter().all(|address| !place.pings_once("c2", address)), "isolated ports see each other");
     Ok(())
 }
 
 #[test]
 fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
-    let network = Network::new(&dual(json!({"type": "ptp"})), &["c1", "c2"])?;
-    let (_, addresses) = network.add("c1")?;
-    network.add("c2")?;
+    let place = Place::new(&dual(json!({"type": "ptp"})), &["c1", "c2"])?;
+    let addresses = place.net.add("c1")?.bare_addresses();
+    place.net.add("c2")?;
     for address in addresses.iter().map(String::as_str).chain(["10.9.0.1", "fd00:9::1"]) {
-        ensure!(network.pings("c2", address), "no answer from {address}");
+        ensure!(place.pings("c2", address), "no answer from {address}");
     }
     Ok(())
 }
@@ -143,19 +118,19 @@ fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
 fn masquerade_reaches_the_outside() -> Result<()> {
     for plugin in ["bridge", "ptp"] {
         // Without masquerading there is no route back: otherwise the test would prove nothing.
-        let plain = Network::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
+        let plain = Place::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
         let outside = plain.add_outside()?;
-        plain.add("c1")?;
+        plain.net.add("c1")?;
         ensure!(!plain.pings_once("c1", outside), "{plugin}: the outside answers without masquerade");
         for backend in ["nftables", "iptables"] {
-            let network = Network::new(
+            let place = Place::new(
                 &dual(json!({"type": plugin, "isGateway": true, "ipMasq": true, "ipMasqBackend": backend})),
                 &["c1"],
             )?;
-            network.add_outside()?;
-            network.add("c1")?;
+            place.add_outside()?;
+            place.net.add("c1")?;
             for address in [outside, "2001:db8::2"] {
-                ensure!(network.pings("c1", address), "{plugin} {backend}: no answer from {address}");
+                ensure!(place.pings("c1", address), "{plugin} {backend}: no answer from {address}");
             }
         }
     }
@@ -165,17 +140,17 @@ fn masquerade_reaches_the_outside() -> Result<()> {
 #[test]
 fn the_spoof_guard_drops_other_hardware_addresses() -> Result<()> {
     for guarded in [false, true] {
-        let network = Network::new(&json!({"isGateway": true, "macspoofchk": guarded}), &["c1"])?;
-        let (result, _) = network.add("c1")?;
+        let place = Place::new(&json!({"isGateway": true, "macspoofchk": guarded}), &["c1"])?;
+        let result = place.net.add("c1")?.result;
         let interfaces = result["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
         let own = interfaces.iter().find(|link| link["name"] == "eth0").and_then(|link| link["mac"].as_str());
-        ensure!(network.pings("c1", "10.9.0.1"), "guarded {guarded}: no gateway");
-        network.change_address("c1", "02:00:00:00:00:99")?;
+        ensure!(place.pings("c1", "10.9.0.1"), "guarded {guarded}: no gateway");
+        place.change_address("c1", "02:00:00:00:00:99")?;
         if guarded {
-            ensure!(!network.pings_once("c1", "10.9.0.1"), "a changed hardware address got an answer");
-            network.change_address("c1", own.context("an address")?)?;
+            ensure!(!place.pings_once("c1", "10.9.0.1"), "a changed hardware address got an answer");
+            place.change_address("c1", own.context("an address")?)?;
         }
-        ensure!(network.pings("c1", "10.9.0.1"), "guarded {guarded}: no gateway after a change");
+        ensure!(place.pings("c1", "10.9.0.1"), "guarded {guarded}: no gateway after a change");
     }
     Ok(())
 }
@@ -189,19 +164,16 @@ fn del_leaves_nothing() -> Result<()> {
         json!({"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables"}),
     ];
     for patch in cases {
-        let network = Network::new(&patch, &["c0", "c1", "c2"])?;
+        let place = Place::new(&patch, &["c0", "c1", "c2"])?;
         // Node objects (bridge, forwarding, tables, directories) come with the first attachment and stay.
-        let (result, _) = network.add("c0")?;
-        network.call("DEL", "c0", Some(&result))?;
+        place.net.add("c0")?.del()?;
         let mut names = Names::new("");
-        let snapshot = |names: &mut Names| network.node.snapshot(&["c0", "c1", "c2"], names);
+        let snapshot = |names: &mut Names| place.node.snapshot(&["c0", "c1", "c2"], names);
         let before = snapshot(&mut names)?;
-        let results = [network.add("c1")?.0, network.add("c2")?.0];
+        let attachments = [place.net.add("c1")?, place.net.add("c2")?];
         let between = snapshot(&mut names)?;
         ensure!(compare(&before, &between).len() > 10, "the snapshot doesn't show an attachment");
-        for (container, result) in ["c1", "c2"].into_iter().zip(&results) {
-            network.call("DEL", container, Some(result))?;
-        }
+        attachments.iter().try_for_each(Attachment::del)?;
         let after = snapshot(&mut names)?;
         let left: Vec<_> = compare(&before, &after)
             .into_iter()
@@ -219,16 +191,16 @@ fn del_leaves_nothing() -> Result<()> {
 #[test]
 fn a_gateway_is_not_asked_for() -> Result<()> {
     let node = Node::new()?;
-    let config = |net: &str, plugin: &str, subnet: &str| {
-        json!({"cniVersion": "1.1.0", "name": net, "type": plugin, "bridge": "br9", "isGateway": true,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]]}})
+    let network = |name: &str, plugin: &str, subnet: &str| {
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
+        let config = json!({"name": name, "type": plugin, "bridge": "br9", "isGateway": true, "ipam": ipam});
+        Network::new(&node, &config)
     };
-    let add = |container: &str, config: &Value| -> Result<Value> {
+    let add = |container: &str, network: &Network| {
         node.add_container(container)?;
-        let call = Call::new(&plugin_bin()?, config["type"].as_str().unwrap_or_default(), "ADD", config.to_string());
-        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()
+        network.add(container)
     };
-    let (v4, v6) = (config("four", "bridge", "10.9.0.0/24"), config("six", "bridge", "fd00:9::/64"));
+    let (v4, v6) = (network("four", "bridge", "10.9.0.0/24")?, network("six", "bridge", "fd00:9::/64")?);
     add("c1", &v4)?;
     ensure!(
         node.sh("cat /proc/sys/net/ipv6/conf/br9/accept_dad")?.trim() == "0",
@@ -252,14 +224,14 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
         node.sh(&format!(
             "ip link add {bridge} type bridge; echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad; {script}"
         ))?;
-        let mut config = config(bridge, "bridge", if bridge == "br8" { "fd00:18::/64" } else { "fd00:17::/64" });
-        postern_tests::merge(&mut config, &json!({"bridge": bridge}));
-        add(&format!("{bridge}a"), &config)?;
+        let subnet = if bridge == "br8" { "fd00:18::/64" } else { "fd00:17::/64" };
+        let network = network(bridge, "bridge", subnet)?.with(&json!({"bridge": bridge}));
+        add(&format!("{bridge}a"), &network)?;
         let dad = || node.sh(&format!("cat /proc/sys/net/ipv6/conf/{bridge}/accept_dad"));
         ensure!(dad()?.trim() == "0", "{bridge} asks for its own address");
         // The gateway is there already.
         node.sh(&format!("echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad"))?;
-        add(&format!("{bridge}b"), &config)?;
+        add(&format!("{bridge}b"), &network)?;
         ensure!(dad()?.trim() == "0", "{bridge} asks for its own address, with a gateway");
     }
     // As the kernel leaves a bridge that was attacked.
@@ -269,7 +241,7 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
     node.sh(&format!("{able} > /dev/null"))?;
     ensure!(!doctor()?.contains("does not have the gateway"), "{}", doctor()?);
     // A pair's end is no better: its other end is the container's.
-    let pair = config("pair", "ptp", "fd00:8::/64");
+    let pair = network("pair", "ptp", "fd00:8::/64")?;
     add("c4", &pair)?;
     let ends = node.sh("ip -6 -o address | grep -F fd00:8::1/")?;
     ensure!(!ends.contains("tentative"), "{ends}");

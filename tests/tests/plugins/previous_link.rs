@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use postern_tests::{Attachment, Network, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 
 /// The operator's policy.
@@ -21,6 +21,7 @@ attach = ["tap*"]
 
 struct Place {
     node: Node,
+    net: Network,
 }
 
 impl Place {
@@ -33,7 +34,9 @@ impl Place {
             "for n in 1 2; do ip link add tap$n address 02:00:00:00:00:0$n type veth peer name vm$n address 02:00:00:00:01:0$n; done
              ip link set vm1 up; ip link set vm2 up",
         )?;
-        let place = Self { node };
+        let previous = json!({"cniVersion": "1.1.0", "interfaces": [{"name": "tap1", "mac": "02:00:00:00:00:01"}]});
+        let config = json!({"type": "bridge", "bridge": "br9", "prevResult": previous});
+        let place = Self { net: Network::new(&node, &config)?, node };
         place.policy(policy)?;
         Ok(place)
     }
@@ -42,26 +45,12 @@ impl Place {
         std::fs::write(self.node.path("/etc/postern/policy/bridge.toml"), text).context("policy")
     }
 
-    fn config(&self, patch: &Value) -> Value {
-        let mut config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9",
-            "prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "tap1", "mac": "02:00:00:00:00:01"}]},
-        });
-        merge(&mut config, patch);
-        config
+    fn net(&self, patch: &Value) -> Network {
+        self.net.clone().with(patch)
     }
 
-    fn call(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        let call = if verb == "GC" { call } else { call.attachment(container, &self.node.netns(container), "eth0") };
-        self.node.call(&call)
-    }
-
-    fn add(&self, patch: &Value) -> Result<(Value, Value)> {
-        let mut config = self.config(patch);
-        let result = self.call("ADD", "c1", &config)?.success()?;
-        merge(&mut config, &json!({"prevResult": result}));
-        Ok((config, result))
+    fn add(&self, patch: &Value) -> Result<Attachment> {
+        self.net(patch).add("c1")
     }
 
     /// Returns the kernel's data about a link.
@@ -91,7 +80,8 @@ fn gateway() -> Value {
 fn the_link_joins_and_is_let_go_of() -> Result<()> {
     let place = Place::new(POLICY)?;
     let isolated = json!({"portIsolation": true, "hairpinMode": true});
-    let (config, result) = place.add(&isolated)?;
+    let c1 = place.add(&isolated)?;
+    let result = &c1.result;
     let names: Vec<&str> =
         result["interfaces"].as_array().into_iter().flatten().filter_map(|link| link["name"].as_str()).collect();
     ensure!(names == ["tap1", "br9"], "{result}");
@@ -102,22 +92,22 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     // No pair was made, and nothing is in the container.
     ensure!(place.node.sh("ip -o link | grep -c veth[0-9a-f] || true")?.trim() == "0", "a pair");
     ensure!(place.node.sh_in("c1", "ip -o link | wc -l")?.trim() == "1", "a link in the container");
-    place.call("CHECK", "c1", &config)?.success()?;
+    c1.call_at(0, "CHECK")?.success()?;
     let shown = place.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
     ensure!(shown.contains("tap1") && shown.contains("port of br9"), "{shown}");
-    let second = place.call("ADD", "c1", &place.config(&isolated))?;
+    let second = place.net(&isolated).call("ADD", "c1")?;
     Refusal::of(&second)?.expect(999, "an earlier ADD made the port of this attachment…run DEL first")?;
     ensure!(place.link("tap1")?["master"] == "br9", "a second ADD took the first one's port");
     // It keeps the address that it took from its port.
     place.node.sh("ip link set br9 address 02:00:00:00:00:01")?;
     for script in ["ip link set tap1 nomaster", "ip link set tap1 master br9; ip link set tap1 down"] {
         place.node.sh(script)?;
-        let refused = Refusal::of(&place.call("CHECK", "c1", &config)?)?;
+        let refused = Refusal::of(&c1.call_at(0, "CHECK")?)?;
         ensure!(refused.text.contains("tap1"), "{refused:?}");
     }
     place.node.sh("ip link set tap1 up")?;
     for _ in 0..2 {
-        place.call("DEL", "c1", &config)?.success()?;
+        c1.call_at(0, "DEL")?.success()?;
         place.is_free("tap1")?;
     }
     Ok(())
@@ -127,23 +117,25 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
 #[test]
 fn without_a_grant_it_is_as_native() -> Result<()> {
     let place = Place::new("")?;
-    let (config, result) = place.add(&json!({}))?;
+    let c1 = place.add(&json!({}))?;
+    let result = &c1.result;
     ensure!(result["interfaces"].as_array().is_some_and(|links| links.len() == 3), "{result}");
     ensure!(place.link("tap1")?.get("master").is_none(), "tap1 is a port");
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     place.is_free("tap1")
 }
 
 #[test]
 fn who_is_behind_it_reaches_the_gateway() -> Result<()> {
     let place = Place::new(POLICY)?;
-    let (config, result) = place.add(&gateway())?;
+    let c1 = place.add(&gateway())?;
+    let result = &c1.result;
     ensure!(result["ips"][0]["address"] == "10.9.0.2/24" && result["ips"][0].get("interface").is_none(), "{result}");
     place.node.sh("ip link set vm1 netns c1 2>/dev/null || ip link set vm1 netns $(readlink -f /run/netns/c1)")?;
     place.node.sh_in("c1", "ip addr add 10.9.0.2/24 dev vm1; ip link set vm1 up; ping -c1 -W2 10.9.0.1 >/dev/null")?;
-    place.call("CHECK", "c1", &config)?.success()?;
+    c1.call_at(0, "CHECK")?.success()?;
     // Nothing of the container's is deleted.
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     place.node.sh_in("c1", "ip link show vm1")?;
     place.is_free("tap1")?;
     ensure!(place.node.sh("ls /var/lib/cni/networks/net | grep -c 10.9.0.2 || true")?.trim() == "0", "a lease is left");
@@ -159,17 +151,18 @@ fn the_containers_link_is_the_other_plugins() -> Result<()> {
     let previous = json!({"prevResult": {"interfaces": [{"name": "tap1"}, own]}, "macspoofchk": true});
     let mut patch = gateway();
     merge(&mut patch, &previous);
-    let (config, result) = place.add(&patch)?;
+    let c1 = place.add(&patch)?;
+    let result = &c1.result;
     ensure!(result["ips"][0]["interface"] == 1, "{result}");
     place.node.sh_in("c1", "ip -o addr show dev eth0 | grep -q 10.9.0.2/24; ping -c1 -W2 10.9.0.1 >/dev/null")?;
-    place.call("CHECK", "c1", &config)?.success()?;
+    c1.call_at(0, "CHECK")?.success()?;
     ensure!(place.node.sh("nft list ruleset")?.contains("tap1"), "no guard");
     // The leases' disk is not there yet: the DEL fails, and the next one still deletes nothing of the other plugin.
     place.node.sh("mv /var/lib/cni/networks /var/lib/cni/away; ln -s /run/no-disk/networks /var/lib/cni/networks")?;
-    ensure!(place.call("DEL", "c1", &config)?.status != 0, "a DEL without a directory of leases");
+    ensure!(c1.call_at(0, "DEL")?.status != 0, "a DEL without a directory of leases");
     ensure!(place.link("tap1")?.get("master").is_none(), "an address is about to be given back, and in use");
     place.node.sh("rm /var/lib/cni/networks; mv /var/lib/cni/away /var/lib/cni/networks")?;
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     place.node.sh_in("c1", "ip link show eth0")?;
     place.is_free("tap1")
 }
@@ -179,7 +172,7 @@ fn only_the_address_behind_it_passes_the_guard() -> Result<()> {
     let place = Place::new(POLICY)?;
     let mut patch = gateway();
     merge(&mut patch, &json!({"macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}}));
-    let (config, _) = place.add(&patch)?;
+    let c1 = place.add(&patch)?;
     let rules = place.node.sh("nft list ruleset")?;
     ensure!(rules.contains("iifname \"tap1\"") && rules.contains("02:00:00:00:01:01"), "{rules}");
     place.node.sh("ip link set vm1 netns c1")?;
@@ -189,8 +182,8 @@ fn only_the_address_behind_it_passes_the_guard() -> Result<()> {
         "ip link set vm1 address 02:00:00:00:01:99; ip neigh flush dev vm1; ! ping -c1 -W1 10.9.0.1 >/dev/null",
     )?;
     place.node.sh("nft flush ruleset")?;
-    Refusal::of(&place.call("CHECK", "c1", &config)?)?.expect(999, "spoofing protection")?;
-    place.call("DEL", "c1", &config)?.success()?;
+    Refusal::of(&c1.call_at(0, "CHECK")?)?.expect(999, "spoofing protection")?;
+    c1.call_at(0, "DEL")?.success()?;
     place.is_free("tap1")
 }
 
@@ -202,15 +195,13 @@ fn collections_let_go_of_it() -> Result<()> {
     place.add(&gateway())?;
     place.node.remove_container("c1")?;
     place.node.sh(&format!("{}/postern gc --yes || true", plugin_bin()?.display()))?;
-    let mut gc = place.config(&gateway());
-    merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
-    place.call("GC", "c1", &gc)?.success()?;
+    place.net(&gateway()).call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": []}))?.success()?;
     place.is_free("tap1")?;
     // A link that is gone needs no release; another link of its name has another owner.
     place.node.add_container("c1")?;
-    let (config, _) = place.add(&json!({}))?;
+    let c1 = place.add(&json!({}))?;
     place.node.sh("ip link del tap1; ip link add tap1 type veth peer name vm1; ip link set tap1 master br9")?;
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     ensure!(place.link("tap1")?["master"] == "br9", "another link was let go of");
     Ok(())
 }
@@ -225,9 +216,9 @@ fn a_del_needs_no_grant() -> Result<()> {
     ] {
         let place = Place::new(POLICY)?;
         place.node.sh("ip link set vm1 netns c1 name eth0")?;
-        let (config, _) = place.add(&gateway())?;
+        let c1 = place.add(&gateway())?;
         place.policy(policy)?;
-        place.call("DEL", "c1", &config)?.success().with_context(|| policy.to_owned())?;
+        c1.call_at(0, "DEL")?.success().with_context(|| policy.to_owned())?;
         place.node.sh_in("c1", "ip link show eth0").with_context(|| policy.to_owned())?;
         place.is_free("tap1")?;
     }
@@ -241,7 +232,7 @@ fn a_failed_add_lets_go_of_it() -> Result<()> {
     let broken = json!({"ipam": {"type": "absent-ipam"}});
     for up in [false, true] {
         place.node.sh(&format!("ip link set tap1 {}", if up { "up" } else { "down" }))?;
-        Refusal::of(&place.call("ADD", "c1", &place.config(&broken))?)?;
+        Refusal::of(&place.net(&broken).call("ADD", "c1")?)?;
         let flags = place.link("tap1")?["flags"].clone();
         ensure!(place.link("tap1")?.get("master").is_none(), "tap1 is a port");
         ensure!(flags.as_array().is_some_and(|flags| flags.contains(&json!("UP"))) == up, "{flags}");
@@ -255,10 +246,9 @@ fn a_failed_add_lets_go_of_it() -> Result<()> {
 fn of_two_attachments_one_has_the_link() -> Result<()> {
     let place = Place::new(POLICY)?;
     for round in 0..8 {
-        let config = place.config(&json!({}));
         let answers = std::thread::scope(|scope| {
-            let one = scope.spawn(|| place.call("ADD", "c1", &config));
-            let other = scope.spawn(|| place.call("ADD", "c2", &config));
+            let one = scope.spawn(|| place.net.call("ADD", "c1"));
+            let other = scope.spawn(|| place.net.call("ADD", "c2"));
             [one, other].map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
         });
         let mut had = 0;
@@ -273,7 +263,7 @@ fn of_two_attachments_one_has_the_link() -> Result<()> {
         }
         ensure!(had <= 1, "round {round}: both have it");
         for container in ["c1", "c2"] {
-            place.call("DEL", container, &config)?.success()?;
+            place.net.call("DEL", container)?.success()?;
         }
         place.is_free("tap1")?;
     }
@@ -285,7 +275,7 @@ fn of_two_attachments_one_has_the_link() -> Result<()> {
 fn it_is_planned_learned_and_told() -> Result<()> {
     let place = Place::new(POLICY)?;
     let postern = format!("{}/postern", plugin_bin()?.display());
-    std::fs::write(place.node.path("/run/net.conf"), place.config(&gateway()).to_string())?;
+    std::fs::write(place.node.path("/run/net.conf"), place.net.config(0, &gateway())?.to_string())?;
     let plan = place.node.sh(&format!("{postern} plan /run/net.conf"))?.replace('\n', " ");
     for words in ["look for a link that a plugin before made", "attach tap1 to bridge br9"] {
         ensure!(plan.contains(words), "not \"{words}\": {plan}");
@@ -319,10 +309,10 @@ fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
     let place = Place::new(POLICY)?;
     place.node.sh("ip link add tap3 type ifb")?;
     let patch = json!({"portIsolation": true, "prevResult": {"interfaces": [{"name": "tap3"}]}});
-    let (config, _) = place.add(&patch)?;
+    let c1 = place.add(&patch)?;
     let tap = place.link("tap3")?;
     ensure!(tap["master"] == "br9" && tap["linkinfo"]["info_slave_data"]["isolated"] == true, "{tap}");
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     place.is_free("tap3")
 }
 
@@ -330,9 +320,9 @@ fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
 #[test]
 fn after_another_boot_no_number_counts() -> Result<()> {
     let place = Place::new(POLICY)?;
-    let (config, _) = place.add(&json!({"macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}}))?;
+    let c1 = place.add(&json!({"macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}}))?;
     place.node.sh("sed -i '1s/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"00000000-0000-0000-0000-000000000000\"/' /run/postern/attachments/*")?;
-    place.call("DEL", "c1", &config)?.success()?;
+    c1.call_at(0, "DEL")?.success()?;
     ensure!(place.link("tap1")?["master"] == "br9", "a link was let go of by a number of another boot");
     ensure!(place.node.sh("ls -A /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())

@@ -2,9 +2,9 @@
 //! configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by
 //! iptables.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use postern_tests::proof::test_bin;
-use postern_tests::{Answer, Call, Node, copy_bin, merge};
+use postern_tests::{Answer, Attachment, Network, Node, copy_bin, merge};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -49,18 +49,17 @@ impl Chain {
         Ok(chain)
     }
 
-    fn request(&self, verb: &str, config: &Value) -> Result<Call> {
-        let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
-        let mut config = config.clone();
-        if plugin != "bridge" {
-            merge(&mut config, &json!({"prevResult": self.previous}));
+    /// The attachment for a call of this plugin. All plugins but bridge get the result of bridge.
+    fn attachment(&self, config: &Value) -> Result<Attachment> {
+        let mut attachment = Network::new(&self.node, config)?.by(&self.bin).attachment("c1");
+        if config.get("type") != Some(&json!("bridge")) {
+            attachment.result = self.previous.clone();
         }
-        let call = Call::new(&self.bin, plugin, verb, config.to_string());
-        Ok(call.attachment("c1", &self.node.netns("c1"), "eth0"))
+        Ok(attachment)
     }
 
     fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
-        self.node.call(&self.request(verb, config)?)
+        self.attachment(config)?.call_at(0, verb)
     }
 
     fn done(&self, verb: &str, config: &Value) -> Result<()> {
@@ -161,7 +160,7 @@ fn a_kill_in_between_ends_one_section() -> Result<()> {
     let steps = json!([{"call": {"op": "masquerade-ensure", "backend": IPTABLES}}, {"hang": true}]);
     merge(&mut hanging, &json!({"rogue": steps}));
     for again in ["ADD", "DEL"] {
-        let mut child = chain.node.start(&chain.request("ADD", &hanging)?)?;
+        let mut child = chain.node.start(&chain.attachment(&hanging)?.request(0, "ADD")?)?;
         let start = Instant::now();
         while !chain.node.sh("iptables -t nat -S 2>/dev/null")?.contains("10.9.0.") {
             ensure!(start.elapsed() < Duration::from_secs(20), "it made no rules: {:?}", chain.sections()?);
@@ -266,10 +265,8 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
             "a note of 4097 bytes is too long",
         ),
     ] {
-        let mut config = web.clone();
-        merge(&mut config, &change);
-        let call = Call::new(&chain.bin, "remember", "ADD", config.to_string());
-        let answer = chain.node.call(&call.attachment("c1", &chain.node.netns("c1"), "eth0"))?;
+        let network = Network::new(&chain.node, &web)?.by(&chain.bin);
+        let answer = network.call_at(0, "ADD", "c1", &change)?;
         postern_tests::proof::Refusal::of(&answer)?.expect(code, words)?;
         ensure!(chain.sections()?.len() == 1, "{words}: {:?}", chain.sections()?);
         chain.done("CHECK", &remember(1, &json!([])))?;
@@ -303,7 +300,7 @@ fn a_note_is_of_one_container() -> Result<()> {
     ensure!(chain.sections()?.len() == 1, "{:?}", chain.sections()?);
     chain.done("DEL", &new)?;
 
-    let call = chain.request("ADD", &new)?.attachment("c1", "/run/netns/none", "eth0");
+    let call = chain.attachment(&new)?.request(0, "ADD")?.attachment("c1", "/run/netns/none", "eth0");
     postern_tests::proof::Refusal::of(&chain.node.call(&call)?)?
         .expect(999, "failed to open netns \"/run/netns/none\"")?;
     ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
