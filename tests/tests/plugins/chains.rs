@@ -4,9 +4,10 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, each};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
@@ -38,6 +39,10 @@ use Side::{Native, Ours};
 impl Side {
     fn other(self) -> Self {
         if self == Ours { Native } else { Ours }
+    }
+
+    fn bin(self) -> Result<PathBuf> {
+        if self == Ours { plugin_bin() } else { native_bin() }
     }
 }
 
@@ -75,10 +80,9 @@ impl Place {
         Ok(Self { node, backend, plugins })
     }
 
-    /// The configuration of one plugin of the list, as a runtime sends it. The native DEL fails after masquerading by
-    /// nftables.
-    fn config(&self, plugin: &str, previous: Option<&Value>) -> Value {
-        let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin});
+    /// The configuration of one plugin. The native DEL fails after masquerading by nftables.
+    fn config(&self, plugin: &str) -> Value {
+        let mut config = json!({"type": plugin});
         merge(
             &mut config,
             &match plugin {
@@ -96,48 +100,44 @@ impl Place {
                 _ => json!({"backend": "iptables", "ingressPolicy": "same-bridge"}),
             },
         );
-        if let Some(previous) = previous {
-            merge(&mut config, &json!({"prevResult": previous}));
-        }
         config
     }
 
-    fn call(&self, side: Side, plugin: &str, verb: &str, previous: Option<&Value>) -> Result<Answer> {
-        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
-        let call = Call::new(&bin, plugin, verb, self.config(plugin, previous).to_string());
-        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    /// A list of these plugins, all ours.
+    fn list(&self, plugins: &[&str]) -> Result<Network> {
+        let configs: Vec<Value> = plugins.iter().map(|plugin| self.config(plugin)).collect();
+        Network::new(&self.node, &json!({"cniVersion": "1.0.0", "plugins": configs}))
     }
 
-    /// Calls the plugins one after the other. Returns the last result of an ADD.
-    fn each(&self, sides: &[Side], verb: &str, result: Option<&Value>) -> Result<Option<Value>> {
-        let mut calls: Vec<(&str, Side)> = self.plugins.iter().copied().zip(sides.iter().copied()).collect();
-        if verb == "DEL" {
-            calls.reverse();
+    /// The list of the place, each plugin by its side.
+    fn net(&self, sides: &[Side]) -> Result<Network> {
+        let list = self.list(self.plugins)?;
+        sides.iter().enumerate().try_fold(list, |list, (at, side)| Ok(list.at_by(at, &side.bin()?)))
+    }
+
+    fn add(&self, sides: &[Side]) -> Result<Attachment> {
+        let mut c1 = self.net(sides)?.attachment("c1");
+        for (at, plugin) in self.plugins.iter().enumerate() {
+            let before = c1.result.clone();
+            c1.add_at(at).with_context(|| format!("{sides:?}"))?;
+            // bandwidth adds its link.
+            let is_same = before.is_null() || before == c1.result || *plugin == "bandwidth";
+            ensure!(is_same, "{plugin} changed the result: {}", c1.result);
         }
-        let mut last = result.cloned();
-        for (plugin, side) in calls {
-            let answer = self.call(side, plugin, verb, last.as_ref())?.success();
-            let answer = answer.with_context(|| format!("{verb} of {side:?} {plugin}"))?;
-            if verb == "ADD" {
-                // bandwidth adds its link.
-                let is_same = last.is_none() || last.as_ref() == Some(&answer) || plugin == "bandwidth";
-                ensure!(is_same, "{plugin} changed the result: {answer}");
-                last = Some(answer);
-            }
-        }
-        Ok(last)
+        Ok(c1)
     }
 
-    fn add(&self, sides: &[Side]) -> Result<Value> {
-        self.each(sides, "ADD", None)?.context("no result")
+    /// Returns the attachment in the hands of these sides.
+    fn of(&self, c1: &Attachment, sides: &[Side]) -> Result<Attachment> {
+        Ok(Attachment { network: self.net(sides)?, ..c1.clone() })
     }
 
-    fn check(&self, sides: &[Side], result: &Value) -> Result<()> {
-        self.each(sides, "CHECK", Some(result)).map(drop)
-    }
-
-    fn del(&self, sides: &[Side], result: &Value) -> Result<()> {
-        self.each(sides, "DEL", Some(result)).map(drop)
+    /// DEL by these sides, with one try for native plugins too.
+    fn del(&self, c1: &Attachment, sides: &[Side]) -> Result<()> {
+        let c1 = self.of(c1, sides)?;
+        (0..self.plugins.len()).rev().try_for_each(|at| {
+            c1.call_at(at, "DEL")?.success().map(drop).with_context(|| format!("DEL by {sides:?}, at {at}"))
+        })
     }
 
     fn serve(&self) -> Result<Server> {
@@ -173,19 +173,20 @@ impl Place {
 
 /// Adds the list of one mixture, sends traffic, and has others check and remove it.
 fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
-    let result = place.add(made)?;
+    let c1 = place.add(made)?;
     let _server = place.serve()?;
     ensure!(place.forwards()?, "no forward: {}", place.seen()?);
     place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("the way out")?;
-    place.check(made, &result)?;
-    place.check(removed, &result)?;
+    for sides in [made, removed] {
+        place.of(&c1, sides)?.check().with_context(|| format!("CHECK by {sides:?}"))?;
+    }
     ensure!(place.forwards()?, "CHECK changed something");
     for time in ["first", "repeated"] {
-        place.del(removed, &result).with_context(|| format!("{time} DEL"))?;
+        place.del(&c1, removed).with_context(|| format!("{time} DEL"))?;
         ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
     }
     // Native plugins know nothing of records. DEL of ours ends them, as the next ADD would.
-    place.del(&vec![Ours; place.plugins.len()], &result)?;
+    place.del(&c1, &vec![Ours; place.plugins.len()])?;
     let records = place.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")?;
     ensure!(records.is_empty(), "records are left: {records}");
     Ok(())
@@ -242,27 +243,25 @@ fn every_mixture_by_iptables() -> Result<()> {
 fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend, SHORT)?;
-        let result = place.add(&[Ours; 3])?;
+        let c1 = place.add(&[Ours; 3])?;
         let _server = place.serve()?;
         // Native plugins take portmap and firewall over, and give them back. The container's link stays.
         for side in [Native, Ours, Native] {
-            for plugin in ["firewall", "portmap"] {
-                place.call(side, plugin, "DEL", Some(&result))?.success()?;
+            let taken = place.of(&c1, &[Ours, side, side])?;
+            for at in [2, 1] {
+                taken.call_at(at, "DEL")?.success()?;
             }
             ensure!(place.seen()? == "nobody", "{backend}: {side:?} left the forward");
-            for plugin in ["portmap", "firewall"] {
-                place
-                    .call(side, plugin, "ADD", Some(&result))?
-                    .success()
-                    .with_context(|| format!("{side:?} {plugin}"))?;
+            for at in [1, 2] {
+                taken.call_at(at, "ADD")?.success().with_context(|| format!("{side:?}, at {at}"))?;
             }
             ensure!(place.forwards()?, "{backend}: no forward of {side:?}");
             for checking in [Native, Ours] {
-                let checked = place.check(&[Ours, checking, checking], &result);
+                let checked = place.of(&c1, &[Ours, checking, checking])?.check();
                 checked.with_context(|| format!("{backend}: made by {side:?}, checked by {checking:?}"))?;
             }
         }
-        place.del(&vec![Ours; place.plugins.len()], &result)?;
+        place.del(&c1, &vec![Ours; place.plugins.len()])?;
         ensure!(place.left()?.is_empty(), "{backend}: {}", place.left()?);
     }
     Ok(())
@@ -273,20 +272,15 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
 fn firewall_without_an_earlier_result() -> Result<()> {
     let place = Place::new("iptables", SHORT)?;
     for (made, is_removed) in [(Ours, true), (Native, false)] {
-        let result = place.add(&[Native, Native, made])?;
-        let mut config = place.config("firewall", None);
-        merge(&mut config, &json!({"cniVersion": "0.3.1"}));
-        let call = |verb: &str| {
-            let call = Call::new(&plugin_bin()?, "firewall", verb, config.to_string());
-            place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))
-        };
+        let c1 = place.add(&[Native, Native, made])?;
         for verb in ["ADD", "DEL"] {
-            Refusal::of(&call(verb)?)?.expect(1, "incompatible CNI versions")?;
+            let answer = place.net(&[Ours; 3])?.call_at(2, verb, "c1", &json!({"cniVersion": "0.3.1"}))?;
+            Refusal::of(&answer)?.expect(1, "incompatible CNI versions")?;
         }
         let rules = place.node.sh("iptables-save -t filter | grep -cE '10\\.4\\.0\\.[0-9]+/32' || true")?;
         // The rules name addresses only: without record and result nobody knows whose they are.
         ensure!((rules.trim() == "0") == is_removed, "{made:?}: {rules}");
-        place.del(&[Native, Native, Ours], &result)?;
+        place.del(&c1, &[Native, Native, Ours])?;
         ensure!(place.left()?.is_empty(), "{made:?}: {}", place.left()?);
     }
     Ok(())
@@ -298,7 +292,7 @@ fn firewall_without_an_earlier_result() -> Result<()> {
 fn results_of_third_parties() -> Result<()> {
     const BEHIND: &[&str] = &["tuning", "portmap", "firewall", "bandwidth", "sbr"];
     let place = Place::new("nftables", SHORT)?;
-    let ours = plugin_bin()?;
+    let (bridge, behind) = (place.list(&["bridge"])?.by(&native_bin()?), place.list(BEHIND)?);
     let netns = place.node.netns("c1");
     let own = |sandbox: Value| json!([{"name": "br4"}, null, {"name": "eth0", "sandbox": sandbox}]);
     let numbers = [json!(2), Value::Null, json!(-1), json!(9)];
@@ -317,9 +311,9 @@ fn results_of_third_parties() -> Result<()> {
         cases.collect::<Vec<_>>(),
         |case| format!("{} {}", case.0, case.1),
         |(interfaces, number)| {
-            let result = place.call(Native, "bridge", "ADD", None)?.success()?;
-            let mut previous = result.clone();
-            let end = result.pointer("/interfaces/1").context("no host end")?;
+            let made = bridge.add("c1")?;
+            let mut previous = made.result.clone();
+            let end = made.result.pointer("/interfaces/1").context("no host end")?;
             previous["interfaces"] = interfaces.clone();
             previous["interfaces"][1] = end.clone();
             if let Some(all) = previous["interfaces"].as_array_mut() {
@@ -329,22 +323,17 @@ fn results_of_third_parties() -> Result<()> {
             merge(&mut previous["ips"][0], &json!({"interface": number}));
             let foreign = json!({"address": "10.4.9.9/24", "gateway": "fd00::1", "interface": -1});
             previous["routes"] = json!([null, {"dst": "0.0.0.0/0"}]);
-            for plugin in BEHIND {
-                let mut config = place.config(plugin, Some(&previous));
+            for (at, plugin) in BEHIND.iter().enumerate() {
+                let mut patch = json!({"prevResult": previous});
                 match *plugin {
-                    "tuning" => merge(&mut config, &json!({"mac": "02:00:00:00:00:77"})),
-                    "firewall" => merge(&mut config, &json!({"ingressPolicy": "open"})),
-                    "sbr" => merge(&mut config, &json!({"backend": null, "ingressPolicy": null})),
+                    "tuning" => patch["mac"] = json!("02:00:00:00:00:77"),
+                    "firewall" => patch["ingressPolicy"] = json!("open"),
+                    "sbr" => patch = json!({"prevResult": previous, "backend": null, "ingressPolicy": null}),
                     // Neither uses addresses: what is wrong with one is not theirs.
-                    "bandwidth" => {
-                        merge(&mut config, &json!({"prevResult": {"ips": [previous["ips"][0], foreign, null]}}))
-                    }
+                    "bandwidth" => patch["prevResult"]["ips"] = json!([previous["ips"][0], foreign, null]),
                     _ => {}
                 }
-                let call = |verb: &str| {
-                    let call = Call::new(&ours, plugin, verb, config.to_string());
-                    place.node.call(&call.attachment("c1", &netns, "eth0"))
-                };
+                let call = |verb: &str| behind.call_at(at, verb, "c1", &patch);
                 let answer = call("ADD")?.success().with_context(|| (*plugin).to_owned())?;
                 ensure!(answer["ips"][0] == previous["ips"][0], "{plugin}: {answer}");
                 let mac = answer.pointer("/interfaces/2/mac").cloned();
@@ -359,12 +348,10 @@ fn results_of_third_parties() -> Result<()> {
             }
             let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
             ensure!(rules.contains("dnat to 10.4.0.") && rules.contains("-s 10.4.0."), "{rules}");
-            for plugin in BEHIND.iter().rev() {
-                let config = place.config(plugin, Some(&previous));
-                let call = Call::new(&ours, plugin, "DEL", config.to_string());
-                place.node.call(&call.attachment("c1", &netns, "eth0"))?.success()?;
+            for at in (0..BEHIND.len()).rev() {
+                behind.call_at(at, "DEL", "c1", &json!({"prevResult": previous}))?.success()?;
             }
-            place.call(Native, "bridge", "DEL", Some(&result))?;
+            made.call_at(0, "DEL")?;
             let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
             ensure!(!rules.contains("10.4.0."), "{rules}");
             place.node.sh("rm -f /var/lib/cni/networks/net/last_reserved_ip.0")?;
@@ -378,25 +365,23 @@ fn results_of_third_parties() -> Result<()> {
 #[test]
 fn addresses_of_third_parties() -> Result<()> {
     let place = Place::new("nftables", SHORT)?;
-    let netns = place.node.netns("c1");
-    let call = |side: Side, plugin: &str, verb: &str, previous: &Value| -> Result<Value> {
-        let mut config = place.config(plugin, Some(previous));
-        merge(&mut config, &json!({"cniVersion": previous["cniVersion"], "ingressPolicy": "open"}));
-        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
-        let call = Call::new(&bin, plugin, verb, config.to_string()).attachment("c1", &netns, "eth0");
-        place.node.call(&call)?.success().with_context(|| format!("{verb} of {side:?} {plugin}"))
+    let net = place.list(&["portmap", "firewall"])?.with(&json!({"ingressPolicy": "open"}));
+    let call = |side: Side, at: usize, verb: &str, previous: &Value| -> Result<Value> {
+        let patch = json!({"cniVersion": previous["cniVersion"], "prevResult": previous});
+        let answer = net.clone().by(&side.bin()?).call_at(at, verb, "c1", &patch)?;
+        answer.success().with_context(|| format!("{verb} by {side:?}, at {at}"))
     };
     let rules = || place.node.sh("nft list ruleset; iptables -S; ip6tables -S");
     let behind = |previous: &Value, address: &str| -> Result<()> {
         for side in [Native, Ours] {
             for verb in ["ADD", "CHECK"] {
-                for plugin in ["portmap", "firewall"] {
-                    call(side, plugin, verb, previous)?;
+                for at in [0, 1] {
+                    call(side, at, verb, previous)?;
                 }
             }
             ensure!(rules()?.contains(&format!("-s {address} -j ACCEPT")), "{side:?}: {}", rules()?);
-            for plugin in ["firewall", "portmap"] {
-                call(side, plugin, "DEL", previous)?;
+            for at in [1, 0] {
+                call(side, at, "DEL", previous)?;
             }
             ensure!(!rules()?.contains(address.split('/').next().unwrap_or_default()), "{side:?}: {}", rules()?);
         }
@@ -409,13 +394,14 @@ fn addresses_of_third_parties() -> Result<()> {
     behind(&routed, "10.7.0.9/32")?;
     place.node.sh("ip link delete host0")?;
 
-    let mut both = place.call(Ours, "bridge", "ADD", None)?.success()?;
+    let mut c1 = place.list(&["bridge"])?.add("c1")?;
+    let both = &mut c1.result;
     place.node.sh_in("c1", "ip address add fd00:4::5/64 dev eth0 nodad")?;
     if let Some(ips) = both["ips"].as_array_mut() {
         ips.push(json!({"address": "fd00:4::5/64", "gateway": "fd00:4::1", "interface": 2}));
     }
-    behind(&both, "fd00:4::5/128")?;
-    place.call(Ours, "bridge", "DEL", Some(&both))?.success()?;
+    behind(both, "fd00:4::5/128")?;
+    c1.call_at(0, "DEL")?.success()?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
 }
