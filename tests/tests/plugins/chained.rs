@@ -4,9 +4,8 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, test_bin};
-use postern_tests::{Answer, Call, Node, merge, native_bin};
+use postern_tests::{Attachment, Network, Node, merge, native_bin};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What the chained plugin may do.
@@ -31,14 +30,14 @@ enum Maker {
 
 struct Place {
     node: Node,
-    bin: PathBuf,
     maker: Maker,
-    previous: Value,
+    /// What the maker has made.
+    made: Attachment,
     before: String,
 }
 
 fn maker() -> Value {
-    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "dataDir": "/run/made",
+    json!({"cniVersion": "1.0.0", "type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "dataDir": "/run/made",
         "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]], "routes": [{"dst": "0.0.0.0/0"}]}})
 }
 
@@ -48,43 +47,17 @@ impl Place {
         node.add_container("c1")?;
         node.sh(PRIVATE_ETC)?;
         node.sh(&format!("mkdir -p /etc/postern/policy; printf '{POLICY}' > /etc/postern/policy/chained.toml"))?;
-        let mut place = Self { node, bin: test_bin()?, maker, previous: Value::Null, before: String::new() };
-        place.make()?;
-        place.before = place.look()?;
-        Ok(place)
-    }
-
-    fn make(&mut self) -> Result<()> {
-        self.previous = match self.maker {
-            Maker::Hand => {
-                self.node.sh_in(
-                    "c1",
-                    "ip link add eth0 type veth peer name far; ip address add fd00:9::2/64 dev eth0 nodad",
-                )?;
-                json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": self.node.netns("c1")}],
-                    "ips": [{"address": "fd00:9::2/64", "interface": 0}]})
-            }
-            Maker::Ours => self.call("ADD", &maker())?.success()?,
-            Maker::Native => self.call_of(&native_bin()?, "ADD", &maker())?.success()?,
-        };
-        Ok(())
-    }
-
-    fn call_of(&self, bin: &std::path::Path, verb: &str, config: &Value) -> Result<Answer> {
-        self.node.call(&self.request(bin, verb, config)?)
-    }
-
-    fn request(&self, bin: &std::path::Path, verb: &str, config: &Value) -> Result<Call> {
-        let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
-        let mut config = config.clone();
-        if !self.previous.is_null() {
-            merge(&mut config, &json!({"prevResult": self.previous}));
+        let bin = if matches!(maker, Maker::Native) { native_bin()? } else { test_bin()? };
+        let mut made = Network::new(&node, &self::maker())?.by(&bin).attachment("c1");
+        if matches!(maker, Maker::Hand) {
+            node.sh_in("c1", "ip link add eth0 type veth peer name far; ip address add fd00:9::2/64 dev eth0 nodad")?;
+            made.result = json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": node.netns("c1")}],
+                "ips": [{"address": "fd00:9::2/64", "interface": 0}]});
+        } else {
+            made.add_at(0)?;
         }
-        Ok(Call::new(bin, plugin, verb, config.to_string()).attachment("c1", &self.node.netns("c1"), "eth0"))
-    }
-
-    fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
-        self.call_of(&self.bin, verb, config)
+        let before = node.sh_in("c1", LOOK)?;
+        Ok(Self { node, maker, made, before })
     }
 
     fn look(&self) -> Result<String> {
@@ -97,13 +70,14 @@ impl Place {
         Ok(())
     }
 
-    /// The chained plugin with these operations; `last` comes after them.
-    fn chained(&self, operations: &[Value], last: &Value) -> Value {
+    /// The chained plugin behind the maker, with these operations, and `last` after the operations.
+    fn chained(&self, operations: &[Value], last: &Value) -> Result<Attachment> {
         let mut steps = vec![json!({"call": {"op": "link-own"}})];
         steps.extend(operations.iter().map(|operation| json!({"call": operation})));
         steps.push(last.clone());
-        json!({"cniVersion": "1.0.0", "name": "net", "type": "chained", "rogue": steps,
-            "ipam": {"type": "host-local", "dataDir": "/run/chained", "ranges": [[{"subnet": "10.8.0.0/24"}]]}})
+        let ipam = json!({"type": "host-local", "dataDir": "/run/chained", "ranges": [[{"subnet": "10.8.0.0/24"}]]});
+        let config = json!({"cniVersion": "1.0.0", "type": "chained", "rogue": steps, "ipam": ipam});
+        Ok(Attachment { network: Network::new(&self.node, &config)?.by(&test_bin()?), ..self.made.clone() })
     }
 }
 
@@ -160,7 +134,7 @@ fn denied() -> Value {
 
 /// The last step of a plugin that succeeds.
 fn passes(place: &Place) -> Value {
-    json!({"print": place.previous.to_string()})
+    json!({"print": place.made.result.to_string()})
 }
 
 #[test]
@@ -169,7 +143,7 @@ fn a_failed_add_leaves_the_link_as_it_was() -> Result<()> {
         let place = Place::new(maker)?;
         for (name, operations) in changes() {
             for time in ["first", "second"] {
-                let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+                let answer = place.chained(&operations, &denied())?.call_at(0, "ADD")?;
                 Refusal::of(&answer)?.expect(110, "forwarding.enable").with_context(|| format!("{time} {name}"))?;
                 place.is_as_before(&format!("{name}, after the {time} failed ADD"))?;
             }
@@ -183,9 +157,9 @@ fn del_takes_back_what_the_plugin_changed() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
         let place = Place::new(maker)?;
         for (name, operations) in changes() {
-            let config = place.chained(&operations, &passes(&place));
-            place.call("ADD", &config)?.success().with_context(|| name.to_owned())?;
-            place.call("DEL", &config)?.success().with_context(|| name.to_owned())?;
+            let config = place.chained(&operations, &passes(&place))?;
+            config.call_at(0, "ADD")?.success().with_context(|| name.to_owned())?;
+            config.call_at(0, "DEL")?.success().with_context(|| name.to_owned())?;
             place.is_as_before(&format!("{name}, after DEL"))?;
         }
     }
@@ -197,24 +171,29 @@ fn del_takes_back_what_the_plugin_changed() -> Result<()> {
 fn after_a_kill_the_next_run_takes_it_back() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native] {
         let place = Place::new(maker)?;
-        for (name, operations) in
-            changes().into_iter().filter(|(name, _)| ["routes", "settings", "IPv6 off"].contains(name))
-        {
+        // The last change of each set, as LOOK shows it.
+        for (name, last) in [
+            ("routes", "2001:db8::/32"),
+            ("settings", "==> enhanced_dad <==\n0"),
+            ("IPv6 off", "==> disable_ipv6 <==\n1"),
+        ] {
+            let (_, operations) = changes().into_iter().find(|(known, _)| *known == name).context("no such set")?;
+            ensure!(!place.before.contains(last), "{name}: there already: {}", place.before);
             for next in ["ADD", "DEL", "gc"] {
-                let hangs = place.chained(&operations, &json!({"hang": true}));
-                let mut run = place.node.start(&place.request(&place.bin, "ADD", &hangs)?)?;
-                let until = Instant::now() + Duration::from_secs(5);
-                while place.look()? == place.before && Instant::now() < until {
+                let hangs = place.chained(&operations, &json!({"hang": true}))?;
+                let mut run = place.node.start(&hangs.request(0, "ADD")?)?;
+                let until = Instant::now() + Duration::from_secs(20);
+                while !place.look()?.contains(last) {
+                    ensure!(Instant::now() < until, "{name}: it changes nothing: {}", place.look()?);
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                std::thread::sleep(Duration::from_millis(50));
                 run.kill()?;
                 run.wait()?;
-                let config = place.chained(&operations, &denied());
+                let config = place.chained(&operations, &denied())?;
                 match next {
-                    "ADD" => Refusal::of(&place.call("ADD", &config)?)?.expect(110, "forwarding.enable")?,
-                    "DEL" => drop(place.call("DEL", &config)?.success()?),
-                    _ => drop(place.node.sh(&format!("{}/postern gc --yes", place.bin.display()))?),
+                    "ADD" => Refusal::of(&config.call_at(0, "ADD")?)?.expect(110, "forwarding.enable")?,
+                    "DEL" => drop(config.call_at(0, "DEL")?.success()?),
+                    _ => drop(place.node.sh(&format!("{}/postern gc --yes", test_bin()?.display()))?),
                 }
                 place.is_as_before(&format!("{name}, after a kill and {next}"))?;
             }
@@ -249,7 +228,7 @@ fn what_was_there_stays() -> Result<()> {
         // It is another route for the kernel, beside the one that is there.
         (vec![add(&other)], "forwarding.enable"),
     ] {
-        let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+        let answer = place.chained(&operations, &denied())?.call_at(0, "ADD")?;
         let refusal = Refusal::of(&answer)?;
         ensure!(refusal.text.contains(words), "{operations:?}: {}", refusal.text);
         place.is_as_before(&format!("{operations:?}"))?;
@@ -269,7 +248,7 @@ fn connected_routes_are_the_kernels_own() -> Result<()> {
     place.before = place.look()?;
     for network in ["0.0.0.0/0", "::/0", "192.0.2.0/24", "2001:db8::/32", "10.7.0.0/24"] {
         let remove = json!({"op": "routes-remove-connected", "link": 0, "networks": [network]});
-        let answer = place.call("ADD", &place.chained(&[remove], &passes(&place)))?;
+        let answer = place.chained(&[remove], &passes(&place))?.call_at(0, "ADD")?;
         Refusal::of(&answer)?.expect(999, "failed to delete route…no such process").with_context(|| network)?;
         place.is_as_before(network)?;
     }
@@ -285,13 +264,13 @@ fn many_single_changes_are_made_and_undone() -> Result<()> {
     operations.extend((0..300).map(|n| json!({"op": "routes-add", "link": 0, "routes": [route(n)]})));
     operations
         .extend((0..300).map(|n| json!({"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": n % 2 == 0})));
-    let config = place.chained(&operations, &passes(&place));
-    place.call("ADD", &config)?.success()?;
+    let config = place.chained(&operations, &passes(&place))?;
+    config.call_at(0, "ADD")?.success()?;
     let count = place.node.sh("cat /run/postern/attachments/* | grep -o '\"setting\":' | wc -l")?;
     ensure!(count.trim() == "1", "{count} notes on one setting");
-    place.call("DEL", &config)?.success()?;
+    config.call_at(0, "DEL")?.success()?;
     place.is_as_before("after DEL")?;
-    let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+    let answer = place.chained(&operations, &denied())?.call_at(0, "ADD")?;
     Refusal::of(&answer)?.expect(110, "forwarding.enable")?;
     place.is_as_before("after a failed ADD")
 }
@@ -300,29 +279,24 @@ fn many_single_changes_are_made_and_undone() -> Result<()> {
 #[test]
 fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
     let place = Place::new(Maker::Native)?;
-    let netns = place.node.netns("c1");
-    let call = |bin: &std::path::Path, verb: &str, ifname: &str, config: &Value| {
-        let plugin = config["type"].as_str().unwrap_or_default();
-        let call = Call::new(bin, plugin, verb, config.to_string());
-        place.node.call(&call.attachment("c1", &netns, ifname))
-    };
-    let second = call(&native_bin()?, "ADD", "eth1", &maker())?.success()?;
+    let made = [place.made.clone(), place.made.network.clone().interface("eth1").add("c1")?];
     let lo = || place.node.sh_in("c1", "cat /proc/sys/net/ipv6/conf/lo/disable_ipv6");
     let set = json!({"op": "sysctl-set", "link": 0, "key": "disable_ipv6", "value": false});
     for order in [["eth0", "eth1"], ["eth1", "eth0"]] {
         place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6")?;
-        let configs = [("eth0", &place.previous), ("eth1", &second)].map(|(ifname, previous)| {
-            let mut config = place.chained(std::slice::from_ref(&set), &json!({"print": previous.to_string()}));
-            merge(&mut config, &json!({"prevResult": previous}));
-            (ifname, config)
-        });
-        for (ifname, config) in &configs {
-            call(&place.bin, "ADD", ifname, config)?.success()?;
+        let mut chained = Vec::new();
+        for (ifname, made) in ["eth0", "eth1"].into_iter().zip(&made) {
+            let print = json!({"print": made.result.to_string()});
+            let network = place.chained(std::slice::from_ref(&set), &print)?.network.interface(ifname);
+            chained.push((ifname, Attachment { network, ..made.clone() }));
+        }
+        for (ifname, attachment) in &chained {
+            attachment.call_at(0, "ADD")?.success()?;
             ensure!(lo()?.trim() == "0", "{ifname}: {}", lo()?);
         }
         for (ifname, expected) in order.into_iter().zip(["0", "1"]) {
-            let (_, config) = configs.iter().find(|(of, _)| *of == ifname).context("a configuration")?;
-            call(&place.bin, "DEL", ifname, config)?.success()?;
+            let (_, attachment) = chained.iter().find(|(of, _)| *of == ifname).context("an attachment")?;
+            attachment.call_at(0, "DEL")?.success()?;
             ensure!(lo()?.trim() == expected, "{order:?}: after DEL of {ifname}: {}", lo()?);
         }
     }
@@ -336,17 +310,16 @@ fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()>
     let trace = "/var/log/trace";
     let strace = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=openat,openat2", "-e", "signal=none"];
     let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
-    let config = place.chained(&[set("disable_ipv6", false), set("accept_dad", false)], &passes(&place));
+    let config = place.chained(&[set("disable_ipv6", false), set("accept_dad", false)], &passes(&place))?;
     let off = || place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
     // The first question reads all records, and fills the index.
     off()?;
-    place.call("ADD", &config)?.success()?;
+    config.call_at(0, "ADD")?.success()?;
     place.node.sh(
         "cd /run/postern/attachments; record=$(ls); for number in $(seq 30); do cp $record $(printf '%048x' $number); done",
     )?;
     for verb in ["DEL", "ADD"] {
-        let call = place.request(&place.bin, verb, &config)?;
-        place.node.call_under(&strace.map(str::to_owned), &call)?.success()?;
+        place.node.call_under(&strace.map(str::to_owned), &config.request(0, verb)?)?.success()?;
         let text = std::fs::read_to_string(place.node.path(trace))?;
         ensure!(text.contains("disable_ipv6"), "{verb}: the trace lacks what the run does: {text}");
         let copies = text.lines().filter(|line| line.contains(&"0".repeat(40))).count();
@@ -361,7 +334,7 @@ fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()>
 fn an_add_deletes_no_link_of_another() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
         let place = Place::new(maker)?;
-        let answer = place.call("ADD", &place.chained(&[json!({"op": "link-delete", "link": 0})], &denied()))?;
+        let answer = place.chained(&[json!({"op": "link-delete", "link": 0})], &denied())?.call_at(0, "ADD")?;
         Refusal::of(&answer)?.expect(999, "link.delete")?;
         place.is_as_before("delete")?;
     }
@@ -376,20 +349,17 @@ fn the_grant_decides_whatever_the_keys_are_called() -> Result<()> {
         mtu = ["${config.size}"]\npromisc = ["true"]\ndirectories = ["/run/third"]\n[grant.namespace-sysctl]\nkeys = ["net.core.*"]"#;
     place.node.sh(&format!("printf '{policy}' > /etc/postern/policy/chained.toml"))?;
     // With spoofing protection.
-    let mut guarded = maker();
-    merge(&mut guarded, &json!({"macspoofchk": true}));
-    place.call("DEL", &maker())?.success()?;
-    place.previous = Value::Null;
-    place.previous = place.call("ADD", &guarded)?.success()?;
+    place.made.del()?;
+    place.made = place.made.network.with(&json!({"macspoofchk": true})).add("c1")?;
     place.before = place.look()?;
     let change = |settings: Value| json!({"op": "link-settings-change", "link": 0, "settings": settings});
     let set = |value: &str| json!({"op": "namespace-sysctl-set", "key": "net.core.somaxconn", "value": value});
     let own = json!({"dataDir": "/run/third", "size": 1400, "own": {"address": "02:00:00:00:00:77"},
         "kernel": [{"net.core.somaxconn": "99"}], "runtimeConfig": {"io": {"net.core.somaxconn": "98"}}});
     let call = |verb: &str, operations: &[Value]| {
-        let mut config = place.chained(operations, &passes(&place));
-        merge(&mut config, &own);
-        place.call(verb, &config)
+        let mut chained = place.chained(operations, &passes(&place))?;
+        chained.network = chained.network.with(&own);
+        chained.call_at(0, verb)
     };
     let all = change(json!({"mac": "02:00:00:00:00:77", "mtu": 1400, "promisc": true}));
     let done = [all, change(json!({"promisc": false})), set("99")];
