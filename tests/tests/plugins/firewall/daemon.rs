@@ -1,13 +1,13 @@
 //! A real firewalld, on a message bus of the node's own. `tests/install-packages firewalld` installs what is needed; the
 //! tests are `ignored` for nodes without it, and `make test-all` runs them or says that it can't.
 
-use crate::firewall::place::{Place, Side, addresses};
+use crate::firewall::place::{Place, Side};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use postern_tests::merge;
+use postern_tests::Attachment;
 use postern_tests::proof::Refusal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -84,9 +84,9 @@ fn end(mut daemon: Child) {
     let _ = daemon.wait();
 }
 
-fn own(config: &Value) -> Vec<String> {
+fn own(attachment: &Attachment) -> Vec<String> {
     let source = |address: String| format!("{address}/{}", if address.contains(':') { 128 } else { 32 });
-    let mut own: Vec<String> = addresses(config).into_iter().map(source).collect();
+    let mut own: Vec<String> = attachment.bare_addresses().into_iter().map(source).collect();
     own.sort();
     own
 }
@@ -96,14 +96,14 @@ fn own(config: &Value) -> Vec<String> {
 fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     let firewalld = Firewalld::new()?;
     let place = &firewalld.place;
-    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    let c1 = place.attach(Side::Ours, "c1", 1, &json!({}))?;
     place.is_cut_off("c1", "192.0.2.2")?;
-    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
-    ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
+    c1.call_at(1, "ADD")?.success()?;
+    ensure!(firewalld.sources("trusted")? == own(&c1), "{:?}", firewalld.sources("trusted")?);
     ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("")?);
     place.reaches("c1", "192.0.2.2")?;
     for whose in [Side::Ours, Side::Native] {
-        place.call(whose, "CHECK", "c1", &config)?.success()?;
+        whose.of(&c1)?.call_at(1, "CHECK")?.success()?;
     }
     let shown = place.node.sh(&format!("{}/postern show c1 || true", postern_tests::plugin_bin()?.display()))?;
     ensure!(shown.contains("10.9.1.2 by zone trusted of firewalld"), "{shown}");
@@ -111,20 +111,18 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     place.node.sh("firewall-cmd --reload")?;
     ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
     // The native plugin does not read the answer to its own question.
-    place.call(Side::Native, "CHECK", "c1", &config)?.success()?;
-    let refused = Refusal::of(&place.call(Side::Ours, "CHECK", "c1", &config)?)?;
+    Side::Native.of(&c1)?.call_at(1, "CHECK")?.success()?;
+    let refused = Refusal::of(&c1.call_at(1, "CHECK")?)?;
     refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
     let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
     ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
-    ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
+    ensure!(firewalld.sources("trusted")? == own(&c1), "{:?}", firewalld.sources("trusted")?);
     // DEL by the record alone.
-    let mut bare = config.clone();
-    merge(&mut bare, &json!({"prevResult": null}));
     for _ in 0..2 {
-        place.call(Side::Ours, "DEL", "c1", &bare)?.success()?;
+        c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
         ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
     }
-    place.del("c1", 1, &config)?;
+    c1.del()?;
     ensure!(place.records()?.is_empty(), "{}", place.records()?);
     Ok(())
 }
@@ -136,30 +134,30 @@ fn zones_are_granted() -> Result<()> {
     let firewalld = Firewalld::new()?;
     let place = &firewalld.place;
     let named = json!({"firewalldZone": "internal", "backend": "firewalld"});
-    let config = place.add("c1", 1, &named)?;
-    ensure!(firewalld.sources("internal")? == own(&config), "{:?}", firewalld.sources("internal")?);
-    place.del("c1", 1, &config)?;
+    let c1 = place.add("c1", 1, &named)?;
+    ensure!(firewalld.sources("internal")? == own(&c1), "{:?}", firewalld.sources("internal")?);
+    c1.del()?;
     ensure!(firewalld.sources("internal")?.is_empty(), "{:?}", firewalld.sources("internal")?);
-    let config = place.add("c1", 1, &json!({"backend": "iptables"}))?;
+    let c1 = place.add("c1", 1, &json!({"backend": "iptables"}))?;
     ensure!(place.rules("10.9.1.")?.len() == 2 && firewalld.sources("trusted")?.is_empty(), "{:?}", place.rules("")?);
-    place.del("c1", 1, &config)?;
+    c1.del()?;
     // Under this policy a network has to name its zone.
     place.policy("[grant.firewall]\nbackends = [\"firewalld\"]\nadmin-chains = [\"CNI-ADMIN\"]\nzones = [\"${config.firewalldZone}\"]\n[grant.attachments]\n")?;
-    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
-    let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
+    let c1 = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    let refused = Refusal::of(&c1.call_at(1, "ADD")?)?;
     refused.expect(110, "firewall.admit on \"trusted\"…zones = [\"${config.firewalldZone}\", \"trusted\"]")?;
-    place.del("c1", 1, &config)?;
-    let config = place.add("c1", 1, &named)?;
-    place.del("c1", 1, &config)?;
+    c1.del()?;
+    let c1 = place.add("c1", 1, &named)?;
+    c1.del()?;
     for (zone, expected) in [
         ("nonexistent", "failed to add the address 10.9.1.…to nonexistent zone: INVALID_ZONE: nonexistent"),
         ("a b", "no policy can allow it"),
         ("-x", "no policy can allow it"),
     ] {
-        let config = place.attach(Side::Ours, "c1", 1, &json!({"firewalldZone": zone}))?;
-        let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
+        let c1 = place.attach(Side::Ours, "c1", 1, &json!({"firewalldZone": zone}))?;
+        let refused = Refusal::of(&c1.call_at(1, "ADD")?)?;
         refused.expect(refused.code, expected)?;
-        place.del("c1", 1, &config)?;
+        c1.del()?;
     }
     Ok(())
 }
@@ -173,17 +171,15 @@ fn either_side_removes_what_the_other_made() -> Result<()> {
     for (bridge, made, removed) in
         [(Ours, Ours, Native), (Ours, Native, Ours), (Native, Native, Ours), (Native, Ours, Native)]
     {
-        let config = place.attach(bridge, "c1", 1, &json!({}))?;
-        place.call(made, "ADD", "c1", &config)?.success()?;
-        ensure!(firewalld.sources("trusted")? == own(&config), "{made:?}: {:?}", firewalld.sources("trusted")?);
-        place.call(removed, "CHECK", "c1", &config)?.success()?;
-        place.call(removed, "DEL", "c1", &config)?.success()?;
+        let c1 = place.attach(bridge, "c1", 1, &json!({}))?;
+        made.of(&c1)?.call_at(1, "ADD")?.success()?;
+        ensure!(firewalld.sources("trusted")? == own(&c1), "{made:?}: {:?}", firewalld.sources("trusted")?);
+        removed.of(&c1)?.call_at(1, "CHECK")?.success()?;
+        removed.of(&c1)?.call_at(1, "DEL")?.success()?;
         ensure!(firewalld.sources("trusted")?.is_empty(), "{made:?}: {:?}", firewalld.sources("trusted")?);
-        place.del("c1", 1, &config)?;
+        c1.del()?;
         if bridge == Native {
-            let mut conf = crate::firewall::place::bridge_conf(1);
-            merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
-            place.call(Native, "DEL", "c1", &conf)?.success()?;
+            Native.of(&c1)?.call_at(0, "DEL")?.success()?;
         }
     }
     Ok(())
@@ -199,42 +195,39 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
         let firewalld = Firewalld::new()?;
         let place = &firewalld.place;
         let named = json!({"backend": "firewalld"});
-        let add = |side: Side, container: &str| -> Result<Value> {
-            let config = place.attach(side, container, 1, &named)?;
-            place.call(side, "ADD", container, &config)?.success()?;
-            Ok(config)
+        let add = |side: Side, container: &str| {
+            let attachment = place.attach(side, container, 1, &named)?;
+            side.of(&attachment)?.call_at(1, "ADD")?.success().map(|_| attachment)
         };
-        let del = |side: Side, container: &str, config: &Value| -> Result<()> {
-            place.call(side, "DEL", container, config)?.success()?;
-            let mut conf = crate::firewall::place::bridge_conf(1);
-            merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
-            place.call(side, "DEL", container, &conf)?.success().map(drop)
+        let del = |side: Side, attachment: &Attachment| -> Result<()> {
+            let attachment = side.of(attachment)?;
+            [1, 0].into_iter().try_for_each(|at| attachment.call_at(at, "DEL")?.success().map(drop))
         };
         let stays = add(sides[0], "c1")?;
         let mut moves = add(sides[0], "c2")?;
-        let is_healthy = |side: Side, living: &[(&str, &Value)], step: &str| -> Result<()> {
-            let mut expected: Vec<String> = living.iter().flat_map(|(_, config)| own(config)).collect();
+        let is_healthy = |side: Side, living: &[&Attachment], step: &str| -> Result<()> {
+            let mut expected: Vec<String> = living.iter().flat_map(|attachment| own(attachment)).collect();
             expected.sort();
             let found = firewalld.sources("trusted")?;
             ensure!(found == expected, "{step}: {found:?} instead of {expected:?}");
-            for (container, config) in living {
-                place.call(side, "CHECK", container, config)?.success().with_context(|| step.to_owned())?;
-                place.reaches(container, "192.0.2.2").with_context(|| step.to_owned())?;
+            for attachment in living {
+                side.of(attachment)?.call_at(1, "CHECK")?.success().with_context(|| step.to_owned())?;
+                place.reaches(&attachment.container, "192.0.2.2").with_context(|| step.to_owned())?;
             }
             Ok(())
         };
         for (at, side) in sides.into_iter().enumerate() {
             let step = format!("{sides:?}, {at}, {side:?}");
-            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: switched"))?;
-            del(side, "c2", &moves)?;
-            is_healthy(side, &[("c1", &stays)], &format!("{step}: one detached"))?;
+            is_healthy(side, &[&stays, &moves], &format!("{step}: switched"))?;
+            del(side, &moves)?;
+            is_healthy(side, &[&stays], &format!("{step}: one detached"))?;
             moves = add(side, "c2")?;
-            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: attached again"))?;
+            is_healthy(side, &[&stays, &moves], &format!("{step}: attached again"))?;
         }
-        for (container, config) in [("c1", &stays), ("c2", &moves)] {
-            del(sides[3], container, config)?;
+        for attachment in [&stays, &moves] {
+            del(sides[3], attachment)?;
             // DEL of ours ends the records that native plugins know nothing of.
-            del(Ours, container, config)?;
+            del(Ours, attachment)?;
         }
         is_healthy(Ours, &[], "at the end")?;
         ensure!(place.records()?.is_empty(), "{}", place.records()?);
@@ -247,18 +240,17 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn del_ends_without_firewalld_too() -> Result<()> {
     let mut firewalld = Firewalld::new()?;
-    let config = firewalld.place.add("c1", 1, &json!({"backend": "firewalld"}))?;
+    let c1 = firewalld.place.add("c1", 1, &json!({"backend": "firewalld"}))?;
     firewalld.stop()?;
     let place = &firewalld.place;
-    place.del("c1", 1, &config)?;
+    c1.del()?;
     ensure!(place.records()?.is_empty(), "{}", place.records()?);
-    let config = place.attach(Side::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
-    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?
+    let c1 = place.attach(Side::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
+    Refusal::of(&c1.call_at(1, "ADD")?)?
         .expect(999, "which does not run on this node…set \"backend\" to \"iptables\"")?;
     // Without a name, iptables is used then.
-    let mut auto = config.clone();
-    merge(&mut auto, &json!({"backend": null}));
-    place.call(Side::Ours, "ADD", "c1", &auto)?.success()?;
+    let auto = Attachment { network: c1.network.clone().at_with(1, &json!({"backend": null})), ..c1 };
+    auto.call_at(1, "ADD")?.success()?;
     ensure!(place.rules("10.9.1.")?.len() == 2, "{:?}", place.rules("")?);
-    place.del("c1", 1, &auto)
+    auto.del()
 }

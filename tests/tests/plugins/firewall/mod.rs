@@ -6,7 +6,7 @@ mod mixed;
 mod place;
 
 use anyhow::{Context, Result, ensure};
-use place::{Place, Side, addresses};
+use place::{Place, Side};
 use postern_tests::merge;
 use postern_tests::proof::Refusal;
 use serde_json::json;
@@ -14,45 +14,45 @@ use serde_json::json;
 #[test]
 fn a_container_reaches_out_and_is_not_reached() -> Result<()> {
     let place = Place::new()?;
-    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    let c1 = place.attach(Side::Ours, "c1", 1, &json!({}))?;
     for to in ["192.0.2.2", "2001:db8::2"] {
         place.is_cut_off("c1", to)?;
     }
-    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
+    c1.call_at(1, "ADD")?.success()?;
     for to in ["192.0.2.2", "2001:db8::2"] {
         place.reaches("c1", to)?;
     }
-    for own in addresses(&config) {
+    for own in c1.bare_addresses() {
         place.is_cut_off("out", &own)?;
         ensure!(place.rules(&own)?.len() == 2, "{:?}", place.rules(&own)?);
     }
-    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
-    place.del("c1", 1, &config)?;
-    for own in addresses(&config) {
+    c1.call_at(1, "CHECK")?.success()?;
+    c1.del()?;
+    for own in c1.bare_addresses() {
         ensure!(place.rules(&own)?.is_empty(), "{:?}", place.rules(&own)?);
     }
     ensure!(place.records()?.is_empty(), "{}", place.records()?);
-    place.del("c1", 1, &config)
+    c1.del()
 }
 
 /// The administrator's rules go before.
 #[test]
 fn an_administrator_can_block_a_flow() -> Result<()> {
     let place = Place::new()?;
-    let config = place.add("c1", 1, &json!({"iptablesAdminChainName": "SITE-RULES"}))?;
+    let c1 = place.add("c1", 1, &json!({"iptablesAdminChainName": "SITE-RULES"}))?;
     place.reaches("c1", "192.0.2.2")?;
     place.node.sh("iptables -A SITE-RULES -d 192.0.2.2 -j DROP")?;
     place.is_cut_off("c1", "192.0.2.2")?;
     place.reaches("c1", "2001:db8::2")?;
-    place.del("c1", 1, &config)
+    c1.del()
 }
 
 #[test]
 fn check_says_what_is_missing() -> Result<()> {
     let place = Place::new()?;
-    let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
-    let own = addresses(&config);
-    let check = || place.call(Side::Ours, "CHECK", "c1", &config);
+    let c1 = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    let own = c1.bare_addresses();
+    let check = || c1.call_at(1, "CHECK");
     check()?.success()?;
     let stage = "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)";
     for (spec, expected) in [
@@ -92,19 +92,19 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
         let two = place.add("c2", 1, &patch)?;
         let three = place.add("c3", 2, &patch)?;
         place.node.sh("iptables -P FORWARD ACCEPT")?;
-        let (near, far) = (&addresses(&two)[0], &addresses(&three)[0]);
+        let (near, far) = (&two.bare_addresses()[0], &three.bare_addresses()[0]);
         if filtered {
             place.is_reached("c1", near, same).context(policy)?;
         }
         place.is_reached("c1", far, other).context(policy)?;
         place.reaches("c1", "192.0.2.2")?;
         place.reaches("c1", "10.9.1.1")?;
-        place.call(Side::Ours, "CHECK", "c1", &one)?.success()?;
+        one.call_at(1, "CHECK")?.success()?;
         // The isolation is the bridge's: it stays as long as others are on it.
-        place.del("c2", 1, &two)?;
+        two.del()?;
         place.is_reached("c1", far, other).context("after a DEL")?;
-        place.del("c1", 1, &one)?;
-        place.del("c3", 2, &three)?;
+        one.del()?;
+        three.del()?;
         ensure!(place.rules("br1")?.is_empty() == (policy == "open"), "{:?}", place.rules("br1")?);
     }
     Ok(())
@@ -120,18 +120,18 @@ fn del_goes_by_the_record() -> Result<()> {
         json!({"backend": "x", "iptablesAdminChainName": "KUBE-X"}),
         json!({"ingressPolicy": "nonsense"}),
     ] {
-        let mut config = place.add("c1", 1, &json!({"iptablesAdminChainName": "MINE"}))?;
-        let own = addresses(&config);
-        let full = config.clone();
+        let c1 = place.add("c1", 1, &json!({"iptablesAdminChainName": "MINE"}))?;
+        let own = c1.bare_addresses();
         place.node.sh("iptables -A CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
+        let mut config = json!({"prevResult": c1.result});
         merge(&mut config, &patch);
-        place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
+        c1.network.call_at(1, "DEL", "c1", &config)?.success()?;
         for own in own {
             ensure!(place.rules(&own)?.is_empty(), "{patch}: {:?}", place.rules(&own)?);
         }
         ensure!(place.rules("10.9.1.77")?.len() == 1, "{patch}: another's rule is gone");
         place.node.sh("iptables -D CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
-        place.del("c1", 1, &full)?;
+        c1.del()?;
         ensure!(place.records()?.is_empty(), "{}", place.records()?);
     }
     Ok(())
@@ -140,8 +140,8 @@ fn del_goes_by_the_record() -> Result<()> {
 #[test]
 fn a_failed_add_leaves_nothing() -> Result<()> {
     let place = Place::new()?;
-    let config = place.attach(Side::Ours, "c1", 1, &json!({"ingressPolicy": "nonsense"}))?;
-    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?.expect(999, "unknown ingress policy: \"nonsense\"")?;
+    let c1 = place.attach(Side::Ours, "c1", 1, &json!({"ingressPolicy": "nonsense"}))?;
+    Refusal::of(&c1.call_at(1, "ADD")?)?.expect(999, "unknown ingress policy: \"nonsense\"")?;
     ensure!(place.rules("10.9.1.")?.is_empty(), "{:?}", place.rules("10.9.1.")?);
     Ok(())
 }
@@ -150,16 +150,11 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
 #[test]
 fn collections_go_by_the_record() -> Result<()> {
     let place = Place::new()?;
-    let config = place.add("c1", 1, &json!({}))?;
-    let mut gc = config.clone();
-    merge(
-        &mut gc,
-        &json!({"prevResult": null, "cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}),
-    );
-    place.call(Side::Ours, "GC", "", &gc)?.success()?;
-    ensure!(place.rules(&addresses(&config)[0])?.len() == 2, "a valid attachment's rules are gone");
-    merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
-    place.call(Side::Ours, "GC", "", &gc)?.success()?;
+    let c1 = place.add("c1", 1, &json!({}))?;
+    let collect = |valid| c1.network.call_at(1, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
+    collect(json!([{"containerID": "c1", "ifname": "eth0"}]))?;
+    ensure!(place.rules(&c1.bare_addresses()[0])?.len() == 2, "a valid attachment's rules are gone");
+    collect(json!([]))?;
     ensure!(place.rules("10.9.1.")?.is_empty() && place.records()?.is_empty(), "{:?}", place.rules("10.9.1.")?);
     Ok(())
 }
@@ -167,8 +162,8 @@ fn collections_go_by_the_record() -> Result<()> {
 #[test]
 fn show_tells_of_the_rules() -> Result<()> {
     let place = Place::new()?;
-    let config = place.add("c1", 1, &json!({}))?;
-    let own = &addresses(&config)[0];
+    let c1 = place.add("c1", 1, &json!({}))?;
+    let own = &c1.bare_addresses()[0];
     let postern = postern_tests::plugin_bin()?.join("postern");
     let shown = || place.node.sh(&format!("{} show c1 || true", postern.display()));
     let said = shown()?;
@@ -184,7 +179,7 @@ fn show_tells_of_the_rules() -> Result<()> {
 fn what_another_program_wiped_is_put_back() -> Result<()> {
     let place = Place::new()?;
     let postern = postern_tests::plugin_bin()?.join("postern");
-    let config = place.add("c1", 1, &json!({"ingressPolicy": "same-bridge", "iptablesAdminChainName": "MINE"}))?;
+    let c1 = place.add("c1", 1, &json!({"ingressPolicy": "same-bridge", "iptablesAdminChainName": "MINE"}))?;
     let before = place.rules("")?;
     for wiped in ["nft flush ruleset", "iptables -F; ip6tables -F", "iptables -F CNI-ISOLATION-STAGE-2"] {
         place.node.sh(wiped)?;
@@ -192,8 +187,8 @@ fn what_another_program_wiped_is_put_back() -> Result<()> {
         place.node.sh(&format!("{} reapply", postern.display()))?;
         ensure!(place.rules("")? == before, "{wiped}: {:#?}", place.rules("")?);
     }
-    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
-    place.del("c1", 1, &config)
+    c1.call_at(1, "CHECK")?.success()?;
+    c1.del()
 }
 
 /// Rules of a bridge go when nothing is on it, and no sooner.
@@ -202,12 +197,12 @@ fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
     let place = Place::new()?;
     let postern = postern_tests::plugin_bin()?.join("postern");
     let gc = || place.node.sh(&format!("{} gc --node --yes", postern.display()));
-    let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    let c1 = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
     ensure!(gc()?.contains("isolation of bridge br1 stays: a record wants it"), "{}", gc()?);
-    place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
+    c1.call_at(1, "DEL")?.success()?;
     ensure!(gc()?.contains("isolation of bridge br1 stays: veth"), "{}", gc()?);
     ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
-    place.del("c1", 1, &config)?;
+    c1.del()?;
     let said = gc()?;
     ensure!(said.contains("removed isolation of bridge br1") && said.contains("removed bridge br1"), "{said}");
     ensure!(place.rules("br1")?.is_empty(), "{:?}", place.rules("br1")?);

@@ -1,7 +1,7 @@
 //! A node with two bridges, containers on them and a place outside, and lists of bridge and firewall.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -18,6 +18,11 @@ impl Side {
             Self::Ours => plugin_bin(),
             Self::Native => native_bin(),
         }
+    }
+
+    /// Returns the attachment in the hands of this side.
+    pub fn of(self, attachment: &Attachment) -> Result<Attachment> {
+        Ok(attachment.by(&self.bin()?))
     }
 }
 
@@ -47,37 +52,28 @@ impl Place {
         std::fs::write(self.node.path("/etc/postern/policy/firewall.toml"), text).context("policy")
     }
 
-    pub fn call(&self, whose: Side, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-        let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
-        let call = Call::new(&whose.bin()?, plugin, verb, config.to_string());
-        let is_attached = !matches!(verb, "GC" | "STATUS" | "VERSION");
-        let call = if is_attached { call.attachment(container, &self.node.netns(container), "eth0") } else { call };
-        self.node.call(&call)
+    /// Network `netN` on bridge `brN`, 10.9.N.0/24 and fd00:9:N::/64, and firewall with these keys behind it.
+    pub fn net(&self, bridge: u8, keys: &Value) -> Result<Network> {
+        let ranges =
+            json!([[{"subnet": format!("10.9.{bridge}.0/24")}], [{"subnet": format!("fd00:9:{bridge}::/64")}]]);
+        let ipam = json!({"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}], "ranges": ranges});
+        let first = json!({"type": "bridge", "bridge": format!("br{bridge}"), "isGateway": true, "ipam": ipam});
+        let mut firewall = json!({"type": "firewall"});
+        merge(&mut firewall, keys);
+        Network::new(&self.node, &json!({"name": format!("net{bridge}"), "plugins": [first, firewall]}))
     }
 
-    /// ADD of bridge `br1` or `br2`. Returns the firewall's configuration, with the result.
-    pub fn attach(&self, whose: Side, container: &str, bridge: u8, patch: &Value) -> Result<Value> {
-        let result = self.call(whose, "ADD", container, &bridge_conf(bridge))?.success()?;
-        let mut config =
-            json!({"cniVersion": "1.1.0", "name": format!("net{bridge}"), "type": "firewall", "prevResult": result});
-        merge(&mut config, patch);
-        Ok(config)
+    /// ADD of bridge `br1` or `br2` by this side. The plugins after that are ours.
+    pub fn attach(&self, whose: Side, container: &str, bridge: u8, keys: &Value) -> Result<Attachment> {
+        Side::Ours.of(&self.net(bridge, keys)?.by(&whose.bin()?).add_first(1, container)?)
     }
 
     /// ADD of bridge and firewall.
-    pub fn add(&self, container: &str, bridge: u8, patch: &Value) -> Result<Value> {
-        let config = self.attach(Side::Ours, container, bridge, patch)?;
-        let result = self.call(Side::Ours, "ADD", container, &config)?.success()?;
-        ensure!(config.get("prevResult") == Some(&result), "the result was changed: {result}");
-        Ok(config)
-    }
-
-    /// DEL of firewall and bridge.
-    pub fn del(&self, container: &str, bridge: u8, config: &Value) -> Result<()> {
-        self.call(Side::Ours, "DEL", container, config)?.success()?;
-        let mut conf = bridge_conf(bridge);
-        merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
-        self.call(Side::Ours, "DEL", container, &conf)?.success().map(drop)
+    pub fn add(&self, container: &str, bridge: u8, keys: &Value) -> Result<Attachment> {
+        let attachment = self.attach(Side::Ours, container, bridge, keys)?;
+        let result = attachment.call_at(1, "ADD")?.success()?;
+        ensure!(attachment.result == result, "the result was changed: {result}");
+        Ok(attachment)
     }
 
     /// Rules of the firewall plugin that name this text, of both families.
@@ -106,21 +102,4 @@ impl Place {
     pub fn records(&self) -> Result<String> {
         self.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")
     }
-}
-
-/// Network `netN` on bridge `brN`, 10.9.N.0/24 and fd00:9:N::/64.
-pub fn bridge_conf(bridge: u8) -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": format!("net{bridge}"), "type": "bridge", "bridge": format!("br{bridge}"),
-        "isGateway": true,
-        "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
-                 "ranges": [[{"subnet": format!("10.9.{bridge}.0/24")}], [{"subnet": format!("fd00:9:{bridge}::/64")}]]},
-    })
-}
-
-/// The addresses of a result, without prefix length.
-pub fn addresses(config: &Value) -> Vec<String> {
-    let ips = config.pointer("/prevResult/ips").and_then(Value::as_array).cloned().unwrap_or_default();
-    let address = |ip: &Value| Some(ip.get("address")?.as_str()?.split('/').next()?.to_owned());
-    ips.iter().filter_map(address).collect()
 }
