@@ -1,4 +1,4 @@
-# make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
+# make demo      set up what is missing, build what this needs (minutes, once), attach two namespaces to a network, ping, tear down
 # make check     the quick loop: format, clippy, unit tests, one real attachment
 # make test      what each change waits for: see tests/README.md
 # make test-all  emulated machines, other runtimes, languages
@@ -20,9 +20,12 @@ DESTDIR ?=
 RUNS    ?= 50
 
 # The one list of the plugins that come with Postern: whatever has a policy in guests/.
-GUESTS  := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.toml)))
+ALL     := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.toml)))
+GUESTS  := $(ALL)
 # Their packages; each has a program `postern-PLUGIN`.
-PACKAGES := $(foreach guest,$(GUESTS),$(shell sed -n 's/^name = "\(.*\)"/\1/p;T;q' guests/$(guest)/Cargo.toml))
+PACKAGES := $(foreach guest,$(ALL),$(shell sed -n 's/^name = "\(.*\)"/\1/p;T;q' guests/$(guest)/Cargo.toml))
+# What runtimes start, the DHCP service, and what runs components that import all of WASI. No compiler is in them.
+PROGRAMS := postern postern-dhcpd postern-wasi
 HOST     = $(shell rustc -vV | sed -n 's/^host: //p')
 # What runtimes start is linked with musl: it starts sooner. Where Rust has no musl target, it is linked with this machine's C library.
 RUN     ?= $(shell tests/run-target)
@@ -33,26 +36,64 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup check test test-all test-long fuzz faults kills lint bench install uninstall clean
+.PHONY: demo build setup parts part-run part-wasi part-guests part-admin bin check test test-all test-long fuzz faults kills lint bench install uninstall clean
 
-demo: build
+# The demo runs two plugins and no service: only that is built for it. `make build` then builds the rest.
+DEMO := PROGRAMS=postern GUESTS="bridge host-local"
+
+demo:
+	@echo "==> 1 of 4: look for what is missing here"
+	@tests/setup build
+	@echo "==> 2 of 4: build postern, two plugins and their compiler (5 minutes on two cores if nothing is built yet)"
+	@$(PARTS) $(DEMO)
+	@echo "==> 3 of 4: compile the plugins for this machine (seconds)"
+	@$(MAKE) --no-print-directory bin $(DEMO)
+	@echo "==> 4 of 4: connect two containers (seconds)"
 	@tests/demo
+
+build:
+	@echo "==> 1 of 3: look for what is missing here"
+	@tests/setup build
+	@echo "==> 2 of 3: build the programs, all plugins and their compiler (8 minutes on two cores if nothing is built yet)"
+	@$(PARTS)
+	@echo "==> 3 of 3: compile the plugins for this machine (10 seconds)"
+	@$(MAKE) --no-print-directory bin
+	@echo "==> $(BIN) is ready"
 
 setup:
 	@tests/setup build
 
-build: setup
-	@echo "==> the executable that runtimes start, and the DHCP service (no compiler in them)"
-	cargo build --release --target $(RUN) -p postern -p postern-dhcp-service
-	@echo "==> what runs components that import all of WASI (no compiler in it)"
-	cargo build --release --target $(RUN) -p postern-wasi
-	@echo "==> the plugins, as WASI components"
-	@# cargo ignores the flags of a file if the environment has some.
-	env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
-	@echo "==> postern-admin, with the compiler: what installs plugins"
-	cargo build --profile admin -p postern-admin
+# The parts are built side by side: the last step of each keeps one processor busy for a minute. `+` lets make and all calls of
+# cargo share the processors. A bar of progress for each call would not be readable.
+PARTS = CARGO_TERM_PROGRESS_WHEN=never $(MAKE) --no-print-directory -j$(shell nproc) parts
+
+# Every call names the same packages for demo and build, for cargo gives a crate the features that any of them wants. With
+# `--bin` only a part of them is built, and nothing is built twice.
+parts: part-run part-guests part-admin $(if $(filter postern-wasi,$(PROGRAMS)),part-wasi)
+
+part-run:
+	+@cargo build --release --target $(RUN) -p postern -p postern-dhcp-service $(patsubst %,--bin %,$(filter-out postern-wasi,$(PROGRAMS)))
+	@echo "--> built: $(filter-out postern-wasi,$(PROGRAMS))"
+
+# Behind it, since cargo lets only one call use a directory.
+part-wasi: part-run
+	+@cargo build --release --target $(RUN) -p postern-wasi
+	@echo "--> built: postern-wasi"
+
+# cargo ignores the flags of a file if the environment has some.
+part-guests:
+	+@env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 \
+		$(PACKAGES:%=-p %) $(GUESTS:%=--bin postern-%)
+	@echo "--> built: the plugins, as WASI components"
+
+part-admin:
+	+@cargo build --profile admin -p postern-admin
+	@echo "--> built: postern-admin, which compiles plugins"
+
+# Places what is built.
+bin:
 	@mkdir -p $(BIN) target/release
-	@for program in $(RUN)/release/postern $(RUN)/release/postern-dhcpd $(RUN)/release/postern-wasi $(HOST)/admin/postern-admin; do \
+	@for program in $(PROGRAMS:%=$(RUN)/release/%) $(HOST)/admin/postern-admin; do \
 		install -m 755 target/$$program $(BIN)/; \
 		ln -sf ../cni/bin/$${program##*/} target/release/$${program##*/}; \
 	done
@@ -64,7 +105,6 @@ build: setup
 		$(BIN)/postern add target/wasm32-wasip2/guest/postern-$$guest.wasm --name $$guest \
 			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d --shipped $$file; \
 	done
-	@echo "==> $(BIN) is ready"
 
 # The test programs are not linked here: `make test` does that.
 check: build
@@ -105,10 +145,12 @@ bench: build
 	@tests/setup test
 	@tests/bench --runs $(RUNS)
 
-# What is built is installed: root needs neither cargo nor rustc for it, and owns what is placed.
-install: $(if $(wildcard $(BIN)/postern-admin),,build)
+# What is built is installed: root needs neither cargo nor rustc for it, and owns what is placed. `make demo` builds a part of
+# it, and leaves postern-wasi as the last `make build` left it.
+WHOLE   := $(addprefix $(BIN)/,$(PROGRAMS) postern-admin $(GUESTS))
+install: $(if $(filter-out $(wildcard $(WHOLE)),$(WHOLE)),build)
 	@$(BIN)/postern-admin install --from $(BIN) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
-	@newer=$$(find Cargo.lock wit host guests guest-sdk -newer $(BIN)/postern-admin -type f | sed -n 1p); \
+	@newer=$$(find Cargo.lock wit host guests guest-sdk -newer $(BIN)/postern-wasi -type f | sed -n 1p); \
 	if [ -n "$$newer" ]; then echo "note: $$newer is newer than the build that was installed; \`make build\` brings it up to date" >&2; fi
 
 uninstall:
