@@ -1,11 +1,12 @@
-//! The heap of every executable that has a sandbox: `#[global_allocator] static HEAP: Heap = Heap::new();`.
+//! The heap of each executable that starts sandboxes: `#[global_allocator] static HEAP: Heap = Heap::new();`.
 //!
-//! A sealed sandbox can map no memory, and allocators map it when they need more. So this heap reserves address space at its
-//! first allocation, which comes before any fork or confinement. Pieces of it become writable as they are needed, and stay
-//! so. The kernel counts those as data (`RLIMIT_DATA` of getrlimit(2)). The blocks in them are dlmalloc's.
+//! A sealed sandbox can map no memory, but usual allocators map memory when they need more. So this heap reserves
+//! address space at its first allocation, which comes before any fork or confinement. Pieces of this space become
+//! writable when they are needed, and stay writable. The kernel counts writable pieces as data (`RLIMIT_DATA` of
+//! getrlimit(2)). dlmalloc manages the blocks in the pieces.
 //!
-//! malloc(3) is the C library's. The standard library keeps its list of thread-locals with destructors there, and has made it
-//! before a sandbox is sealed. A sealed sandbox that needs more of C's memory is killed.
+//! malloc(3) stays the C library's. The standard library keeps its list of thread-locals with destructors in C's
+//! memory, and makes this list before a sandbox is sealed. A sealed sandbox that needs more of C's memory is killed.
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -20,17 +21,18 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The address space that is reserved at once, in bytes. A sandbox may have less memory than that, so it never needs a
-/// second reservation. A gate needs some MiB, and the compiler more.
+/// The address space that is reserved at once, in bytes. A sandbox's limit of memory is lower, so a sandbox never needs
+/// a second reservation. A gate needs some MiB, and the compiler needs more.
 const SPACE: usize = 512 << 20;
 
-/// The same where it is limited, in bytes: stacks of threads and the plugin's code need some of what is left, too.
+/// The least reservation if the address space is limited, in bytes. Stacks of threads and the plugin's code need
+/// address space, too.
 const LEAST: usize = 1 << 20;
 
 /// The bytes that become writable at once: a multiple of every page size of the kernel.
 const PIECE: usize = 256 << 10;
 
-/// The part of a reservation that no block has yet.
+/// The part of a reservation that has no blocks yet.
 struct Space {
     next: AtomicPtr<u8>,
     left: AtomicUsize,
@@ -45,8 +47,8 @@ impl Space {
         self.left.load(Relaxed)
     }
 
-    /// Reserves address space for this many bytes, with room for more if no limit is in the way. What was left of an
-    /// earlier reservation is given back.
+    /// Reserves address space for at least `size` bytes, and for more if the limits allow it. The rest of an earlier
+    /// reservation is given back.
     fn reserve(&self, size: usize) -> Option<()> {
         let mut length = size.max(SPACE);
         let mut start = map(length);
@@ -64,7 +66,7 @@ impl Space {
         Some(())
     }
 
-    /// Gives back what is left of the reservation.
+    /// Gives back the unused rest of the reservation. Returns its size in bytes.
     fn give_back(&self) -> usize {
         let left = self.left.swap(0, Relaxed);
         if left > 0 {
@@ -88,7 +90,7 @@ impl Space {
     }
 }
 
-/// Maps address space. No memory is behind it, and nobody can read it yet.
+/// Maps address space without memory. It is not readable yet.
 fn map(length: usize) -> Option<NonNull<u8>> {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
@@ -96,15 +98,15 @@ fn map(length: usize) -> Option<NonNull<u8>> {
     start.ok().map(NonNull::cast)
 }
 
-/// Gives back a part of [`map`]'s that never became writable.
+/// Gives back a part of a [`map`] that never became writable.
 fn unmap(start: *mut u8, length: usize) {
     if let Some(start) = NonNull::new(start) {
-        // SAFETY: this part was inaccessible all the time, so nothing refers to it. After an error it only stays there.
+        // SAFETY: this part was never accessible, so nothing refers to it. If munmap fails, the part only stays mapped.
         let _ = unsafe { munmap(start.cast(), length) };
     }
 }
 
-/// Raises the limit of the address space as far as the runtime allows. A reservation is no memory.
+/// Raises the limit of the address space as far as the runtime allows. This is harmless: a reservation uses no memory.
 fn raise_address_space() -> bool {
     let limits = getrlimit(Resource::RLIMIT_AS);
     limits.is_ok_and(|(soft, hard)| soft < hard && setrlimit(Resource::RLIMIT_AS, hard, hard).is_ok())
@@ -147,25 +149,25 @@ static BLOCKS: Mutex<Dlmalloc<Space>> = Mutex::new(Dlmalloc::new_with_allocator(
 /// True once an executable allocates from the heap.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// True in a process whose last words are an error of CNI.
+/// True in a process that must report a lack of memory as an error of CNI.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// True while this thread uses the blocks.
+    /// True while this thread is inside the allocator.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The lock of the blocks, while this thread forks.
     static AROUND_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Space>>>>> = const { Cell::new(None) };
 }
 
-/// True if this executable allocates from the heap. Any other allocator would map memory.
+/// True if this executable allocates from the heap. A sandbox needs this heap: any other allocator would map memory.
 pub fn is_used() -> bool {
     IS_USED.load(Relaxed)
 }
 
-/// Prepares the heap of a sandbox: it has address space for this many bytes, as it can map none later. From now on the
-/// heap says nothing.
+/// Prepares the heap of a sandbox: reserves address space for `size` bytes, because a sealed sandbox can map none. From
+/// now on the heap prints no error of CNI.
 ///
-/// A gate that was started under a low limit, or that has allocated much, has less than that.
+/// Without this call there may be less: the process may have a low limit, or may have allocated much.
 ///
 /// # Errors
 /// The limits of this process leave no such address space.
@@ -178,8 +180,8 @@ pub fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
     .ok_or("there is no address space for its heap")
 }
 
-/// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on what a process
-/// may map counts all of it.
+/// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on the address
+/// space of a process counts this unused part, too.
 pub fn give_back() -> u64 {
     with(|blocks| blocks.allocator().give_back() as u64)
 }
@@ -191,20 +193,21 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// The heap of an executable. If no memory is left, the process ends as other programs of Rust do: by a signal.
+    /// Makes the heap of an executable. If no memory is left, the process ends by a signal, like other Rust programs.
     #[must_use]
     pub const fn new() -> Self {
         Self { answers: false }
     }
 
-    /// The heap of the executable that runtimes start. If no memory is left, it answers with an error of CNI, and ends
-    /// with status 1. Its sandboxes end by a signal, which their gate reports.
+    /// Makes the heap of the executable that runtimes start. If no memory is left, the process prints an error of CNI,
+    /// and ends with status 1. Its sandboxes end by a signal, which their gate reports.
     #[must_use]
     pub const fn of_a_run() -> Self {
         Self { answers: true }
     }
 
-    /// Returns the block that `act` allocates, or ends a process that has to answer.
+    /// Returns the block that `act` allocates. If there is none, a process that has to answer the runtime ends with an
+    /// error.
     fn allocated(self, act: impl FnOnce(&mut Dlmalloc<Space>) -> *mut u8) -> *mut u8 {
         if !is_used() {
             ANSWERS.store(self.answers, Relaxed);
@@ -231,15 +234,16 @@ fn end(words: &str) -> ! {
         std::process::abort();
     }
     for part in ["{\"code\": 999, \"msg\": \"", words, "\"}\n"] {
-        // If nobody reads the words, the process ends all the same.
+        // The process ends even if the words can't be written.
         let _ = rustix::io::write(rustix::stdio::stdout(), part.as_bytes());
     }
     end_process(1)
 }
 
-/// Does something with the blocks, under their lock.
+/// Calls `act` with the blocks, under their lock.
 ///
-/// A thread that allocates while it is here would wait for itself. A panic in the heap does that: its words are allocated.
+/// A thread that allocates inside `act` would wait for itself. So such a process ends: only a panic inside of the heap
+/// does this, because its message is allocated.
 fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     if IS_INSIDE.replace(true) {
         end("the heap failed, and was used inside of itself: this is a bug of Postern");
@@ -253,8 +257,8 @@ fn lock() -> MutexGuard<'static, Dlmalloc<Space>> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child must be able to allocate, although another thread allocates while it is forked. So the thread that forks has the
-/// lock meanwhile.
+/// The thread that forks holds the lock meanwhile. Otherwise another thread could hold it at the fork, and the child
+/// could never allocate.
 fn hold() {
     IS_INSIDE.set(true);
     AROUND_FORK.set(Some(ManuallyDrop::new(lock())));
@@ -265,13 +269,14 @@ fn let_go() {
     IS_INSIDE.set(false);
 }
 
-/// In a new process. Only the process that was started as a plugin answers a runtime: another one has no such output.
+/// Releases the lock in a child. Only the process that the runtime started answers the runtime, so a child prints no
+/// error of CNI.
 fn let_go_in_child() {
     ANSWERS.store(false, Relaxed);
     let_go();
 }
 
-// SAFETY: dlmalloc returns blocks of that size and alignment which nothing else uses, or null.
+// SAFETY: dlmalloc returns an unused block of the asked size and alignment, or null.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: dlmalloc takes any layout.
@@ -284,7 +289,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller says that the block is one of this heap, with this layout.
+        // SAFETY: the caller guarantees that the block is from this heap, and has this layout.
         with(|blocks| unsafe { blocks.free(ptr, layout.size(), layout.align()) });
     }
 

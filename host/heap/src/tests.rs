@@ -47,7 +47,7 @@ fn a_space_that_is_used_up_is_followed_by_another() {
     assert!(space.grow(usize::MAX / 2).is_none());
 }
 
-/// Runs this in a process of its own. Returns how it ended, or `None` if it hangs.
+/// Runs `act` in a new process. Returns how the process ended, or `None` if it hangs.
 fn apart(act: impl FnOnce() -> i32) -> Option<WaitStatus> {
     let child = match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
@@ -72,7 +72,7 @@ fn apart(act: impl FnOnce() -> i32) -> Option<WaitStatus> {
 fn a_heap_that_is_used_inside_of_itself_ends_the_process() {
     let ended = apart(|| with(|_| i32::from(black_box(vec![0_u8; 100]).is_empty())));
     assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
-    // The panic's words are allocated.
+    // The panic's message is allocated.
     let ended = apart(|| with(|_| panic!("a fault of {}", black_box("the heap"))));
     assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
     // A gate answers.
@@ -108,12 +108,12 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
         i32::from(!is_there || map(64 << 20).is_none())
     });
     assert!(matches!(shared, Some(WaitStatus::Exited(_, 0))), "{shared:?}");
-    // What is needed at once comes before what others may need.
+    // A needed reservation is made, even if little address space is left.
     let large = apart(|| {
         limit(100 << 20, None);
         let space = new();
         let is_whole = space.reserve(90 << 20).is_some() && space.left() == 90 << 20;
-        // And what is left of it is given back.
+        // The next reservation gives the unused address space back.
         i32::from(!is_whole || space.reserve(PIECE).is_none() || map(90 << 20).is_none())
     });
     assert!(matches!(large, Some(WaitStatus::Exited(_, 0))), "{large:?}");
@@ -167,7 +167,7 @@ fn threads_wait_for_each_other() {
     assert_eq!(count.into_inner(), 2000);
 }
 
-/// Each child allocates, whatever the other threads of its parent were doing.
+/// Each child can allocate, even if other threads of its parent were allocating.
 #[test]
 fn a_child_of_a_process_with_threads_can_allocate() {
     let done = &AtomicBool::new(false);
@@ -199,7 +199,7 @@ fn a_child_of_a_process_with_threads_can_allocate() {
     });
 }
 
-/// Only the process that was started as a plugin has a runtime to answer.
+/// Only the process that the runtime started answers the runtime.
 #[test]
 fn a_child_answers_no_runtime() {
     let ended = apart(|| {
