@@ -1,10 +1,10 @@
 //! One JSON line per operation: the plugin, the request, the rule that decided, and the outcome.
 //!
-//! Lines of operations that only read are collected. The line of an operation that changes something is written as soon
-//! as it is done, together with the collected lines. So the log has all changes of a run even if the run is killed.
+//! Lines of operations that only read are collected. After an operation that changes something, its line is written at
+//! once, together with the collected lines. So the log has all changes of a run even if the run is killed.
 //!
 //! A log that can't be written does not stop a run. Otherwise a full disk would leave containers without a network.
-//! Standard error says so once, with the number of lost lines.
+//! Standard error reports the failure once, with the number of lost lines.
 
 mod file;
 mod refusal;
@@ -24,11 +24,11 @@ use std::time::Duration;
 /// The name of the log in [`crate::places::Places::logs`]. The previous log's name ends in `.1`.
 pub const LOG: &str = "audit.jsonl";
 
-/// The greatest size of a request or a result in a line, in bytes. Only a guest that floods the log has more.
+/// The greatest size of a request or a result in a line, in bytes. Only a guest that floods the log reaches this size.
 const SHOWN: usize = 512;
 
-/// The greatest size of the lines without a change in one run, in bytes. Changes are always written. Endless refusals
-/// of one run would push all earlier runs out of the log.
+/// The greatest size of the lines without a change in one run, in bytes. Changes are always written. Without this
+/// limit, endless refusals of one run would push all earlier runs out of the log.
 const UNCHANGING: usize = 64 << 10;
 
 /// The number of bytes that are collected before they are written.
@@ -42,7 +42,7 @@ pub struct Audit {
     lines: Vec<u8>,
     /// The bytes of lines without a change.
     unchanging: usize,
-    /// The number of such lines beyond [`UNCHANGING`], and the verb of the last one.
+    /// The number of lines without a change beyond [`UNCHANGING`], and the verb of the last such line.
     hidden: usize,
     hidden_verb: &'static str,
     /// The number of lost lines.
@@ -130,8 +130,8 @@ impl Audit {
         Self::new(&self.file.directory, self.attachment.clone())
     }
 
-    /// Notes one operation, and writes it at once if it could change something. Of the other operations, only as many
-    /// are written as fit into [`UNCHANGING`]; the rest is counted.
+    /// Notes one operation, and writes its line at once if the operation could change something. The lines of other
+    /// operations are written up to the size [`UNCHANGING`]. Further lines are only counted.
     pub fn note(&mut self, entry: &AuditEntry<'_>) {
         // A refused operation has changed nothing.
         let changes = entry.rule.is_some() && entry.operation.lasting() != Lasting::Nothing;
@@ -141,7 +141,7 @@ impl Audit {
             return;
         }
         let before = self.lines.len();
-        // What was not admitted was not done: by policy, for want of a namespace or of time, beyond a limit.
+        // An operation was not done if it was not admitted: by policy, without a namespace or time, or beyond a limit.
         let is_done = entry.rule.is_some() && !matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
         let (verb, operation, request) = (entry.verb.as_str(), entry.operation.name(), entry.operation.logged());
         let mut line = Line {
@@ -154,7 +154,7 @@ impl Audit {
             ..Line::of_host(&self.attachment, verb, operation, &request, entry.took)
         };
         let mut text = written(&line);
-        // A short line has no long request.
+        // The request is measured only in long lines.
         if text.len() > SHOWN {
             let request = written(&request);
             if request.len() > SHOWN {
@@ -171,7 +171,7 @@ impl Audit {
         }
     }
 
-    /// Notes an act of the host itself. `rule` is the reason why it may do so.
+    /// Notes an act of the host itself. `rule` is the reason why the act is allowed.
     pub fn note_own(
         &mut self,
         verb: &str,
@@ -235,7 +235,7 @@ fn result<T>(outcome: &Result<T, impl Display>) -> String {
 }
 
 /// Returns the beginning of a text that takes at most [`SHOWN`] bytes in the log. Quotes and control characters take
-/// more bytes there.
+/// more bytes in JSON.
 fn shorten(text: &str) -> String {
     let mut bytes = 0;
     for (at, c) in text.char_indices() {
@@ -252,7 +252,8 @@ fn shorten(text: &str) -> String {
 }
 
 impl Drop for Audit {
-    /// Makes the last attempt. Standard error tells the loss: standard output belongs to the runtime.
+    /// Makes the last attempt to write. A loss is reported on standard error, because standard output belongs to the
+    /// runtime.
     fn drop(&mut self) {
         if self.hidden > 0 {
             let note = format!("{} more operations that changed nothing are not shown", self.hidden);

@@ -31,13 +31,13 @@ pub struct Call<'a> {
     pub started: Instant,
 }
 
-/// Who carries out a run.
+/// The plugin that a run is for, if it can be run.
 #[expect(clippy::large_enum_variant, reason = "a run has one of these, and most have the large one")]
 pub enum Called {
     /// The plugin that the runtime called.
     Plugin(Prepared),
-    /// The host alone, for a DEL: the plugin can't be run, for this reason. The record is enough to remove what it made;
-    /// without one, the attachment's names are used.
+    /// Only the host acts, for a DEL. The text is the reason why the plugin can't be run. The host removes what the
+    /// record lists. Without a record it uses the attachment's names.
     Nobody(String),
 }
 
@@ -57,9 +57,9 @@ pub struct PreparedRun {
     pub called: Called,
     /// See [`crate::gate::Delegates::delegation`].
     pub delegation: Result<Option<Delegation>, OpError>,
-    /// The directories that were made for it.
+    /// The directories that were made for this run.
     pub made: MadeDirectories,
-    /// What its plugin may have made.
+    /// The objects that the plugin may have made.
     pub part: SearchedObjects,
 }
 
@@ -72,9 +72,10 @@ pub fn begin(
     refused: &dyn Fn(&Error),
 ) -> Result<PreparedRun, Error> {
     let Call { verb, env, .. } = *call;
-    // An attacker who prepared a state directory could have records in it removed with our privileges.
+    // The places are checked first. An attacker who prepared a state directory could otherwise have the objects of its
+    // records removed with the host's privileges.
     let places = Places::find().map_err(obstacle)?;
-    // A guest refuses what it can't read, with its own words.
+    // A guest is needed: it refuses a configuration that it can't read, with the plugin's own error.
     if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
         launcher.need_sandboxes();
     }
@@ -99,13 +100,14 @@ pub fn begin(
     };
     let namespace = match namespace {
         Ok(namespace) => namespace,
-        // An attachment with a record can be removed without its namespace, wherever the path leads by now.
+        // An attachment with a record can be removed without its namespace, even if the path now leads elsewhere.
         Err(missing) if verb != Verb::Add && parts.journal.record().is_some() => {
             missing.accept(&mut parts.system);
             None
         }
         Err(missing) if verb == Verb::Del => return Err(missing.into_error()),
-        // A plugin that refuses its configuration says so first, as natively. It can do nothing else.
+        // The plugin still starts, because its error about the configuration comes first, as natively. All its
+        // operations are refused.
         Err(missing) => {
             parts.system.no_container = Some(NoContainerAsked { error: missing.into_error(), is_asked: false.into() });
             None
@@ -121,7 +123,7 @@ pub fn begin(
     Ok(PreparedRun { parts, called, delegation, made, part })
 }
 
-/// Prepares the delegates, does what an unconfined process has to do, and confines this process.
+/// Prepares the delegates, does the work that only an unconfined process can do, and confines this process.
 fn ready(
     parts: &mut RunParts,
     launcher: &mut Launcher,
@@ -169,7 +171,7 @@ fn ready(
 }
 
 /// Enters the container for the host itself. No guest runs, so nothing is confined. If the kernel refuses a thread in
-/// there, the record is enough; without a record that is an error.
+/// the container, the run continues with the record, and fails without a record.
 fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error> {
     let Some(namespace) = namespace else { return Ok(()) };
     match parts.system.enter(namespace, Inside::Thread, || Ok(())) {
@@ -181,8 +183,8 @@ fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error
     Ok(())
 }
 
-/// Opens the plugin, judges the version of the configuration, and starts the processes of delegates. Request and plugin are
-/// made of these.
+/// Opens the plugin, checks the version of the configuration, and starts the processes of delegates. Returns the
+/// request and the plugin.
 fn admit(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -193,7 +195,7 @@ fn admit(
     let Call { name, verb, env, stdin, .. } = *call;
     let opened = match launcher.open(name, &places.state) {
         Ok(opened) => opened,
-        // The effects of a plugin can be removed without it.
+        // DEL continues: the effects of a plugin can be removed without the plugin.
         Err(reason) if verb == Verb::Del => {
             refused(&obstacle(&reason));
             let request = Request::read(name, env, verb, Version::LATEST, raw, stdin)?;
@@ -204,8 +206,8 @@ fn admit(
     };
     let named = config_version(&raw.0)?;
     let version = match Version::parse(&named).filter(|_| verb == Verb::Del) {
-        // An attachment must be removed with the version that made it. The run judges it, and what the component does not
-        // support, its record removes.
+        // An attachment must be removable with the version of its ADD. The run checks this version later. If the
+        // component does not support the version, the record is used.
         Some(version) => version,
         None => spoken(&opened.policy, opened.versions.as_deref(), verb, &named)?,
     };
@@ -216,7 +218,7 @@ fn admit(
     Ok((request, Called::Plugin(prepared), part))
 }
 
-/// Starts the processes of the plugins that this one delegates to, by its configuration.
+/// Starts the processes of the delegates that the plugin's configuration names.
 fn warm_delegates(launcher: &mut Launcher, request: &Request, policy: &Policy) {
     let ipam = &request.conf.ipam_type;
     let may_delegate = policy.grants(Capability::Ipam) || request.verb == Verb::Del;
@@ -239,7 +241,7 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request, policy: &Policy) {
 enum NoContainer {
     /// Its path leads to no namespace, or to the host's.
     Gone(Error),
-    /// It may be alive.
+    /// The container may be alive.
     Hidden(Error),
 }
 
@@ -251,7 +253,7 @@ impl NoContainer {
         }
     }
 
-    /// Goes on without the namespace. What may be left in a living one is not given up.
+    /// Continues without the namespace. If the container may be alive, effects in it stay in the record.
     fn accept(self, system: &mut System) {
         match self {
             Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
@@ -265,7 +267,7 @@ impl NoContainer {
 
 /// True if an operation of the plugin acts in the container's namespace.
 fn acts_in_container(request: &Request, policy: &Policy) -> bool {
-    // An object that was made under an earlier policy may still be in it.
+    // An object that was made under an earlier policy may still be in the namespace.
     let may = |capability: Capability| match request.verb {
         Verb::Del => policy.knows(capability),
         Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
@@ -273,13 +275,13 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
     Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
 }
 
-/// True if a note may be written or read: it is kept for the container in the namespace.
+/// True if a note may be written or read. Notes are kept for the container that has the namespace.
 fn keeps_notes(request: &Request, policy: &Policy) -> bool {
     matches!(request.verb, Verb::Add | Verb::Check) && policy.grants(Capability::Notes)
 }
 
-/// Reads the number of a container's namespace in which the run does nothing: the record that it writes is about one container.
-/// It is an error if the namespace can't be entered, and a note is kept for it.
+/// Reads the cookie of a container's namespace that the run does not enter. The record names the container by this
+/// cookie. A namespace that can't be entered is an error only if a note is kept for it.
 fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Result<(), Error> {
     let is_recorded = |capability: &Capability| capability.is_recorded() && policy.grants(*capability);
     let writes = parts.request.verb == Verb::Add && Capability::ALL.iter().any(is_recorded);
@@ -294,7 +296,8 @@ fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Res
     }
 }
 
-/// Opens the container's namespace of a request, and refuses the host's own. One that is not `needed` may be absent.
+/// Opens the container's namespace of a request, and refuses the host's own. A namespace that is not `needed` may be
+/// absent.
 fn container(
     request: &Request,
     system: &System,
@@ -310,14 +313,15 @@ fn container(
                 return Ok(Some(namespace));
             }
             match request.verb {
-                // The number of an ended process is that of another one by now. No attachment is in this namespace.
+                // The path names a process that has ended, and its process ID belongs to another process now. No
+                // attachment is in this namespace.
                 Verb::Del => Ok(taken_for_gone(&Error::same_netns())),
                 _ => Err(NoContainer::Gone(Error::same_netns())),
             }
         }
         Err(_) if !needed => Ok(None),
         Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
-        // The file of a pinned namespace stays after a reboot, and a runtime asks until the DEL succeeds.
+        // The file of a pinned namespace stays after a reboot, and a runtime repeats DEL until it succeeds.
         Err(error) if request.verb == Verb::Del && leads_nowhere(&error) => Ok(taken_for_gone(&error)),
         Err(error) => {
             let text = match request.verb {
@@ -343,7 +347,7 @@ fn leads_nowhere(error: &OpenError) -> bool {
     }
 }
 
-/// Says why a DEL goes on without its container.
+/// Reports why a DEL continues without its container.
 fn taken_for_gone(why: &dyn std::fmt::Display) -> Option<Namespace> {
     crate::say!("postern: taking the container for gone: {why}");
     None

@@ -1,11 +1,11 @@
-//! The catalog: compiled code is run only if its place, its manifest and its bytes match.
+//! The catalog of compiled code. Code is run only if its path, its manifest and its bytes match.
 //!
 //! [`open`] does the cheap checks and returns the descriptor. So the sandbox can map the code during the other checks.
-//! No guest starts before [`Unverified::verify`] has proven that the bytes are those that were compiled.
+//! No guest starts before [`Unverified::verify`] has proven that the code is unchanged since its compilation.
 //!
-//! Hashing takes longer than everything else that the gate does before a plugin starts. So the outcome is noted in the
-//! state directory, with the kernel's data about the file. Its change time can't be set: while it is the same, the
-//! bytes are the same.
+//! Hashing takes longer than all other work of the gate before a plugin starts. So the outcome is noted in the state
+//! directory, with the kernel's data about the file. No program can set a file's change time. While the change time is
+//! the same, the bytes are the same.
 
 use crate::manifest::{self, RunManifest};
 pub use crate::manifest::{Manifest, Names, WasiExtent};
@@ -30,16 +30,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const VERIFIED: &str = "verified";
 
 /// The time that a file must be unchanged before a note on it is written, in nanoseconds. The kernel's clock for change
-/// times has steps of up to a second on some file systems. A change within one step would not show.
+/// times has steps of up to a second on some file systems. A second change within one step would not be seen.
 const SETTLED: i128 = 2_000_000_000;
 
-/// A size that no note reaches, in bytes.
+/// The greatest size of a note, in bytes. Real notes are shorter.
 const LONGEST_NOTE: u64 = 1 << 10;
 
 /// The number of bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Code that has passed all checks except that of its bytes.
+/// Code that has passed all checks except the check of its bytes.
 #[derive(Debug)]
 pub struct Unverified {
     file: File,
@@ -56,7 +56,8 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
 /// Opens a plugin's code in a catalog that [`crate::places::trust`] has accepted, for an engine with this fingerprint.
 ///
 /// # Errors
-/// No such plugin, code or manifest that others could have written, no manifest, truncated code, code for another engine.
+/// There is no such plugin or manifest, another user could write to the code or manifest, or the code is truncated or
+/// for another engine.
 pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
     let code = code_path(catalog, plugin);
     let absent = || {
@@ -94,17 +95,18 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
 }
 
 impl Unverified {
-    /// Returns the code for a sandbox, which maps it but must not start it yet.
+    /// Returns the code for a sandbox. The sandbox maps the code, but must not start it yet.
     pub(crate) fn code(&self) -> Result<OwnedFd, PluginError> {
         self.file.try_clone().map(Into::into).map_err(|e| self.unreadable(e))
     }
 
-    /// Takes the form of the policy that the manifest has.
+    /// Takes the policy's compiled form from the manifest.
     pub fn take_policy(&mut self) -> Option<Form> {
         self.manifest.policy.take()
     }
 
-    /// The program that its process becomes, if its component imports more of WASI than this one has.
+    /// Returns the program that the plugin's process executes, if the component imports more of WASI than this
+    /// executable has.
     pub fn program(&self) -> Result<Option<File>, PluginError> {
         match self.manifest.wasi {
             WasiExtent::Small => Ok(None),
@@ -112,8 +114,8 @@ impl Unverified {
         }
     }
 
-    /// Proves that the bytes are those that the manifest names, and returns the manifest. A note in the state directory is
-    /// enough; without one all bytes are read. No note is looked for or left if there is no `state`.
+    /// Proves that the bytes have the hash of the manifest, and returns the manifest. A note in the state directory is
+    /// enough. Without a note all bytes are read. Without `state`, no note is read or written.
     ///
     /// # Errors
     /// The bytes differ, or can't be read.
@@ -123,7 +125,7 @@ impl Unverified {
         let (notes, name) = (state.join(VERIFIED), self.note_name());
         if read_note(&notes, &name).as_ref() != Some(&before) {
             self.prove()?;
-            // Without a note the next run reads the code too. That only costs time.
+            // If the note can't be written, the next run reads the code again. This only costs time.
             if before.is_settled() && self.seen()? == before {
                 let _ = write_note(&notes, &name, &before);
             }
@@ -154,8 +156,8 @@ impl Unverified {
         code_path(&self.catalog, &self.plugin)
     }
 
-    /// Returns the path of the note: one for each plugin of each catalog. A path can't be a file's name, so its hash is
-    /// used.
+    /// Returns the name of the note. Each plugin of each catalog has its own note. The name is a hash, because the
+    /// code's path can't be a file's name.
     fn note_name(&self) -> String {
         let name = Sha256::digest(self.path().as_os_str().as_encoded_bytes());
         hex(name.get(..16).unwrap_or_default())
@@ -174,7 +176,7 @@ impl Unverified {
     }
 }
 
-/// The state of a file when its bytes had this hash.
+/// The kernel's data about a file, and the hash of its bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     dev: u64,
@@ -188,7 +190,7 @@ struct Note {
 }
 
 impl Note {
-    /// True if a later change would show.
+    /// True if a later change would change the file's change time.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         i128::try_from(now).unwrap_or(0) - self.ctime > SETTLED
@@ -213,7 +215,7 @@ fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
     Dir::open_itself(notes)?.replace(&format!("{name}.json"), &new, &serde_json::to_vec(note)?)
 }
 
-/// Returns the hash. It does not move the file's offset, which the sandbox shares.
+/// Returns the hash. The file's offset does not move, because the sandbox shares it.
 fn hash(file: &File) -> std::io::Result<String> {
     let (mut hasher, mut piece, mut at) = (Sha256::new(), vec![0; PIECE], 0);
     loop {
@@ -234,8 +236,8 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Compares a policy's pin (`digest = "sha256:…"`), if it has one, with the installed component. `file` is the file
-/// where an operator would write another pin.
+/// Compares the installed component with the policy's pin (`digest = "sha256:…"`), if there is a pin. `file` is the
+/// file where an operator would write another pin.
 pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), PluginError> {
     let Some(pinned) = pinned else { return Ok(()) };
     let bare = |digest: &str| digest.strip_prefix("sha256:").unwrap_or(digest).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Removal of the effects of attachments: a failed ADD, DEL by the record, garbage collection.
+//! Removal of the effects of attachments: after a failed ADD, by DEL from the record, and by garbage collection.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -39,7 +39,7 @@ pub fn undo(run: &mut Context, before: usize) {
     run.fixed.deadline.set(before_cleanup);
 }
 
-/// Prepares the deletion of the attachment's link: what uses its DHCP leases goes, and then the leases are given back.
+/// Prepares the deletion of the attachment's link: removes what uses the DHCP leases, and then gives the leases back.
 pub fn before_deletion(run: &mut Context) -> Result<(), OpError> {
     if run.journal.dhcp_leases().is_empty() {
         return Ok(());
@@ -50,8 +50,9 @@ pub fn before_deletion(run: &mut Context) -> Result<(), OpError> {
 
 /// Gives the attachment's DHCP leases back while its link is still there: DHCPRELEASE can leave by no other link.
 ///
-/// No address is given back while something uses it. Rules have gone before, the address is taken from the link here,
-/// and the link goes next. Where the link is gone already, the lease's own removal tells the service.
+/// No address is given back while something uses it. The rules are already removed, this function takes the address
+/// from the link, and the link is deleted next. If the link is gone already, the removal of the lease tells the
+/// service.
 fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
     for lease in run.journal.dhcp_leases() {
         let Some(Taken { acts, is_free }) = take_addresses(run.view(), &lease)? else { return Ok(()) };
@@ -59,7 +60,8 @@ fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
             let verb = run.request.verb.as_str();
             run.audit.note_own(verb, "address.remove", &object, "record", &outcome, took);
         }
-        // A lease whose address stays is given back when the link is gone. So is one that the service refuses to end.
+        // A lease whose address stays is given back when the link is gone. The same holds for a lease that the service
+        // refuses to end.
         if is_free {
             let _ = run.system.dhcp.release(run.request, &run.fixed.deadline, &lease.socket);
         }
@@ -84,13 +86,13 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
     for address in &lease.addresses {
         let start = Instant::now();
         let outcome = netlink.delete_address(link.index, *address);
-        // One that was not there is no change.
+        // A missing address is no change, and needs no log line.
         if !outcome.as_ref().is_err_and(|error| error.is(Errno::EADDRNOTAVAIL)) {
             acts.push((serde_json::json!({"link": name, "address": address}), outcome, start.elapsed()));
         }
     }
-    // What can't be told is not free: the lease is given back once the link is gone. Root in there can make a list of
-    // addresses lack one. So the question is about each address.
+    // An address that can't be checked is not free: the lease is given back once the link is gone. Each address is
+    // looked up by itself, because root in the container can make a list of addresses incomplete.
     let mut is_free = true;
     for address in &lease.addresses {
         let is_left = as_far_as_possible(|| netlink.has_address(address.addr()).map(Some))?;
@@ -101,19 +103,19 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
 
 /// Removes all listed effects that use the attachment's addresses, whichever plugin made them.
 ///
-/// It runs before a plugin's DEL gives the addresses back, because the plugin could stop there. The record, and not the
-/// plugin, ensures that two containers never have one address.
+/// It runs before a plugin's DEL gives the addresses back, because the plugin could stop at that point. The record, and
+/// not the plugin, ensures that no two containers have one address.
 ///
-/// It fails too if the container still has the link of an attachment without a complete record. Its plugin has to delete that
-/// link first.
+/// It also fails if the record is incomplete and the container still has the attachment's link. The plugin has to
+/// delete this link first.
 pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     remove_users(run)?;
     if !run.journal.owns_link() || run.journal.record_is_whole() {
         return Ok(());
     }
     let name = &run.request.ifname;
-    // Other links are ignored: root in the container could make one as often as it is deleted, and the runtime would
-    // retry for ever.
+    // Other links are ignored: root in the container could make another link each time, and the runtime would retry for
+    // ever.
     let link = run.system.link_inside(name)?;
     let is_own = |link: &Link| {
         Ok::<_, OpError>(
@@ -131,7 +133,7 @@ pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// As `before_release`, if the container's link is already deleted: only the effects that the record lists.
+/// Like `before_release`, when the container's link is already deleted: removes only the effects that the record lists.
 pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     remove_listed(run, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
@@ -139,8 +141,8 @@ pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     })
 }
 
-/// Removes the effects of an earlier run of this ADD. The node is then as if that run had never happened. What could
-/// not be removed stays in the record, and nothing new may be made.
+/// Removes the effects of an earlier run of this ADD. The node is then as before that run. Effects that could not be
+/// removed stay in the record, and nothing new may be made.
 pub fn recover(run: &mut Context) -> Result<(), OpError> {
     let leftover = run.journal.leftover(run.view());
     if leftover.is_empty() {
@@ -150,7 +152,7 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
     others::compare_with_kernel(run)?;
     let mut removed = 0;
     if run.journal.is_replaced() {
-        // The objects that now have the attachment's names, with lease and rules, belong to the maker of the new link.
+        // The link that now has the attachment's names, with its lease and rules, belongs to another attachment.
         crate::say!(
             "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
         );
@@ -160,7 +162,7 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
         for section in leftover.iter().rev() {
             removed += by_record(run, section.as_deref())?;
         }
-        // The plugin starts only now, and must not use the time that is reserved for cleaning up.
+        // The plugin starts after this, and must not use the time that is reserved for cleaning up.
         run.fixed.deadline.set(before_cleanup);
     }
     run.journal.renew_record(run.view())?;
@@ -176,13 +178,13 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the effects that the record still lists for a section after the DEL of its plugin, or for all sections. What could
-/// not be removed stays there.
+/// Removes the effects that the record still lists after the DEL of a plugin, for its section or for all sections.
+/// Effects that could not be removed stay in the record.
 pub fn by_record(run: &mut Context, section: Option<&str>) -> Result<usize, OpError> {
     run.fixed.deadline.allow_cleanup();
     let listed = run.journal.record().map(|record| record.effects(section)).unwrap_or_default();
-    // An attachment that must keep its addresses is not noted as a DEL that was killed. The next collection would
-    // complete such a DEL.
+    // The section is not marked as ending if the attachment must keep its addresses. The next collection would complete
+    // a DEL that is so marked.
     if listed.iter().all(|noted| kept::must_keep(run, noted, section).is_none()) {
         run.journal.ending(section);
     }
@@ -223,7 +225,8 @@ fn remove_listed(
     left.reverse();
     left.sort_by_key(|noted| noted.effect.addresses().are_given_back());
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
-    // A link that matches the record is the recorded one. If the record names another boot, it was damaged.
+    // A link that matches the record is the recorded link, even if the record names another boot: then the record was
+    // damaged.
     let other_boot = other_boot && !has_link(run, &left)?;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
@@ -235,7 +238,7 @@ fn remove_listed(
             continue;
         }
         if other_boot && !noted.effect.outlives_boot() {
-            // The object that has its name now belongs to another attachment.
+            // The object that now has the recorded name belongs to another attachment.
             run.journal.note_removed(Some(noted.seq));
             continue;
         }
@@ -279,7 +282,7 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
                 .hint("what is left goes with the next GC"));
         }
-        // It does not wait for a lock: a process that holds it is working on the record.
+        // The collection does not wait for the lock of a record: the process that holds it is working on the record.
         match Record::open_existing(&view.fixed.places.state, key, Instant::now()) {
             Ok(Some(record)) if is_meant(record.header()) => match sections(view, key, record) {
                 Ok(count) => removed += count,
@@ -333,7 +336,7 @@ fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, syst
     parts.system.share_all(system);
     let (served, called) = (Rc::clone(&system.served), Some(request.plugin.clone()));
     parts.journal.set_retention(Retention { served, called, ..Retention::default() });
-    // If its container could not be entered, a later operation of the plugin may try it again.
+    // A container that could not be entered may be tried again by a later operation of the plugin.
     if let Some(found) = system.known.containers.get(key) {
         parts.system.use_access(found.clone());
     }

@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The file in the state directory that notes that a missing Landlock was said.
+/// The file in the state directory that shows that a missing Landlock was reported.
 const SAID: &str = "no-landlock";
 
-/// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of delegates, if it is
-/// another one than the runtime's.
+/// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of
+/// delegates, if it differs from the runtime's.
 ///
-/// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
-/// it again if nothing was put in it. If the kernel refuses a step, no guest may run.
+/// A rule of Landlock needs an existing directory. So the directory of leases is made before, if an ADD may need it.
+/// [`MadeDirectories`] removes it again if it stays empty. If the kernel refuses a step, no guest may run.
 pub fn confine(
     parts: &mut RunParts,
     launcher: &Launcher,
@@ -68,7 +68,7 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
-    // The boot ID is read while /proc can be reached. The answer is kept.
+    // The boot ID is read while /proc can be reached, and is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     let bus = if rights.bus { Bus::locate(rights.zones.clone()) } else { None };
     parts.system.runner = if rights.programs.is_empty() && bus.is_none() {
@@ -86,11 +86,11 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     if !rights.dhcp.is_empty() {
         parts.system.dhcp.open_for(parts.request.verb, &parts.fixed.deadline, &rights.dhcp);
     }
-    // A confined process has no way to its own namespace: new links are made in it, records are named by its number, and
-    // devices of the node are moved back there.
+    // The host's namespace is opened here, because a confined process can't open it. New links are made in it, records
+    // have its cookie, and devices of the node are moved back to it.
     parts.system.home().map_err(|error| failed(&error))?;
-    // Everything that is started for other work is there by now. Without a sandbox there is nobody to meet, and nothing
-    // would end it: a GC by the host can take long.
+    // All processes for other work are started now, so this process can be pinned to one processor with its sandbox.
+    // Without a sandbox it is not pinned: a GC by the host can take long.
     if !pids.is_empty() {
         processor::pin();
     }
@@ -102,7 +102,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
     let confinement = confined(GATE.with(sandboxes), &[])?;
     let own = match rights.device {
-        // Only this thread, in the node's namespace, looks for programs on a device that came home, and at its files.
+        // Only this thread, in the host's namespace, searches for programs on a device that came home, and reads its
+        // files.
         true => {
             parts.system.sight();
             let files = parts.system.link_files();
@@ -114,7 +115,7 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     };
     let tap = if rights.tap.is_some() { Some(confined(WITH_TAP.with(sandboxes), &[])?) } else { None };
     if let Some(namespace) = namespace {
-        // Only the thread that makes the tap has the requests for that.
+        // Only the thread that makes the tap may use the requests for taps.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
         parts.system.enter(namespace, rights.inside(), confine).map_err(|error| failed(&error))?;
@@ -143,7 +144,7 @@ impl Rights {
             // A data directory may belong to another user than root, and its time is set back (host/state).
             kept |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         } else if !self.backups.is_empty() {
-            // The native plugin makes the directory without the right to search it.
+            // The native plugin makes the directory without search permission.
             kept |= CapabilitySet::DAC_OVERRIDE;
         }
         kept
@@ -162,18 +163,19 @@ impl Rights {
         if !self.leases.is_empty() {
             paths.push((&fixed.places.library, Access::Own));
         }
-        // Where another user can make and rename files, the path can become a link at any time. Without a rule, the leases
-        // are refused when they are opened.
+        // A directory of leases gets no rule if another user could replace its path by a symbolic link. Then opening
+        // the leases fails.
         let networks = self.leases.iter().filter_map(|(directory, network)| lease_directory(directory, network));
         paths.extend(self.backups.iter().map(|directory| (directory.as_path(), Access::Own)));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         paths.extend(device_files.iter().map(|directory| (directory.as_path(), Access::Change)));
         if self.network {
-            // Nothing below: a deeper directory belongs to one namespace, and there are two.
+            // The rule is for the whole directory: a directory below it belongs to one namespace, and this process uses
+            // two.
             paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
         if self.legacy || !self.programs.is_empty() {
-            // This shows if there are rules of legacy iptables.
+            // These files show whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
         let files = Files::with(paths, networks.map(|network| (network, Access::Own)))?;
@@ -184,14 +186,14 @@ impl Rights {
     }
 }
 
-/// Says that the kernel has no Landlock. The first run after a boot does: a runtime's log would have the line for each
-/// container. `postern doctor` says it each time.
+/// Reports that the kernel has no Landlock. Only the first run after a boot reports it. Otherwise a runtime's log would
+/// have the line for each container. `postern doctor` reports it each time.
 fn tell_of_missing_landlock(state: &Path) {
     let Ok(state) = Dir::open_itself(state) else { return };
     if state.file(SAID, OpenMode::Read).is_ok() {
         return;
     }
-    // Where it can't be noted, the next run says it again.
+    // If the file can't be made, the next run reports it again.
     let _ = state.file(SAID, OpenMode::ChangeOrCreate(0o600));
     crate::say!(
         "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would \

@@ -1,6 +1,6 @@
-//! The delegate of a network of flannel, and its configuration. The host makes it before it confines itself, of the
-//! operator's configuration and of the subnet file. The delegate's request has that configuration: so policies take their
-//! values from it, and no guest can change one.
+//! The delegate of a flannel network, and the delegate's configuration. The host makes this configuration before it
+//! confines itself, from the operator's configuration and the subnet file. The delegate's request has this
+//! configuration. So policies take their values from it, and no guest can change a value.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150.
 const LIMIT: u64 = 64 << 10;
 
-/// The greatest size of a native plugin's file, in bytes: as that of its standard input.
+/// The greatest size of a native plugin's file, in bytes. The plugin's standard input has the same limit.
 pub(crate) const FILE_LIMIT: u64 = 4 << 20;
 
 /// See the module.
@@ -31,11 +31,11 @@ pub struct Delegation {
     pub plugin: String,
     /// Its configuration, in the native plugin's form.
     pub text: Arc<String>,
-    /// The same, as the delegate's request has it.
+    /// The configuration, in the form of the delegate's request.
     conf: Rc<NetConf>,
-    /// The contents of the subnet file, where that was needed.
+    /// The contents of the subnet file, if it was needed.
     pub subnet: Option<SubnetFile>,
-    /// True if it is by the native plugin's file, and by no record.
+    /// True if the delegation comes from the native plugin's file, and not from a record.
     pub of_native: bool,
 }
 
@@ -46,7 +46,7 @@ impl Delegation {
         Ok(Self { plugin, text, conf, subnet, of_native: false })
     }
 
-    /// Makes it of the configuration and of the subnet file.
+    /// Makes the delegation from the configuration and the subnet file.
     pub fn make(request: &Request) -> Result<Self, OpError> {
         let flannel = Flannel::read(&request.conf).map_err(|error| invalid("delegate", &error.to_string()))?;
         let subnet = read_subnet(&flannel.subnet_file)?;
@@ -63,7 +63,7 @@ impl Delegation {
         if of_network { Self::new(conf.plugin_type, json, None).ok() } else { None }
     }
 
-    /// Adds what the runtime says in this call: `prevResult`, and the valid attachments.
+    /// Adds the data of this call of the runtime: `prevResult`, and the valid attachments.
     fn with_call(self, request: &Request) -> Result<Self, OpError> {
         let Json::Object(mut keys) = self.conf.raw().clone() else { return Ok(self) };
         if let Some(previous) = request.conf.raw_previous_result() {
@@ -91,7 +91,7 @@ impl Delegation {
         Request { verb, conf, stdin, is_made_by_host: true, ..caller.clone() }
     }
 
-    /// Refuses another configuration than the host's.
+    /// Fails if a configuration differs from the host's.
     ///
     /// # Errors
     /// [`ErrorCode::Denied`], with the first key that differs.
@@ -116,12 +116,12 @@ impl Delegation {
     }
 }
 
-/// Returns the delegation of this run. On DEL there may be none: nothing was delegated, as far as is known.
+/// Returns the delegation of this run. On DEL the delegation may be unknown; then nothing is delegated.
 pub(crate) fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegation>, OpError> {
     let request = run.request;
     let make = || {
         let [_, file, _] = named(&request.conf);
-        // The decision on the operation has the words for people.
+        // The decision on the operation gives people the full message.
         if !file.is_empty() && !granted.has_object("delegate.files", &file) {
             let message = format!("policy does not let {file} be read");
             return Err(OpError::new(ErrorCode::Denied, file, message));
@@ -156,7 +156,8 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
         Some(files) => files.read(&run.request.container_id, FILE_LIMIT),
         None => Ok(None),
     };
-    // Once more after a passing error: without the file nothing counts as delegated, and a DEL would leave all of it.
+    // After an error, which may be temporary, the file is read once more. Without it nothing counts as delegated, and a
+    // DEL would leave the delegate's effects.
     let content = read().or_else(|_| read()).unwrap_or_else(|error: StateError| {
         crate::say!("postern: the native plugin's file about this container does not count: {error}");
         None
@@ -169,7 +170,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
     Some(Delegation { of_native: true, ..read })
 }
 
-/// Reads a subnet file. No user but root or this one may be able to change it.
+/// Reads a subnet file. Only root and the effective user may be able to change the file.
 fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     let untrusted = |reason: String| {
         OpError::new(ErrorCode::Io, path, format!("{path} does not count: {reason}"))

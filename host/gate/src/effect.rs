@@ -1,14 +1,14 @@
 //! Effects as data: the record lists them, and undo and DEL remove them.
 //!
-//! An [`Effect`] is written to the attachment's record before the operation is carried out. So it can be removed
-//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Its removal needs no
-//! grant: a listed effect is the attachment's own.
+//! An [`Effect`] is written to the attachment's record before the operation is carried out. So the effect can be
+//! removed later without the plugin, its policy, `prevResult` or the namespace. The removal needs no grant, because a
+//! listed effect belongs to the attachment.
 //!
-//! Node objects (bridge, forwarding, base tables) are not effects. They are shared, native plugins leave them too, and
-//! `postern gc --node` removes them.
+//! Node objects (bridge, forwarding, base tables) are not effects. Attachments share them, native plugins leave them
+//! too, and `postern gc --node` removes them.
 //!
-//! Each effect has one file in the folder of its capability, with its data and its answers to [`EffectKind`]. Other code asks the
-//! effect instead of knowing its kind.
+//! Each effect has one file in the folder of its capability, with its data and its implementation of [`EffectKind`].
+//! Other code calls these functions, and does not depend on the kind of effect.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -22,18 +22,19 @@ use serde::{Deserialize, Serialize};
 pub enum Addresses<'a> {
     /// No relation.
     Unconcerned,
-    /// The effect uses them: the pair has them, and rules serve them.
+    /// The effect uses addresses: a pair has them, and rules lead to them.
     Used,
-    /// This directory of leases holds them. The removal gives them back, and another attachment may get them at once.
+    /// This directory of leases holds the addresses. The removal gives them back, and another attachment may get them
+    /// at once.
     HeldIn(&'a str),
-    /// This native IPAM program gave them, and its DEL gives them back.
+    /// This native IPAM program gave the addresses, and its DEL gives them back.
     GivenBy(&'a str),
-    /// The DHCP service at this socket keeps the lease of them. The removal gives it back.
+    /// The DHCP service at this socket keeps the lease of the addresses. The removal gives the lease back.
     LentBy(&'a str),
 }
 
 impl Addresses<'_> {
-    /// True if the removal gives addresses back. It comes last, and only if nothing uses them any more.
+    /// True if the removal gives addresses back. Such a removal comes last, and only if nothing uses the addresses.
     pub fn are_given_back(self) -> bool {
         match self {
             Self::HeldIn(_) | Self::GivenBy(_) | Self::LentBy(_) => true,
@@ -45,23 +46,23 @@ impl Addresses<'_> {
 /// The times when an effect is written to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordTiming {
-    /// Once: an effect that an earlier run noted is not undone by this one.
+    /// Once: this run does not undo an effect that an earlier run recorded.
     Once,
-    /// Each time: this run knows its own part beside that of an earlier run.
+    /// Each time: this run's part is recorded beside the part of an earlier run.
     EachTime,
-    /// Never: it ends with the container's namespace, and only a failed ADD undoes it.
+    /// Never: the effect ends with the container's namespace, and only a failed ADD undoes it.
     Never,
 }
 
 /// The place where an effect lives.
 enum Lives {
-    /// In a kernel: it is gone after a reboot.
+    /// In the kernel: the effect is gone after a reboot.
     InKernel,
-    /// On a disk, or with another program.
+    /// On a disk, or in another program.
     OnDisk,
 }
 
-/// How an effect is related to the attachment's addresses: not at all, it uses them, or its contents tell.
+/// Makes [`Addresses`] of an effect: it has no relation to addresses, it uses them, or its own data decide.
 macro_rules! addresses {
     (Nothing, $effect:ident) => {{
         let _ = $effect;
@@ -76,12 +77,13 @@ macro_rules! addresses {
     };
 }
 
-/// Makes [`Effect`] from one row for each: its type, its file, when it is noted, where it lives, and the answer above.
+/// Makes [`Effect`] from one row for each kind: its type, its file, [`RecordTiming`], where it lives, and its relation
+/// to addresses.
 macro_rules! effects {
     ($($kind:ident: $($file:ident)::+, $timing:ident, $lives:ident, $concern:ident;)+) => {
         $(pub use crate::capability::$($file)::+::$kind;)+
 
-        /// One thing on the node that belongs to one attachment.
+        /// One object on the node that belongs to one attachment.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "effect", rename_all = "kebab-case")]
         #[allow(missing_docs, reason = "the file of each effect describes it")]
@@ -90,7 +92,7 @@ macro_rules! effects {
         }
 
         impl Effect {
-            /// Returns the effect as what its file says of it.
+            /// Returns the effect as a trait object.
             pub(crate) fn kind(&self) -> &dyn EffectKind {
                 match self {
                     $(Self::$kind(effect) => effect,)+
@@ -148,7 +150,7 @@ macro_rules! effects {
 }
 
 effects! {
-    // Its file, when it is noted, where it lives, and what it has to do with the attachment's addresses.
+    // Columns: the file, [`RecordTiming`], where the effect lives, and its relation to the attachment's addresses.
     Veth: veth::effect, Once, InKernel, Uses;
     Macvlan: inner::effect, Once, InKernel, Uses;
     InnerLink: inner::effect, Once, InKernel, Uses;
@@ -178,13 +180,13 @@ impl Effect {
         self.kind().words()
     }
 
-    /// True if it is the attachment's link.
+    /// True if the effect is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
         self.kind().as_link().is_some()
     }
 }
 
-/// Returns the effects of a kind, or all of them, that an attachment's record lists. Those of a later version can't be read.
+/// Returns the effects of a kind, or all effects, of an attachment's record. Effects of a later version are skipped.
 pub fn in_record<T: TryFrom<Effect>>(summary: &Summary) -> impl Iterator<Item = T> {
     let effects = summary.effects.iter().filter_map(|noted| Effect::deserialize(&noted.effect).ok());
     effects.filter_map(|effect| effect.try_into().ok())

@@ -1,5 +1,6 @@
-//! The state of one guest: its handles, its budgets, the decisions on its operations, and its delegates. Nothing is
-//! carried out here. A run and its rehearsal (`postern plan`) share this code, so that a plan is true for the run.
+//! The state of one guest: its handles, its budgets, the decisions on its operations, and its delegates. This module
+//! changes nothing on the node. A run and its rehearsal (`postern plan`) share this code, so that the plan matches the
+//! run.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -14,8 +15,8 @@ use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, Operation, Port
 pub enum Object {
     /// The attachment's link in the container's namespace: configure, delete.
     Own {
-        /// The interface index there. The kernel never gives an index twice, so the index of a link that is gone finds
-        /// nothing.
+        /// The interface index in that namespace. The kernel never gives an index twice, so the index of a link that is
+        /// gone finds nothing.
         index: u32,
         /// `CNI_IFNAME`.
         name: String,
@@ -26,11 +27,11 @@ pub enum Object {
         index: u32,
         /// The name that the host chose.
         name: String,
-        /// True if this run made it or the record lists it. A link that only seems to belong to the container's link
-        /// can be read.
+        /// True if this run made the host end, or if the record lists it. If false, the link only seems to be the host
+        /// end, and can only be read.
         ours: bool,
     },
-    /// A link of the host that an earlier plugin made, and that policy lets this one attach: read, attach, protect.
+    /// A link of the host that an earlier plugin made, and that policy lets this plugin attach: read, attach, protect.
     Port {
         /// Interface index.
         index: u32,
@@ -39,11 +40,11 @@ pub enum Object {
     },
     /// A bridge that policy grants: read, attach ports, put gateways on it.
     Bridge(BridgeLink),
-    /// A link that policy grants to stack others on: read, and hand to what makes a link on it.
+    /// A link on which policy lets other links be stacked: read, and use as the parent of a new link.
     Parent(Parent),
 }
 
-/// A link that gets gateways: a bridge, or the gateway of a VLAN beside it.
+/// A link that gets gateway addresses: a bridge, or the link `<bridge>.<vlan>` of a VLAN gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeLink {
     /// Interface index.
@@ -54,20 +55,21 @@ pub struct BridgeLink {
     pub mac: Option<Mac>,
     /// Its MTU.
     pub mtu: u32,
-    /// True if the kernel asks whether somebody else has its IPv6 addresses. It asks if IPv6 comes to the link later.
+    /// True if the kernel checks for duplicates of the link's IPv6 addresses (DAD). True also if IPv6 may come to the
+    /// link later.
     pub asks: bool,
 }
 
-/// A link that others are stacked on.
+/// A link on which other links are stacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// Interface index.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// It is in the container's namespace, and else in the host's.
+    /// True if the link is in the container's namespace; false for the host's namespace.
     pub in_container: bool,
-    /// Its MTU, as it was found.
+    /// Its MTU when it was looked up.
     pub mtu: u32,
 }
 
@@ -77,7 +79,7 @@ const OF_PARENT: &str = "that of a link to stack on";
 const OF_BRIDGE: &str = "that of a granted bridge";
 
 impl Object {
-    /// Returns the kind that operations take it for.
+    /// Returns the kind of the object, as operations ask for it.
     pub fn kind(&self) -> HandleKind {
         match self {
             Self::Own { .. } => HandleKind::Own,
@@ -99,7 +101,7 @@ impl Object {
         }
     }
 
-    /// Returns the reason why an operation can't take it; `None` if there is none.
+    /// Returns the reason why an operation can't take the object; `None` if the operation can.
     fn lacks(&self, takes: Takes) -> Option<&'static str> {
         let (fits, wanted) = match takes {
             Takes::Any => return None,
@@ -119,8 +121,8 @@ impl Object {
     }
 }
 
-/// See the module. Errors have [`ErrorCode::Denied`] for a decision of policy, [`ErrorCode::Exhausted`] beyond a limit, and
-/// [`ErrorCode::InvalidHandle`] for a handle of another kind or of nothing.
+/// See the module. Errors have [`ErrorCode::Denied`] for a decision of policy, [`ErrorCode::Exhausted`] beyond a limit,
+/// and [`ErrorCode::InvalidHandle`] for a handle of another kind or of no object.
 pub struct GuestState<'a> {
     /// The calling plugin.
     pub plugin: &'a str,
@@ -137,8 +139,8 @@ pub struct GuestState<'a> {
 impl<'a> GuestState<'a> {
     /// Makes the state of a guest that begins.
     pub fn new(plugin: &'a str, depth: u32, granted: &'a Granted, common: &mut Common) -> Self {
-        // The caller answers for its delegates. The whole run has the budget of the plugin that the runtime called,
-        // whatever limit a delegate has at each start.
+        // The budget of the plugin that the runtime called holds for the whole run, with all delegates. A delegate's
+        // own limit holds at each of its starts.
         if depth == 0 {
             common.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
         }
@@ -160,7 +162,7 @@ impl<'a> GuestState<'a> {
                 .hint(self.granted.limit_hint("operations", budget)));
         }
         common.asked.spend(1).map_err(|most| {
-            // A delegate is refused, and continues until its own budget is spent: its caller is the one to stop.
+            // Only the caller is stopped. A delegate is refused, and continues until its own budget is spent.
             self.spent = self.depth == 0;
             let message = format!("\"{caller}\" and its delegates may ask for {most} operations");
             let most = u32::try_from(most).unwrap_or(u32::MAX);
@@ -177,8 +179,8 @@ impl<'a> GuestState<'a> {
         self.operations == 1
     }
 
-    /// Returns the reason to stop the guest, if it has gone on asking after its budget was spent. Its requests would
-    /// push everything else out of the log.
+    /// Returns the reason to stop a guest that continues to ask after its budget is spent. Its requests would fill the
+    /// log.
     pub fn spent(&self) -> Option<String> {
         let most = self.granted.limits().operations();
         let hint = || self.granted.limit_hint("operations", most);
@@ -226,7 +228,7 @@ impl<'a> GuestState<'a> {
             .ok_or_else(|| OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out"))
     }
 
-    /// Returns the object of a handle for an operation that takes only such a kind.
+    /// Returns the object of a handle, if it is of the kind that the operation takes.
     pub fn take(&self, handle: Handle, takes: Takes) -> Result<&Object, OpError> {
         let object = self.object(handle)?;
         object.lacks(takes).map_or(Ok(object), |wanted| Err(object.is_not(wanted)))
@@ -242,12 +244,12 @@ impl<'a> GuestState<'a> {
         self.link(handle, Takes::HostEnd)
     }
 
-    /// As `host_end`, or a link of the host that an earlier plugin made.
+    /// Like `host_end`, but also accepts a link of the host that an earlier plugin made.
     pub(crate) fn port(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::Port)
     }
 
-    /// As `port`, or a link that only seems to be the host end: only to look at.
+    /// Like `port`, but also accepts a link that only seems to be the host end. The link can only be read.
     pub(crate) fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::SeenEnd)
     }
@@ -288,15 +290,15 @@ impl<'a> GuestState<'a> {
         let name = &request.conf.ipam_type;
         native::check_name(name)?;
         if name == self.plugin {
-            // It would get the same configuration, and delegate to itself again.
+            // The delegate would get the same configuration, and would delegate to itself again.
             return Err(OpError::new(ErrorCode::Exhausted, name, "an IPAM plugin delegates to itself without end"));
         }
         self.in_depth(name)?;
         Ok(name.clone())
     }
 
-    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may: its
-    /// configuration is the one that the delegate's is made of. Otherwise the delegation would never end.
+    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may do so,
+    /// because the delegate's configuration is made from this plugin's. Otherwise the delegation would never end.
     pub fn delegate_main(&self, name: &str) -> Result<(), OpError> {
         native::check_name(name)?;
         if name == self.plugin || self.depth > 0 {
@@ -389,7 +391,7 @@ mod tests {
         let mut delegate = GuestState::new("bridge", 1, &three, &mut common);
         assert_eq!(caller.count(&mut common, "bridge"), Ok(()));
         assert_eq!(delegate.count(&mut common, "bridge"), Ok(()));
-        // The delegate is refused, but not yet stopped: its caller is.
+        // The delegate is only refused. Its caller is stopped.
         assert_eq!(delegate.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);
         assert_eq!(delegate.spent(), None);
         assert_eq!(caller.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);

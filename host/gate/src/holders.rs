@@ -1,17 +1,18 @@
-//! Attachments whose containers are gone, and whose records still have what an ADD wants: a port of the node, an address.
+//! Holders: attachments whose containers are gone, and whose records still have a port of the node or an address that
+//! an ADD wants.
 //!
-//! Before a run confines itself, and before its guest, it looks into the indexes of ports and addresses. Only if another
-//! attachment's record has what this ADD wants, the question is whether that attachment is alive. One of these proves that
-//! it is gone:
+//! Before a run confines itself and starts its guest, it reads the indexes of ports and addresses. If another
+//! attachment's record has what this ADD wants, the run checks whether that attachment is alive. Each of these facts
+//! proves that the attachment is gone:
 //!
 //! * Its record is of another boot.
 //! * Nothing keeps its namespace alive, after a search that saw everything ([`crate::search`]).
 //!
-//! Then the effects that its record lists are removed, as `postern gc` removes them, and the log has a line that says why.
-//! A path that leads nowhere, and a link that is missing or has another name, prove nothing: root in a container and other
-//! programs can bring that about. Without a proof the ADD fails as before, and its message says what is known.
+//! Then the run removes the effects in that record, as `postern gc` does, and logs the reason. A path that leads
+//! nowhere proves nothing. A link that is missing or renamed proves nothing either: root in a container and other
+//! programs can cause both. Without a proof the ADD fails, and its message says what is known.
 //!
-//! The record is locked from before the question until its effects are gone.
+//! The record is locked before the check, until its effects are gone.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -36,8 +37,8 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
-/// indexes don't tell of is met when the operation itself asks.
+/// Returns the attachments that have what this ADD wants, by the indexes. No record is locked. The operation itself
+/// finds holders that are not in the indexes yet.
 pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
     if run.request.verb != Verb::Add {
         return Vec::new();
@@ -45,7 +46,7 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     let grants = |capabilities: &[Capability]| capabilities.iter().any(|one| called.policy.grants(*one));
     let mut found = Vec::new();
     if grants(&[Capability::PortMappings]) {
-        // What can't be read is told by the operation.
+        // An index that can't be read is no error here: the operation reports it.
         found.extend(host_ports::taken(run.view(), &port_mappings::asked(run.request)).unwrap_or_default());
     }
     if granted.is_some_and(Granted::may_take_over_in_container) && others::names_unrecorded_address(run) {
@@ -54,14 +55,15 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     if grants(&[Capability::Leases, Capability::Ipam]) {
         found.extend(others::holders_of_asked(run.view()).unwrap_or_default());
     }
-    // What these want is known later: from a server, from the kernel, or from a store. An ADD before has left a note then.
+    // These capabilities learn later what they want: from a server, the kernel or a store. So an earlier ADD that
+    // failed has left a note on the holder.
     let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan, Capability::Leases, Capability::Ipam];
     if grants(&asks_later) {
         let own = run.view().key().ok();
         let noted =
             run.view().network_key().map(|network| postern_state::doubts::list(&run.fixed.places.state, network));
         let noted = noted.ok().and_then(Result::ok).unwrap_or_default();
-        // This run has its own record, and clears what an earlier run of the attachment left.
+        // The attachment's own record is left out: this run recovers it itself.
         let others = noted.into_iter().filter(|key| Some(*key) != own);
         let has = "an attachment that another ADD met";
         found.extend(others.map(|key| Holder { key, has: has.to_owned(), is_noted: true }));
@@ -69,8 +71,8 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     found
 }
 
-/// Removes what the attachments left that are provably gone, and returns what is known of the others. Code 11: a run for one
-/// of them is under way.
+/// Removes the effects of attachments that are provably gone, and returns what is known of the other attachments. The
+/// error has code 11 if a run for one of them is under way.
 pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<RecordKey, HolderState>, Error> {
     let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
     for holder in holders {
@@ -83,8 +85,8 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
             }
-            // It has gone meanwhile, or can't be read, or a run for it is under way, which ends what is in doubt. If this
-            // ADD wants what it has, the operation says so.
+            // The record is gone or can't be read, or a run for the attachment is under way, which settles the doubt.
+            // If this ADD still wants something of that attachment, the operation reports it.
             Ok(None) | Err(_) => {
                 let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }
@@ -93,7 +95,7 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
     let boot = postern_state::boot_id().map_err(state_error).map_err(internal)?;
     let (mut living, mut known) = (None, HashMap::new());
     for (holder, record) in locked {
-        // The look comes next. If the note stays, so does the question.
+        // The check comes next. If the note can't be removed, a later ADD checks again.
         let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
         let state = match proof(run.view(), &record, &boot, &mut living) {
             Ok(proof) => remove(run, &holder, record, proof).err().map(HolderState::Stuck),
@@ -106,7 +108,8 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
     Ok(known)
 }
 
-/// Returns the proof that an attachment is gone, in words; or what is known of it without one.
+/// Returns the proof that an attachment is gone, in words. Without a proof, the error is what is known of the
+/// attachment.
 fn proof(
     view: View<'_>,
     record: &Record<Effect>,
@@ -125,7 +128,7 @@ fn proof(
     if view.system.home_cookie().ok() != Some(header.host_netns_cookie) {
         return Err(unknown("it is of another host namespace"));
     }
-    // The host end of a pair has another end, and that is in a namespace.
+    // If the host end of a pair exists, its other end exists in a living namespace.
     if has_pair(view.system, record).map_err(failed)? {
         return Err(HolderState::Alive);
     }
@@ -140,8 +143,8 @@ fn proof(
     }
 }
 
-/// True if an attachment of the same names may have been made since: rules and leases with these names are its own. Then
-/// the container has another record, or a lease that is younger than this one.
+/// True if a later attachment may have the same names: rules and leases with these names belong to the later
+/// attachment. Then the container has another record, or a lease that is younger than this record.
 fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError> {
     let header = record.header();
     let names = |header: &Header| (header.network.clone(), header.container_id.clone(), header.ifname.clone());
@@ -188,13 +191,13 @@ fn has_pair(system: &System, record: &Record<Effect>) -> Result<bool, OpError> {
     Ok(links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))))
 }
 
-/// Removes what an attachment left that is gone. An error says what stays.
+/// Removes the effects of an attachment that is gone. The error says what stays.
 fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
     let start = Instant::now();
     let Header { network, container_id, ifname, .. } = record.header();
     let object = json!({"attachment": format!("{network}/{container_id}/{ifname}"), "has": holder.has, "proof": proof});
     let mut removal = Upkeep::of(record, run.fixed.deadline.at(), &run.fixed.places, &run.system.nft);
-    // An address that rules of others still serve is not given back.
+    // An address is not given back while rules of other attachments lead to it.
     removal.set_retention(&run.system.served, None);
     let outcome = removal.remove(None).map_err(|error| error.to_string()).and_then(|is_whole| match is_whole {
         true => Ok(()),

@@ -1,5 +1,4 @@
-//! The run's use of its attachment's record: the journal (docs/design/journal.md). Here are its beginning, its stages and its
-//! end.
+//! The journal (docs/design/journal.md): how a run begins, updates and ends its attachment's record.
 
 mod effects;
 
@@ -21,10 +20,10 @@ use std::net::IpAddr;
 /// An effect to undo if this ADD fails.
 #[derive(Clone, Debug)]
 pub struct Undo {
-    /// The number of its line in the record, if it has one.
+    /// The number of the effect's line in the record, if it has a line.
     pub sequence: Option<u64>,
     pub effect: Effect,
-    /// The leases that this run took, for [`crate::effect::Lease`]: those of an earlier run stay.
+    /// The leases that this run took, for [`crate::effect::Lease`]. Leases of an earlier run stay.
     pub leases: Vec<IpAddr>,
 }
 
@@ -40,9 +39,9 @@ pub struct Journal {
     owns_link: bool,
     /// True if this run has begun the section of the called plugin.
     is_section_open: bool,
-    /// What this run has noted in the index of claims.
+    /// The claims that this run has written into the index of claims.
     indexed: HashSet<Claim>,
-    /// The cookie of the container's namespace, if it was read before the namespace was entered, or is not entered.
+    /// The cookie of the container's namespace, if it was read without entering the namespace.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
     retention: Option<Retention>,
@@ -60,7 +59,7 @@ impl Journal {
         self.owns_link
     }
 
-    /// The conditions under which an address is given back; [`Self::set_retention`] sets them.
+    /// Returns the conditions under which an address is given back; [`Self::set_retention`] sets them.
     pub const fn retention(&self) -> Option<&Retention> {
         self.retention.as_ref()
     }
@@ -89,15 +88,16 @@ impl Journal {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header(), system))
     }
 
-    /// Returns the sections of this plugin that an earlier run of this ADD left. It was killed before it gave the runtime
-    /// its result, or a DEL did not end. `None` is all of the record: it was made in another boot or for another
-    /// namespace, or the link is this plugin's. The earlier process has ended, because the record could be locked.
+    /// Returns the sections of this plugin that an earlier run of this ADD left. That run was killed before it gave the
+    /// runtime its result, or a DEL did not end. The list is `[None]`, for the whole record, if the record is from
+    /// another boot or namespace, or if this plugin made the link. The earlier process has ended, because this run has
+    /// the lock of the record.
     pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Vec<Option<String>> {
         // A section that this run began before a helper was started is not a leftover.
         let Some(record) = self.record.as_ref().filter(|_| !self.is_section_open) else { return Vec::new() };
         let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
         let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
-        // Nothing of an attachment outlives its link.
+        // All sections go with the attachment's link.
         let has_link = |section: &&Section| self.is_owner(Some(section), fixed.makes_links);
         match self.is_foreign(record.header(), system) || left.iter().any(has_link) {
             true => vec![None],
@@ -126,8 +126,8 @@ impl Journal {
         let record = self.record.as_ref();
         let found = record.and_then(|record| record.called_section(plugin, &request.identity()));
         let section = match (found, record) {
-            // The next section is used. A plugin that makes the link can be called once: a second ADD without a DEL
-            // between is refused later.
+            // The next section is used. A plugin that makes the link can be called only once: a second ADD without a
+            // DEL between is refused later.
             (Some(_), Some(record)) if request.verb == Verb::Add && !fixed.makes_links => record.next_section(plugin),
             (Some(section), _) => section.name.clone(),
             (None, _) => plugin.clone(),
@@ -145,7 +145,8 @@ impl Journal {
         if self.record.is_none() {
             let opened = Record::open_existing(&view.fixed.places.state, &view.key()?, view.fixed.deadline.at());
             self.record = match opened {
-                // The record was set aside, with a message. The attachment is removed as one without a record.
+                // The record was set aside, with a message. The attachment is removed like an attachment without a
+                // record.
                 Err(damaged @ StateError::Corrupt { .. }) => {
                     crate::say!("postern: {damaged}");
                     None
@@ -159,12 +160,12 @@ impl Journal {
         Ok(())
     }
 
-    /// True if the record's attachment is gone, and another one without a record has its names now.
+    /// True if the record's attachment is gone, and another attachment without a record has its names now.
     pub fn is_replaced(&self) -> bool {
         self.replaced
     }
 
-    /// Notes whether it is so. Then the record is incomplete.
+    /// Sets whether the attachment was replaced. If it was, the record is incomplete.
     pub fn set_replaced(&mut self, is_replaced: bool) {
         self.replaced = is_replaced;
         self.whole &= !is_replaced;
@@ -185,7 +186,7 @@ impl Journal {
         }
         let section = self.section.clone();
         let record = self.record_for_writing(view)?;
-        // A second ADD without a DEL between: the section stays that of the first ADD.
+        // A second ADD without a DEL between keeps the section of the first ADD.
         let known = record.sections().iter().any(|known| known.name == section);
         if !known && record.effects(Some(&section)).is_empty() {
             record.begin(&section, &view.fixed.digest, &view.request.identity(), now()).map_err(state_error)?;
@@ -196,8 +197,8 @@ impl Journal {
 
     /// As [`Journal::begin`], before the container's namespace is entered.
     pub fn begin_for(&mut self, view: View<'_>, namespace: Option<&Namespace>) -> Result<(), OpError> {
-        // An existing record may be from another boot or namespace, which is known later. It is recovered then, and
-        // begun.
+        // An existing record may be from another boot or namespace, which is known later. Recovery and `begin` come
+        // then.
         if self.record.is_some() {
             return Ok(());
         }
@@ -207,7 +208,7 @@ impl Journal {
         self.begin(view)
     }
 
-    /// Reads the cookie of the container's namespace, which is not entered, or is entered later.
+    /// Reads the cookie of the container's namespace without entering the namespace.
     pub fn identify(&mut self, namespace: &Namespace) -> Result<(), OpError> {
         self.cookie = Some(namespace.cookie().map_err(kernel_error)?);
         Ok(())
@@ -230,7 +231,7 @@ impl Journal {
 
     /// Notes that everything is made, before the runtime gets the result. After an error the ADD must be undone.
     pub fn made(&mut self, view: View<'_>, state: &mut AttachmentState, result: &CniResult) -> Result<(), OpError> {
-        // An address that a plugin only passes on belongs to another plugin.
+        // Only the plugin's own addresses are noted: an address that a plugin passes on belongs to another plugin.
         let own: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).filter(|address| state.owns(address)).collect();
         if self.record.is_none() || !self.is_section_open {
             return Ok(());
@@ -249,13 +250,14 @@ impl Journal {
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
         let Some(record) = self.record.as_mut().filter(|_| self.is_section_open) else { return };
-        // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The runtime
-        // has the result, so nothing can be undone: after a passing error the note is written once more.
+        // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The
+        // runtime has the result, so nothing can be undone. After an error, which may be temporary, the write is tried
+        // once more.
         let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
         self.tell(noted);
     }
 
-    /// Reports a note that could not be written. For a full disk it does so once.
+    /// Reports a note that could not be written. Each message is reported only once, for example that of a full disk.
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
         let error = error.to_string();
@@ -291,14 +293,15 @@ impl Journal {
         self.record.as_ref()
     }
 
-    /// True if a complete record was found, so that nothing else has to be searched. A damaged or truncated record is
-    /// not complete. The record of a killed run looks the same as a truncated one, and counts as incomplete too. So does
-    /// one in which the called plugin has no part: in a mixed list a native plugin may have made what belongs to it.
+    /// True if a complete record was found, so that no other object has to be searched. A damaged or truncated record
+    /// is incomplete. The record of a killed run looks like a truncated record, so it is incomplete too. A record
+    /// without a section of the called plugin is also incomplete: in a mixed list a native plugin may have been called
+    /// before.
     pub fn record_is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Notes that this plugin is about to join with a link of another.
+    /// Notes that this plugin is about to join with a link of another plugin.
     pub fn join(&mut self, view: View<'_>) -> Result<(), OpError> {
         let section = self.section.clone();
         self.record_for_writing(view)?.joined(&section).map_err(state_error)
@@ -318,8 +321,8 @@ impl Journal {
         })
     }
 
-    /// Makes the record of an earlier run this run's record, if it lists nothing any more. From then on it is about
-    /// this boot and this namespace. The file stays, because a helper may hold its lock too.
+    /// Makes an earlier run's record this run's record, if the record lists nothing more. From then on the record
+    /// belongs to this boot and namespace. The file stays, because a helper may hold its lock too.
     pub fn renew_record(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
             let header = self.header(view)?;
@@ -332,14 +335,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the record to write to. Every operation that leaves something has begun it before. An error may mean that
-    /// another run has it.
+    /// Returns the record for writing. Each operation with effects has begun the record before. An error may mean that
+    /// another run holds the record.
     pub fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
             let header = self.header(view)?;
             let record = Record::open_or_create(&view.fixed.places.state, &header, view.fixed.deadline.at())
                 .map_err(state_error)?;
-            // There was no record when this run began.
+            // This run found no record when it began. So a record that is not new belongs to another run.
             if !record.is_new() {
                 let message = "another run for this attachment is under way, or has just ended";
                 return Err(OpError::new(ErrorCode::TryAgain, &view.request.container_id, message)
@@ -351,7 +354,7 @@ impl Journal {
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
-    /// True if no ADD of the called plugin is in the record: it may have been a native plugin's.
+    /// True if the record has no ADD of the called plugin: the ADD may have been a native plugin's.
     pub fn has_no_section(&self, plugin: &str) -> bool {
         self.replaced || !self.sections().iter().any(|known| known.plugin() == plugin)
     }
@@ -369,7 +372,8 @@ impl Journal {
         self.record.as_ref().map(|record| record.sections()).unwrap_or_default()
     }
 
-    /// True if this plugin joined with a link of another plugin, or is about to. Then no link of the attachment is its own.
+    /// True if this plugin joined with a link of another plugin, or is about to. Then this plugin made no link of the
+    /// attachment.
     pub fn has_joined(&self) -> bool {
         self.sections().iter().any(|section| section.name == self.section && section.joined)
     }
@@ -380,8 +384,9 @@ impl Journal {
         self.retention = Some(Retention { had_forwards, ..retention });
     }
 
-    /// Returns the container, to remove what an effect left in there. `None` if it is gone, or is another attachment's. An
-    /// error: it may be alive, and could not be entered. Then `what` may be in there still, and is not given up.
+    /// Returns the container, so that an effect can be removed in it. `None` if the container is gone, or belongs to
+    /// another attachment. An error means that the container may be alive, but could not be entered. Then `what` may
+    /// still be in it, and the effect stays in the record.
     pub fn container_with<'s>(&self, system: &'s System, what: &str) -> Result<Option<&'s Worker>, OpError> {
         let container = system.container().filter(|_| !self.has_foreign_record(system));
         match (container, system.hidden.as_deref()) {
@@ -404,10 +409,10 @@ impl Journal {
     }
 }
 
-/// True if a record lists all that this plugin did for the attachment.
+/// True if a record lists all effects of this plugin for the attachment.
 fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
     let given = |section: &Section| section.stage == Stage::Given;
-    // Without a section of this plugin a native one may have been called in its place.
+    // Without a section of this plugin, a native plugin may have been called in its place.
     let has_part = |section: &Section| section.plugin() == plugin;
     let sections = record.sections();
     record.warnings().is_empty() && sections.iter().all(given) && sections.iter().any(has_part)

@@ -22,17 +22,17 @@ const REPLACED: u32 = 20;
 pub struct Launcher {
     catalog: Result<PathBuf, PluginError>,
     engine: Engine,
-    /// Plugins that were started early, while the request was still being read, or the reason for their failure.
+    /// Plugins that were started before the request was read, or the reasons why a start failed.
     warm: Vec<(String, Result<Started, PluginError>)>,
-    /// The delegates of this run, or the reason why one can't be run.
+    /// The delegates of this run, or the reasons why a delegate can't be run.
     delegates: Vec<(String, Result<Prepared, PluginError>)>,
     /// True if the host has confined itself: no process can be started any more.
     closed: bool,
-    /// True if a plugin gets no process where policy has the host do its work.
+    /// True if a plugin gets no process when policy lets the host do the plugin's work.
     saves_sandboxes: bool,
 }
 
-/// A plugin with a process that has its code. It must not be given anything to run yet.
+/// A plugin and a process with its code. The process must not run the code yet.
 struct Started {
     code: Unverified,
     policy: Policy,
@@ -65,25 +65,25 @@ impl Launcher {
                 && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
 
-    /// True if the catalog has a policy of this name: the plugin was installed, whatever became of its code. A confined gate
-    /// can ask it, but read nothing there.
+    /// True if the catalog has a policy of this name: the plugin was installed, even if its code is missing. A confined
+    /// gate can check this, but can read nothing in the catalog.
     pub fn lists(&self, plugin: &str) -> bool {
         let policy = format!("{plugin}.toml");
         plugin_file::is_name(plugin)
             && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
     }
 
-    /// Returns the shipped policy of a plugin, which tells what it may have made if its current policy can't be read.
-    /// `None` without such a file.
+    /// Returns the shipped policy of a plugin. If the current policy can't be read, the shipped policy shows what the
+    /// plugin may have made. `None` if there is no such file.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
         plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
 
-    /// Reads the versions of CNI that a plugin serves under its policy, and the plugin's own. No guest is run.
+    /// Reads the versions of CNI that a plugin serves under its policy, and the plugin's own version. No guest is run.
     pub(crate) fn versions(&self, plugin: &str) -> Result<(Vec<Version>, Option<String>), Error> {
         let catalog = self.catalog.as_ref().map_err(obstacle)?;
         let read = || {
-            // A missing policy is the first thing to tell.
+            // A missing policy is reported before other errors.
             let mut manifest = RunManifest::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
             policies::versions_with(form, catalog, plugin).and_then(|policy| Ok((policy, manifest?)))
@@ -92,22 +92,23 @@ impl Launcher {
         Ok((supported(policy.as_deref(), manifest.versions.as_deref())?, manifest.version))
     }
 
-    /// Starts a plugin's process now, for a later [`Launcher::open`] or [`Launcher::prepare_delegates`]. It is started once.
+    /// Starts a plugin's process now, for a later [`Launcher::open`] or [`Launcher::prepare_delegates`]. A second call
+    /// does nothing.
     pub fn warm(&mut self, plugin: &str) {
-        // A confined process can start none.
+        // A confined process can start no process.
         if !self.closed && !self.warm.iter().any(|(name, _)| name == plugin) {
             let started = self.start(plugin);
             self.warm.push((plugin.to_owned(), started));
         }
     }
 
-    /// Ends the processes of the delegates: nothing runs any more.
+    /// Ends the processes of the delegates.
     pub fn dismiss(&self) {
         self.delegates().for_each(Prepared::end);
     }
 
-    /// Prepares the plugins that were started and not opened, for the configuration of this request: the delegates of the run.
-    /// From now on nothing else can be started, and no code is open.
+    /// Prepares the delegates of the run for this request's configuration: the plugins that were started and not
+    /// opened. From now on no other process can be started, and no code is open.
     pub fn prepare_delegates(&mut self, state: &Path, request: &Request) {
         for (name, started) in std::mem::take(&mut self.warm) {
             let opened = started.and_then(|started| make_ready(&name, started, Some(state)));
@@ -117,7 +118,7 @@ impl Launcher {
         self.closed = true;
     }
 
-    /// Returns the delegates that were prepared.
+    /// Returns the prepared delegates that can be run.
     pub fn delegates(&self) -> impl Iterator<Item = &Prepared> {
         self.delegates.iter().filter_map(|(_, delegate)| delegate.as_ref().ok())
     }
@@ -143,13 +144,13 @@ impl Launcher {
         make_ready(plugin, started, Some(state))
     }
 
-    /// As [`Launcher::open`], for a caller without a state directory: nothing is written.
+    /// Like [`Launcher::open`], but for a caller without a state directory: nothing is written.
     pub fn open_unnoted(&self, plugin: &str) -> Result<Plugin, PluginError> {
         make_ready(plugin, self.start(plugin)?, None)
     }
 
-    /// Starts a plugin with all its files from one catalog. `postern add` replaces the whole directory at one moment. A
-    /// start that began with the previous catalog is then repeated.
+    /// Starts a plugin with all its files from one catalog. `postern add` replaces the whole directory in one step.
+    /// Then a start that began with the previous catalog is repeated.
     fn start(&self, plugin: &str) -> Result<Started, PluginError> {
         if !plugin_file::is_name(plugin) {
             return Err(PluginError(format!("invalid plugin name: {plugin}")));
@@ -175,7 +176,7 @@ impl Launcher {
     }
 }
 
-/// Reads from a catalog, again if it was replaced meanwhile.
+/// Reads from a catalog, and reads again if the catalog was replaced meanwhile.
 fn of_one_catalog<T>(catalog: &Path, mut read: impl FnMut() -> T) -> T {
     let mut seen = places::identity(catalog);
     let mut left = REPLACED;
@@ -189,7 +190,7 @@ fn of_one_catalog<T>(catalog: &Path, mut read: impl FnMut() -> T) -> T {
     }
 }
 
-/// Makes the last checks before a guest is given anything to run.
+/// Makes the last checks before a guest may start.
 fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, PluginError> {
     let Started { code, policy, sandbox } = started;
     let RunManifest { digest, versions, .. } = code.verify(state)?;

@@ -1,4 +1,4 @@
-//! The checks of a guest's output, before it is accepted.
+//! The checks that a guest's output must pass.
 
 use crate::DENIED;
 use crate::attached::UnmetDemand;
@@ -28,10 +28,10 @@ pub struct RunFacts<'a> {
     pub own: &'a [OwnAddress],
     /// The links that guests were shown, and the gate's refusals.
     pub common: &'a Common,
-    /// Returns the current state of the link that a result names. It is in the container if it has a sandbox, and
-    /// otherwise on the host.
+    /// Returns the current state of the link that a result names. The link is in the container if the interface has a
+    /// sandbox, and otherwise on the host.
     pub seen: &'a dyn Fn(&Interface) -> Result<Option<LinkAttributes>, OpError>,
-    /// Returns the demand of policy that the attachment's port does not meet.
+    /// Returns the first demand of policy that the attachment's port does not meet.
     pub unmet_demand: &'a dyn Fn(&Granted) -> Result<Option<UnmetDemand>, OpError>,
 }
 
@@ -40,7 +40,7 @@ pub struct RunFacts<'a> {
 pub struct LinkAttributes {
     /// The MTU in bytes.
     pub mtu: u32,
-    /// The PCI device that it belongs to.
+    /// The PCI device of the link.
     pub pci: Option<String>,
 }
 
@@ -51,16 +51,16 @@ pub fn seen(run: &Context<'_>, interface: &Interface) -> Result<Option<LinkAttri
         false => run.system.container_netlink()?,
     };
     let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
-    // An alternative name finds it too, but results name links by their own name.
+    // The kernel also finds a link by an alternative name, but results must use its main name.
     let link = link.filter(|link| link.name == interface.name);
     Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: pci_of(&link) }))
 }
 
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
-/// `loopback` is true if `lo` is the plugin's task: its addresses are not a claim then.
+/// `loopback` is true if the plugin's task is `lo`: then the addresses of `lo` are not checked as claims.
 ///
 /// # Errors
-/// The guest's own error. Code 999 if it printed something else, or a result with a false claim.
+/// The guest's own error. An error with code 999 if the guest printed something else, or a result with a false claim.
 pub fn read(
     run: &RunFacts<'_>,
     granted: &Granted,
@@ -100,8 +100,8 @@ pub fn read(
     Ok(Some(result))
 }
 
-/// Returns an error of a guest with the code of the gate's refusals: the refusal, if there was one with these words. They
-/// may be part of longer ones. The way out is always the gate's: people copy it into policies.
+/// Checks a guest's error that has the code of the gate's refusals. The error must contain the message of a refusal of
+/// this run; other words may be around it. The details are always the gate's, because people copy them into policies.
 fn refusal(run: &RunFacts<'_>, plugin: &str, error: Error) -> Error {
     match run.common.refusals.iter().find(|refusal| error.msg.contains(&refusal.msg)) {
         Some(refusal) => Error { details: refusal.details.clone(), ..error },
@@ -130,7 +130,7 @@ fn believe(
             .find(|before| (&before.name, &before.sandbox) == (&interface.name, &interface.sandbox));
         let is_own = interface.name == request.ifname;
         let known = previous.interfaces.contains(interface)
-            // Whatever an earlier plugin wrote as its sandbox: the attachment's interface may have got another address.
+            // The attachment's interface may have a new hardware address, whatever sandbox an earlier plugin wrote.
             || (is_own && before.is_some())
             || (interface.sandbox == request.netns && (is_own || interface.name == "lo"))
             || (interface.sandbox.is_empty() && run.common.shown.contains(&interface.name));
@@ -142,7 +142,7 @@ fn believe(
         }
         believe_details(run, granted, plugin, interface, before)?;
     }
-    // An address that only passes through is the earlier plugin's, with whatever that plugin wrote beside it.
+    // An address that is passed on unchanged is not checked, with its gateway and index: it is the earlier plugin's.
     let passes = |ip: &&IpConfig| request.conf.ipam_type != plugin && previous.ips.contains(ip);
     for ip in result.ips.iter().filter(|ip| !passes(ip)) {
         native::one_family(plugin, [ip])?;
@@ -160,8 +160,9 @@ fn believe(
     Ok(())
 }
 
-/// Checks the attributes of a link in a result: MTU and PCI device. They must equal those of `before`, its entry in
-/// `prevResult`, or those of the kernel. A socket must exist, and policy must name it: no guest can make one.
+/// Checks the attributes of a link in a result: MTU and PCI device. They must equal the values of `before`, the link's
+/// entry in `prevResult`, or the kernel's values. A socket must exist, and policy must name it, because no guest can
+/// make a socket.
 fn believe_details(
     run: &RunFacts<'_>,
     granted: &Granted,
@@ -201,7 +202,8 @@ fn believe_details(
     Ok(())
 }
 
-/// Checks that there is a socket at this path itself. A symbolic link could lead to any other place when it is used.
+/// Checks that the path itself is a socket. A symbolic link is refused, because it could lead elsewhere when it is
+/// used.
 #[expect(clippy::disallowed_methods, reason = "a path of the result, which is looked at and not opened")]
 fn is_socket(path: &str) -> Result<(), String> {
     let found = Path::new(path).symlink_metadata().map_err(|error| error.to_string())?;
@@ -225,8 +227,8 @@ fn require(run: &RunFacts<'_>, granted: &Granted, plugin: &str) -> Result<(), Er
 
 /// Checks that an address is the attachment's own: leased in this run, given by IPAM, or made by an earlier plugin.
 ///
-/// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the plugin that is asked for addresses
-/// can add new ones, and only those that its policy names.
+/// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the IPAM plugin can add new addresses,
+/// and only addresses that its policy names.
 fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
     let owned = run.own.iter().any(|own| own.net == address);

@@ -1,8 +1,7 @@
 //! The files and directories of the host, and their required owners.
 //!
-//! Everything that is executed or decides (code, policy, records) must belong to root or to the effective user. The
-//! same holds for all directories on the way to it. `postern_state::trust` has the rules, because they hold for leases
-//! too.
+//! All files that are executed or that decide (code, policy, records) must belong to root or to the effective user. The
+//! same holds for all directories above them. `postern_state::trust` has the rules, because they hold for leases too.
 
 use crate::plugin_error::PluginError;
 use nix::errno::Errno;
@@ -17,28 +16,28 @@ use std::path::{Path, PathBuf};
 /// The name of the directory beside the executable that contains code and policy.
 pub const CATALOG: &str = "postern.d";
 
-/// The places of the catalog if it is not beside the executable. So a copy of the host in a CNI bin directory finds the
-/// files that `make install` placed.
+/// The places of the catalog if the catalog is not beside the executable. So a copy of the host executable in a CNI bin
+/// directory finds the files of `make install`.
 pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/postern/postern.d"];
 
-/// The directory of records and of notes on node objects and verified code. It must exist exactly as long as the
-/// kernel's state.
+/// The directory of records and of notes on node objects and verified code. The directory must exist exactly as long as
+/// the kernel's state.
 pub const STATE: &str = "/run/postern";
 
-/// The directory of data that must survive a reboot: the index of leases, which tells the leases of an earlier boot.
+/// The directory of data that must survive a reboot: the index of leases, by which leases of an earlier boot are known.
 pub const LIBRARY: &str = "/var/lib/postern";
 
 /// The directory of the audit log, which outlives the objects that it names.
 pub const LOGS: &str = "/var/log/postern";
 
-/// The directory of an installation in which its versions are, each with its programs and its catalog.
+/// The directory with the versions of an installation. Each version has its own programs and catalog.
 pub const VERSIONS: &str = "versions";
 
-/// Returns the catalog of this executable: beside it, in its installation, or in a usual place of one. A service outlives the
-/// version that it was started from, and then has the catalog of the next one.
+/// Returns the catalog of this executable. It is beside the executable, in its installation, or in one of the usual
+/// places. A service may run longer than its version is installed, and then uses the catalog of the next version.
 ///
 /// # Errors
-/// There is none; the error names the places.
+/// There is no catalog; the error names the places.
 pub fn catalog() -> Result<PathBuf, PluginError> {
     catalog_of(&own_file()?)
 }
@@ -74,14 +73,14 @@ fn catalog_of(exe: &Path) -> Result<PathBuf, PluginError> {
     Err(PluginError(format!("there is no catalog of plugins at {looked}; `make install` puts one there")))
 }
 
-/// Returns the data that distinguish a directory from a later one in its place: device, inode, and the time of its last
-/// change.
+/// Returns the data that distinguish a directory from a later directory with the same path: device, inode, and the time
+/// of the last change.
 pub fn identity(directory: &Path) -> Option<(u64, u64, i64, i64)> {
     let stat = stat(directory).ok()?;
     Some((stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
 }
 
-/// The directories that a run writes to. Each is proven to be writable by no other user.
+/// The directories that a run writes to. Each directory was checked: no other user can write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// [`STATE`], or a directory below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
@@ -96,11 +95,10 @@ impl Places {
     /// Finds the directories, and makes those that are missing.
     ///
     /// # Errors
-    /// None can be written, or another user could write to one; with the way out.
+    /// No directory can be written, or another user could write to one of them. The error has a hint.
     pub fn find() -> Result<Self, PluginError> {
         let state = PathBuf::from(STATE);
-        // On a disk that has become read-only, nothing can be made. But the existing records can be read, and their
-        // effects removed.
+        // A directory on a read-only disk is used too: its records can be read, and their effects can be removed.
         let state = if usable(&state) || is_blocked(&state) { state } else { below_runtime_dir()? };
         trust(&state)?;
         let library = PathBuf::from(LIBRARY);
@@ -111,17 +109,17 @@ impl Places {
     }
 }
 
-/// True if the directory exists and no user at all may write to it: its disk is read-only, or it must not be changed
-/// (chattr(1)). Its user is this one nevertheless.
+/// True if the directory exists and no user may write to it: its disk is read-only, or it is immutable (chattr(1)).
+/// This process's user may still be its owner.
 pub fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }
 
-/// Returns the directory of the audit log, for a caller without other places: its state directory may be the one that
-/// was refused.
+/// Returns the directory of the audit log, for a caller without [`Places`]: the caller's state directory may have been
+/// refused.
 ///
 /// # Errors
-/// There is none that only this user can write to.
+/// There is no directory that only this user can write to.
 pub fn logs() -> Result<PathBuf, PluginError> {
     let own = PathBuf::from(LOGS);
     if usable(&own) {
@@ -134,8 +132,8 @@ pub fn logs() -> Result<PathBuf, PluginError> {
     Ok(state)
 }
 
-/// Returns the reason why the log is not in [`LOGS`], as a text for people; `None` if it is there. Elsewhere it is kept
-/// with the state, and is gone after the next start of the machine.
+/// Returns the reason why the log is not in [`LOGS`], as a text for people; `None` if the log is in [`LOGS`]. Otherwise
+/// the log is in the state directory, and is lost when the node reboots.
 pub fn why_logs_moved(logs: &Path) -> Option<String> {
     if logs == Path::new(LOGS) {
         return None;
@@ -145,15 +143,16 @@ pub fn why_logs_moved(logs: &Path) -> Option<String> {
     Some(format!("the audit log is in {} and not in {LOGS}, which user {user} can't write to: {why}", logs.display()))
 }
 
-/// Returns [`LOGS`], or the state directory. A message says that it had to move, when the log begins there.
+/// Returns [`LOGS`], or the state directory. If the state directory is used, a message says so when the log begins.
 fn log_directory(state: &Path) -> Result<PathBuf, PluginError> {
     let logs = PathBuf::from(LOGS);
     let logs = if usable(&logs) { logs } else { state.to_owned() };
-    // The directories above are not checked: on many systems `/var/log` belongs to a group of loggers. The check is
+    // Only the directory itself is checked: on many systems `/var/log` belongs to a group of loggers. The check is
     // repeated when the log is opened.
     trust_file(&logs, directory(&logs)?)?;
     if logs == state && !is_there(&logs.join(crate::LOG)) {
-        // The message comes once, when the log begins there. `postern log` and `postern doctor` repeat it.
+        // The message comes once, when the log begins in the state directory. `postern log` and `postern doctor` repeat
+        // it.
         let why = why_logs_moved(&logs).unwrap_or_default();
         crate::say!("postern: {why}");
     }
@@ -183,7 +182,7 @@ pub fn directory(path: &Path) -> Result<Dir, PluginError> {
 /// True if the directory exists or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
-    // A passing error does not count: the place of the state is the same in each run.
+    // A temporary error does not count: each run must use the same place.
     there && writing(directory).map_or_else(is_passing, |()| true)
 }
 
@@ -206,8 +205,8 @@ fn writing(directory: &Path) -> nix::Result<()> {
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-/// A directory that [`trust`] has accepted, open. Everything that is opened in it is of this directory, even if another
-/// takes its place.
+/// A directory that [`trust`] has accepted, open. Files are opened in this directory, even if another directory takes
+/// its path.
 #[derive(Debug)]
 pub struct TrustedDir {
     dir: Dir,
@@ -250,7 +249,7 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ELOOP as i32)
 }
 
-/// Opens a file as [`TrustedDir::file`], of the directory that its path names.
+/// Opens a file like [`TrustedDir::file`], in the directory of its path.
 pub fn open_trusted(path: &Path) -> Result<Option<File>, PluginError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(PluginError::unreadable(path, "its name is not text"));
@@ -289,10 +288,10 @@ mod tests {
         let exe = old.join("postern-dhcpd");
         assert_eq!(catalog_of(&exe), Ok(old.join(CATALOG)));
         std::fs::remove_dir_all(&old).unwrap();
-        // The kernel's name for a file that is gone.
+        // The kernel shows this name for a deleted file.
         assert_eq!(catalog_of(&old.join("postern-dhcpd (deleted)")), Ok(prefix.join(CATALOG)));
         assert_eq!(installation_of(&exe), Some(prefix.clone()));
-        // Without versions there is nothing to look for.
+        // This directory has no versions.
         assert_eq!(installation_of(&prefix.join("bin/postern-dhcpd")), None);
         std::fs::remove_dir_all(&prefix).unwrap();
     }

@@ -19,10 +19,10 @@ use postern_types::{Capability, ErrorCode, FromSandbox, NO_CODE_ALLOWED, OpError
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time that a sandbox that can't be sent to has to report why it ended.
+/// The time to wait for the reason of a sandbox's end, if no message can be sent to the sandbox any more.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Runs a plugin. A failed ADD leaves none of its effects.
+/// Runs a plugin. The effects of a failed ADD are undone.
 ///
 /// The outcome's error is the plugin's own error object, or has code 999 with the plugin's name and the reason.
 pub fn run(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
@@ -30,7 +30,7 @@ pub fn run(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, plu
     let ran = run_once(run, common, delegates, plugin, depth);
     if run.request.verb == Verb::Add && ran.outcome.is_err() {
         collect::undo(run, before);
-        // An address that was given back may belong to another attachment by now.
+        // The addresses of a failed ADD were given back, and may belong to another attachment now.
         run.own.addresses.truncate(own);
     }
     ran
@@ -60,7 +60,7 @@ fn run_once(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, pl
     Ran { outcome, hindered: gate.hindered }
 }
 
-/// Has a plugin do its work, and reads what comes of it.
+/// Runs a plugin's process to its end, and reads its output.
 fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> Result<Option<CniResult>, Error> {
     let (request, depth) = (gate.run.request, gate.guest.depth);
     let (verb, name) = (request.verb, plugin.name.as_str());
@@ -86,7 +86,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
                 end.of(name)
             })?
         }
-        // It is read as a guest's output is: a native program's error may have no code.
+        // The host's errors are read like a guest's output: a native program's error may have no code.
         Process::Host | Process::Ended => match collect_by_host(gate, plugin) {
             Ok(()) => return Ok(None),
             Err(error) => (error.to_json(), 1),
@@ -102,7 +102,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         unmet_demand: &|granted| attached::unmet_demand(run, granted),
     };
     match outcome::read(&facts, gate.guest.granted(), name, verb, &stdout, status, loopback) {
-        // A fault of the node is no error of STATUS, unless the operator wants it.
+        // A fault of the node fails STATUS only if the operator wants it.
         Err(error) if verb == Verb::Status && common.is_fault(&error) && settings::is_said(run.view(), &error) => {
             Ok(None)
         }
@@ -110,16 +110,17 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
     }
 }
 
-/// Carries out what a plugin's guest would ask for GC. All is tried, and the first failure returned.
+/// Carries out the operations that a plugin's guest would ask for on GC. All operations are tried; the first failure is
+/// returned.
 fn collect_by_host(gate: &mut Gate<'_>, plugin: &Prepared) -> Result<(), Error> {
     let operations = collector::operations(&plugin.policy, gate.run.request);
     let answers = operations.iter().map(|operation| answer(gate, operation).map(drop));
-    // Each has its turn, whatever became of the one before.
+    // Each operation is tried, even if an earlier operation failed.
     let failed = answers.fold(Ok(()), Result::and);
     failed.map_err(Error::from)
 }
 
-/// Answers an operation. A delegate that it needs runs first.
+/// Answers an operation. If the operation needs a delegate, the delegate runs first.
 fn answer(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
     let (call, delegate) = call::begin(gate, operation);
     let outcome = delegate.and_then(|delegate| {
@@ -139,7 +140,7 @@ fn run_delegate(gate: &mut Gate<'_>, wanted: &DelegateRun) -> Ran {
     run(&mut gate.run.with(request), gate.common, gate.delegates, plugin, gate.guest.depth + 1)
 }
 
-/// Returns the data that a guest begins with.
+/// Returns the data for a guest's start.
 pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
     Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
@@ -154,9 +155,9 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
 pub struct BadEnd {
     /// The rest of a sentence that begins with its name.
     words: String,
-    /// The way out, if there is one.
+    /// The hint, if there is one.
     details: Option<&'static str>,
-    /// True if its process can't be used again.
+    /// True if the plugin's process can't be used again.
     lost: bool,
 }
 
@@ -177,9 +178,9 @@ impl BadEnd {
     }
 }
 
-/// Serves the guest until it ends, and returns its output and its status. `call` answers the guest's requests. An error
-/// of `call` itself stops the guest: it is the rest of a sentence that begins with the plugin's name. `first` makes the first
-/// message.
+/// Serves the guest until it ends, and returns the guest's output and status. `call` answers the guest's requests. An
+/// error of `call` itself stops the guest. Such an error is the rest of a sentence that begins with the plugin's name.
+/// `first` makes the first message.
 ///
 /// # Errors
 /// The reason why the guest ended without a result.
@@ -196,7 +197,8 @@ pub fn serve(
     let mut answer = first(start);
     loop {
         processor::unpin_if_late();
-        // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
+        // A sandbox that has ended takes no message, but may have sent the reason of its end. So a failed send is
+        // followed by a receive.
         let sent = match sandbox.send(&answer, deadline) {
             Err(ChannelError::TooLarge(_)) => {
                 let operation = last.unwrap_or("the guest's start");
@@ -208,7 +210,8 @@ pub fn serve(
             }
             sent => sent,
         };
-        // A sandbox that waits for an answer that could not be sent will not say more: the wait for it is short.
+        // If the answer could not be sent, the sandbox may still wait for the answer, and send nothing. So the wait is
+        // short.
         let until = if sent.is_ok() { deadline } else { deadline.min(Instant::now() + LAST_WORDS) };
         let message = loop {
             match sandbox.receive(until) {
@@ -229,7 +232,7 @@ pub fn serve(
                 return Err(BadEnd { words, details: None, lost: false });
             }
             FromSandbox::Unloadable(reason) => {
-                // A kernel or a unit that allows no code allows none of a new installation either.
+                // If the kernel or the systemd unit allows no code, a new installation does not help.
                 let details = (!reason.starts_with(NO_CODE_ALLOWED))
                     .then_some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`");
                 return Err(BadEnd { words: format!("cannot load the compiled code: {reason}"), details, lost: true });
@@ -239,7 +242,7 @@ pub fn serve(
     }
 }
 
-/// Says why nothing, or nothing more, comes from a sandbox.
+/// Returns the reason why a sandbox sends no further message.
 fn describe(error: &ChannelError, last: Option<&str>) -> String {
     let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
     match error {
@@ -249,7 +252,8 @@ fn describe(error: &ChannelError, last: Option<&str>) -> String {
     }
 }
 
-/// The guest's standard error. It goes to the runtime's, and every line begins with the plugin's name.
+/// The guest's standard error. The host copies it to its own standard error, and each line begins with the plugin's
+/// name.
 struct Stderr<'a> {
     plugin: &'a str,
     left: usize,

@@ -1,9 +1,9 @@
 //! The host as a plugin: environment and standard input as input, one JSON object as output, exit status 0 or 1.
 //!
-//! Nothing else in the host sees raw input. The order of the checks is the native plugins', because it decides which
-//! error a runtime reads. Two steps are deliberately earlier. The sandbox is forked as soon as the environment is
-//! valid, to be ready with the rest. The container's namespace is checked before the plugin runs instead of after, so
-//! that a wrong one changes nothing.
+//! No other module of the host sees raw input. The order of the checks is that of the native plugins, because the order
+//! decides which error a runtime reads. Two steps are deliberately earlier. The sandbox is forked as soon as the
+//! environment is valid, to save time. The container's namespace is checked before the plugin runs instead of after, so
+//! that a wrong namespace changes nothing.
 
 use crate::audit::RunRefusal;
 use crate::begin::{Call, Called, PreparedRun, begin};
@@ -30,10 +30,11 @@ use std::time::{Duration, Instant};
 /// port mappings have two megabytes.
 pub const STDIN_LIMIT: usize = MAX_INPUT;
 
-/// The time that a runtime has to send its request. It is part of the run's time.
+/// The time that a runtime has to send its request. This time is part of the run's time.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
-/// The time that a runtime has to read an error, after the run is over. A result has the time of its run.
+/// The time that a runtime has to read an error, after the run is over. The result is written within the time of the
+/// run.
 const ERROR_WITHIN: Duration = Duration::from_secs(5);
 
 /// Performs one run. Returns the exit status.
@@ -52,7 +53,8 @@ pub fn main(name: &str, engine: Engine) -> u8 {
     if written.is_ok() { status } else { 1 }
 }
 
-/// Output is printed without `Stdout`, which would write the last line by itself, and wait for ever.
+/// Converts the outcome of a write to standard output. `Stdout` of the standard library is not used: it would write the
+/// last line by itself, and could wait for ever.
 fn printed(written: nix::Result<()>) -> Result<(), Error> {
     written.map_err(|errno| {
         crate::say!("postern: standard output cannot be written: {errno}");
@@ -62,7 +64,7 @@ fn printed(written: nix::Result<()>) -> Result<(), Error> {
 
 fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let env = Env::of_process()?;
-    // The check comes before any path is made of the name: a person may have typed it.
+    // The name is checked before a path is made of it, because a person may have typed the name.
     if !plugin_file::is_name(name) {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
@@ -82,7 +84,8 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     inherited::limits()
         .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
         .inspect_err(refused)?;
-    // This is for people who find this run hanging. The environment, which has the verb, is overwritten soon.
+    // The process title is for people who find this run hanging. The environment, which has the verb, is overwritten
+    // soon.
     process::introduce(&env.command, name);
     // An unknown verb is refused after the configuration is read, as natively.
     if let Ok(verb) = env.verb() {
@@ -96,7 +99,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     perform(&call, raw, &mut launcher)
 }
 
-/// Writes the line of a run that was refused.
+/// Writes the audit line of a run that was refused.
 fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error) {
     let network = validate_conf(stdin, STDIN_LIMIT).and_then(NetConf::parse).map(|conf| conf.name);
     let attachment = format!("{}/{}/{}", network.unwrap_or_default(), env.container_id, env.ifname);
@@ -104,13 +107,12 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
     RunRefusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
 }
 
-/// Carries out a request. Returns the output that was not printed yet: mostly none.
+/// Carries out a request. Returns the output that is not printed yet. Usually this is empty.
 fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Result<String, Error> {
     let verb = call.verb;
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);
     let has_no_verb = lacks_verb(verb, &raw.0);
-    // From here on the request could be carried out. If something prevents that before the guest, the log has the
-    // reason.
+    // From here on, each failure before the guest starts is written to the audit log.
     let mut prepared = begin(call, raw, launcher, &refused).inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
             refused(error);
@@ -126,7 +128,7 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     }
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
-        // If the runtime can't read the result, it does not know of the attachment.
+        // If the result can't be written, the ADD is undone: the runtime does not know of the attachment.
         printed(streams::write(std::io::stdout(), output.as_bytes(), parts.fixed.deadline.at()))
             .inspect_err(|_| collect::undo(&mut parts.context(), 0))
     });
@@ -136,7 +138,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
         parts.system.runner = Rc::new(NoPrograms);
         parts.system.leave();
         launcher.dismiss();
-        // A runtime accepts the answer only when this process has ended. So slow work is done before the last output.
+        // Slow work is done before the last output, because a runtime accepts the answer only when this process has
+        // ended.
         process::reap();
         parts.journal.given();
     } else {
@@ -145,14 +148,14 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     parts.journal.close_record();
     if let Called::Plugin(plugin) = called {
-        // It is not freed: this process ends soon.
+        // The policy is not freed, because this process ends soon.
         std::mem::forget(plugin.policy);
     }
     outcome.map(|()| String::new())
 }
 
-/// True if the configuration's version has no such verb. That is not a refusal: a runtime meets it on every node, and
-/// as often as it asks. Policy's limits on versions are refusals.
+/// True if the configuration's version has no such verb. Such an error is not logged as a refusal: a runtime gets it on
+/// each node at each request. A policy's limit on versions is logged as a refusal.
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
     version.is_ok_and(|version| version < verb.since().numeric())
@@ -165,8 +168,8 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
     if verb == Verb::Add && run.system.no_container.is_none() {
         collect::recover(run).map_err(internal)?;
     }
-    // The plugin that made the link is the last of its chain: nothing of the attachment outlives it. Of a chained plugin only
-    // its own section is removed: the attachment's other plugins are called after it.
+    // DEL calls the plugin that made the link last, so all sections are removed then. For a chained plugin only its own
+    // section is removed, because other plugins of the attachment are called later.
     let section = (!run.journal.owns_link()).then(|| run.journal.section().to_owned());
     match verb {
         Verb::Add | Verb::Check => {
@@ -176,7 +179,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
                     crate::say!(
                         "postern: what the record of this attachment lists is gone: it is checked as one without"
                     );
-                    // Its effects are gone. The file stays as it is.
+                    // The effects are gone. The file of the record stays unchanged.
                     run.journal.record = None;
                 }
             }
@@ -223,8 +226,9 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
     }
 }
 
-/// Completes a DEL: removes the effects that the record still lists, when the plugin has removed what it knows of, or has
-/// failed. Where the record can't be enough, the attachment's names are used. `main` is the request of a main delegate.
+/// Completes a DEL, after the plugin has ended or failed: removes the effects that the record still lists. If the
+/// record may be incomplete, objects are also searched by the attachment's names. `main` is the request of a main
+/// delegate.
 fn complete(
     run: &mut Context,
     called: &Called,
@@ -256,7 +260,8 @@ fn complete(
         (Called::Plugin(_), outcome) => {
             removed?;
             match outcome {
-                // The record is complete. If a plugin fails because an object is gone, the runtime would retry for ever.
+                // The plugin's failure is only reported, because the record is complete. Otherwise a plugin that fails
+                // because an object is gone would make the runtime retry for ever.
                 Err(error) if is_whole => {
                     crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
                 }

@@ -1,8 +1,8 @@
 //! The search for living namespaces, in a process of its own.
 //!
-//! It is forked by a run that is not confined yet, because a confined one can't look into other processes. The new process
-//! gives up all but the right to look: it opens files for reading alone, enters network namespaces, and writes to its
-//! parent and to nothing else. Landlock would keep it from the other processes too, so that is left out.
+//! A run forks this process before the run is confined, because a confined process can't inspect other processes. The
+//! search gives up all other rights: it opens files only for reading, enters network namespaces, and writes only to its
+//! parent. Landlock is not used, because it would also block the inspection of other processes.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::process::end;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// The longest time for a search.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// The time for the answer after that.
+/// The time for the answer after the search.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The numbers in one message.
@@ -37,7 +37,7 @@ const PIECE: usize = 4096;
 enum Part {
     /// Numbers of living namespaces.
     Numbers(Vec<u64>),
-    /// The end, with what could not be looked at.
+    /// The end of the answer, with the reason if something could not be inspected.
     End(Option<String>),
 }
 
@@ -49,14 +49,14 @@ pub struct Living {
 }
 
 impl Living {
-    /// Searches, until a deadline at the latest. What prevents the search is a gap in it.
+    /// Searches until a deadline at the latest. A search that fails counts as a search with a gap.
     pub fn search(deadline: Instant) -> Self {
         let deadline = deadline.min(Instant::now() + WITHIN);
         searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
     }
 
     /// True if something keeps the namespace of this number alive, false if nothing does. An error says what could not
-    /// be looked at.
+    /// be inspected.
     pub fn has(&self, number: u64) -> Result<bool, String> {
         match &self.gap {
             _ if self.numbers.contains(&number) => Ok(true),
@@ -75,7 +75,7 @@ fn searched(deadline: Instant) -> Result<Living, String> {
         Ok(ForkResult::Parent { child }) => {
             drop(theirs);
             let answer = answer(&ours, deadline + GRACE);
-            // It may be late, and has nothing to lose.
+            // The child is killed, because it may be late. It has nothing to clean up.
             let _ = kill(child, Signal::SIGKILL);
             let _ = waitpid(child, None);
             answer.map_err(|error| failed(&error))
@@ -124,12 +124,13 @@ fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
     let errno = |errno: nix::Error| errno.to_string();
     close_all_but(&[channel]).map_err(|error| error.to_string())?;
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(errno)?;
-    // The parent may have ended before that.
+    // The parent may have ended before the death signal was set.
     if nix::unistd::getppid() != parent {
         return Err("the run has ended".to_owned());
     }
     prctl::set_no_new_privs().map_err(errno)?;
-    // To look into processes of other users and at their files, to enter namespaces, to ask an open `/dev/net/tun`.
+    // The rights to inspect processes of other users and their files, to enter namespaces, and to query an open
+    // `/dev/net/tun`.
     let kept = CapabilitySet::SYS_PTRACE
         | CapabilitySet::DAC_READ_SEARCH
         | CapabilitySet::SYS_ADMIN
@@ -138,7 +139,7 @@ fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
     FILTER.with([channel as u32]).install().map_err(|error| error.to_string())
 }
 
-/// The system calls of the search. The value to put in is the descriptor of the channel.
+/// The system calls of the search. The filter's one variable is the descriptor of the channel.
 static FILTER: Filter<1> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
@@ -158,9 +159,9 @@ const RULES: &[CallRule] = &[
     CallRule(libc::SYS_write, &[CHANNEL]),
     CallRule(libc::SYS_setsockopt, &[CHANNEL]),
     CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
-    // Which namespace a socket keeps, and of what kind a namespace is.
+    // These requests ask for the namespace of a socket, and for the kind of a namespace.
     CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::SIOCGSKNS as u32, libc::NS_GET_NSTYPE as u32])]),
-    // It tells the number of the namespace that it is in, and is never connected.
+    // Such a socket only tells the cookie of its own namespace, and is never connected.
     CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_UNIX as u32])]),
 ];
 
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
     use crate::machine::allows;
 
-    /// It writes to its parent alone, and changes nothing.
+    /// The search writes only to its parent, and changes nothing.
     #[test]
     fn a_search_can_only_look() {
         let filter = FILTER.with([7]);
@@ -230,7 +231,7 @@ mod tests {
         }
     }
 
-    /// What could not be looked at proves nothing, and what was found is alive whatever is missing.
+    /// After an incomplete search, a namespace that was found is alive, and nothing is known of the others.
     #[test]
     fn only_a_whole_search_proves_that_something_is_gone() {
         let living = |gap: Option<&str>| Living { numbers: [4].into(), gap: gap.map(str::to_owned) };

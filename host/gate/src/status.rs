@@ -1,10 +1,11 @@
 //! STATUS: could an ADD work? The plugin checks its configuration, its IPAM plugin, and free addresses. This file
-//! checks the host's part: the grants, the packet filter, and if records and leases can be written. Nothing is changed,
-//! and no container is needed.
+//! checks the host's part: the grants, the packet filter, and if records and leases can be written. STATUS changes
+//! nothing, and needs no container.
 //!
 //! A runtime that gets an error reports the whole network as not ready, and a kubelet then evicts the node's healthy
-//! pods. The native plugins fail for a configuration alone. Here a policy that refuses the ADD is an error, too. A fault of
-//! the node is one only where the operator wants it (`status = "strict"` in `node.toml`), and else said on standard error.
+//! pods. The native plugins fail only for a wrong configuration. Postern also fails if policy refuses the ADD. A fault
+//! of the node is an error only if the operator wants it (`status = "strict"` in `node.toml`). Otherwise the fault is
+//! reported on standard error.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -22,15 +23,16 @@ use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, Operation, ops};
 use std::path::Path;
 
-/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined. The error has code 7
-/// if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it, it has
-/// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
+/// Checks that the host could do its part of an ADD by this plugin. The process must not be confined yet. The error has
+/// code 7 if the configuration does not fit the policy, and code 50 if policy refuses. If the node's settings make
+/// faults errors, a missing part of the node has code 50, with a hint. Its code is 51 if the network's containers are
+/// cut off too.
 pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
     let granted = plugin.granted_for(view.request);
     let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
-    // They can't be read once the process is confined. The guest may find a fault then.
+    // The settings are read here, because a confined process can't read them. The guest may find a fault later.
     let _ = view.fixed.settings();
     match could_add(view, &plugin.policy, &granted, keeps_leases) {
         Err(Fault::Node(error)) if settings::is_said(view, &error) => Ok(()),
@@ -43,7 +45,7 @@ pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<()
 enum Fault {
     /// Policy refuses.
     Policy(Error),
-    /// The node lacks something, now.
+    /// The node lacks something at present.
     Node(Error),
 }
 
@@ -94,18 +96,18 @@ fn refused(error: OpError) -> Fault {
     if error.code == ErrorCode::Denied { Fault::Policy(told) } else { Fault::Node(told) }
 }
 
-/// Returns a switch of the configuration. The plugin refuses a value of another type.
+/// Returns a boolean of the configuration. A value of another type counts as false, because the plugin refuses it.
 fn is_on(view: View<'_>, key: &str) -> bool {
     view.request.conf.fields().bool(key).ok().flatten() == Some(true)
 }
 
-/// Checks that policy lets an ADD do this. No handle has been given out at this point.
+/// Checks that policy allows the operation in an ADD. No handle has been given out yet.
 fn asked(view: View<'_>, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
     let question = Question { operation, verb: Verb::Add, conf: &view.request.conf, owns_link: true, kind: &|_| None };
     rule(granted, question)
 }
 
-/// Checks that the packet filter is there that the firewall plugin would use.
+/// Checks that the firewall plugin's packet filter is available.
 fn forwarded(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::Firewall) {
         return Ok(());
@@ -132,7 +134,7 @@ fn masquerading(view: View<'_>, policy: &Policy, granted: &Granted) -> Result<()
     let named = view.request.conf.fields().str("ipMasqBackend").ok().flatten();
     let backend = named.and_then(Backend::parse);
     if named.is_some() && backend.is_none() {
-        // The plugin reports that with its own words.
+        // The plugin itself reports this error.
         return Ok(());
     }
     asked(view, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
@@ -140,7 +142,7 @@ fn masquerading(view: View<'_>, policy: &Policy, granted: &Granted) -> Result<()
     is_usable(view, backend.map_or_else(by_default, Ok).map_err(refused)?, "masquerading")
 }
 
-/// Checks that a packet filter can be used for this.
+/// Checks that a packet filter can be used for the purpose `what`.
 fn is_usable(view: View<'_>, backend: Backend, what: &str) -> Result<(), Fault> {
     match backend {
         Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(format!(
@@ -156,7 +158,7 @@ fn forwards(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::PortMappings) {
         return Ok(());
     }
-    // The plugin reports what makes no sense, in its own words.
+    // The plugin itself reports invalid values.
     let named = PortMap::read(&view.request.conf).and_then(|map| map.backend()).ok().flatten();
     named.and_then(Backend::parse).map_or(Ok(()), |backend| is_usable(view, backend, "forwards"))
 }
@@ -171,7 +173,7 @@ fn has_nftables(view: View<'_>, what: &str) -> Result<(), Fault> {
     }
 }
 
-/// Checks that the host could make the network's tap. It makes none.
+/// Checks that the host could make the network's tap. No tap is made.
 fn tap(granted: &Granted) -> Result<(), Fault> {
     match granted.makes_taps() {
         true => postern_kernel::tap::can_be_made(granted.tap_context().as_deref())
@@ -183,8 +185,8 @@ fn tap(granted: &Granted) -> Result<(), Fault> {
 /// The bridge of a network that names none.
 const BRIDGE: &str = "cni0";
 
-/// Checks the bridge. It may be missing, as an ADD makes it. But no other object may have its name, and if the network
-/// has VLANs it must separate them.
+/// Checks the bridge. A missing bridge is no error, because an ADD makes it. But no other link may have its name, and a
+/// bridge for VLANs must filter VLANs.
 fn bridge(view: View<'_>, granted: &Granted) -> Result<(), Fault> {
     if !granted.has(Capability::Bridge) {
         return Ok(());

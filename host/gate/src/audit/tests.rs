@@ -70,7 +70,7 @@ fn what_changes_something_is_written_at_once() {
     assert_eq!(std::fs::metadata(place.0.join(LOG)).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Whatever the reason was: a namespace that is not there is no refusal by policy.
+/// An operation without a rule is logged as `deny`, even if its error is not policy's, such as a missing namespace.
 #[test]
 fn what_was_not_admitted_was_not_allowed() {
     let place = Place::new("admitted");
@@ -186,8 +186,8 @@ fn a_directory_or_log_that_others_can_write_is_not_used() {
     log.append(b"{}\n").unwrap();
 }
 
-/// Runs several writers at once, each with its own descriptor, as processes have. Lines that are missing in the two
-/// files were dropped with the third. They are counted.
+/// Runs several writers at once, each with its own descriptor, like processes. Returns the number of lines in the two
+/// files, and the number of bytes that were dropped with older files.
 fn rotates(name: &str, limit: u64, lines_per_writer: usize) -> (usize, u64) {
     const WRITERS: usize = 8;
     let place = Place::new(name);
@@ -216,7 +216,7 @@ fn rotates(name: &str, limit: u64, lines_per_writer: usize) -> (usize, u64) {
 fn writers_that_rotate_at_once_lose_nothing() {
     // One rotation: all lines are there.
     assert_eq!(rotates("rotate-once", 40_000, 200), (1600, 0));
-    // Two rotations: the lines of the first file are gone with it, and the new file says how many bytes.
+    // Two rotations: the first file and its lines are gone, and the new file says how many bytes were lost.
     let (written, dropped) = rotates("rotate-twice", 20_000, 200);
     assert!(dropped > 20_000, "{dropped}");
     assert_eq!(written as u64 + dropped / LINE, 1600);
@@ -248,7 +248,7 @@ fn refusals_do_not_wash_the_log_away() {
     assert_eq!(lines.len(), 65, "64 refusals, and a line that says that there are more");
     assert!(lines.last().unwrap()["note"].as_str().unwrap().contains("further refusals are not shown"));
     assert!(std::fs::read(place.0.join(LOG)).unwrap().is_ascii());
-    // The operations of plugins are written all the same.
+    // Operations of plugins are still written.
     let mut audit = place.audit();
     note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     assert_eq!(place.lines().len(), 66);

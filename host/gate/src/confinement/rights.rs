@@ -1,5 +1,5 @@
-//! The rights of a run, from policies, configuration and the records that it works on: files, programs, directories of
-//! leases, and what it changes in the network.
+//! The rights of a run: files, programs, directories of leases, and access to the network. They come from policies, the
+//! configuration and the records that the run works on.
 
 use crate::capability::{device, facts, firewall, leases, namespace_sysctl};
 use crate::context::{Context, View};
@@ -28,15 +28,15 @@ pub struct Rights {
     pub legacy: bool,
     /// Netlink and sysctls.
     pub network: bool,
-    /// The SELinux context of the tap, if this run may make one and it is to have one.
+    /// `Some` if this run may make a tap; the inner value is the SELinux context of the tap, if it gets one.
     pub tap: Option<Option<String>>,
-    /// True if it may set or read what is listed of the container's settings.
+    /// True if the run may set or read the listed settings of the container.
     settings: bool,
-    /// True if some of them take a thread in the container's namespace.
+    /// True if some of these settings need a thread in the container's namespace.
     thread: bool,
-    /// True if it may bring a device of the node home.
+    /// True if the run may bring a device of the node home.
     pub device: bool,
-    /// Directories of a sysfs with the files of such devices.
+    /// The sysfs directories with the files of these devices.
     pub device_files: Vec<String>,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     pub leases: Vec<(PathBuf, PathBuf)>,
@@ -50,7 +50,7 @@ pub struct Rights {
     iptables: [bool; 2],
     /// True if the rules of the firewall plugin were looked at.
     forwarding: bool,
-    /// True if firewalld is asked for.
+    /// True if the run may talk to firewalld.
     pub bus: bool,
     /// Zones of firewalld.
     pub zones: Vec<String>,
@@ -83,7 +83,7 @@ impl Rights {
         }
     }
 
-    /// Returns what the container's namespace is entered for.
+    /// Returns the purpose for which the container's namespace is entered.
     pub fn inside(&self) -> Inside {
         match &self.tap {
             Some(context) => Inside::Tap(context.clone()),
@@ -122,7 +122,7 @@ impl Rights {
             rights.network |= verb == Verb::Gc;
             let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
             rights.legacy |= looks;
-            // A collection of a network without masquerading only has to see which legacy tables there are.
+            // A collection of a network without masquerading needs the programs only if a legacy nat table exists.
             let asks = |plugin: &Prepared| {
                 let has =
                     |granted: &Granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings);
@@ -135,7 +135,7 @@ impl Rights {
                 }
             }
         }
-        // The host itself gives leases back if the delegate can't be asked.
+        // The host itself gives leases back if the delegate can't be run.
         let ipam = &run.request.conf.ipam_type;
         let is_ready = launcher.with(called).any(|plugin| plugin.name == *ipam);
         if verb == Verb::Del && !ipam.is_empty() && !is_ready && !is_native(run.request, launcher, ipam) {
@@ -155,7 +155,7 @@ impl Rights {
             self.thread |= namespace_sysctl::take_thread(&run.request.conf, &run.request.ifname);
         }
         if run.request.verb == Verb::Add && granted.contains(&Capability::Device) {
-            // Those that are at home: an ADD reads their files, and writes them if it is undone.
+            // These devices are on the host: an ADD reads their files, and its undo writes them.
             let files = resolved.and_then(|resolved| device::files(run.view(), resolved).ok());
             self.device_files.extend(files.into_iter().flatten());
         }
@@ -171,10 +171,10 @@ impl Rights {
     fn add(&mut self, run: &Context, right: Right<'_>) {
         match right {
             Right::Network | Right::Container => self.network = true,
-            // An ADD is undone.
+            // The undo of an ADD brings the device home, too.
             Right::Device(sysfs) => {
                 self.network = true;
-                // The device is away, and comes back beside the others there.
+                // The device is away, so the right is for the directory above: the device returns to this directory.
                 let beside = sysfs.as_deref().and_then(|directory| directory.rsplit_once('/')).map(|(above, _)| above);
                 self.device_files.extend(beside.map(str::to_owned));
                 self.device |= match run.request.verb {
@@ -182,7 +182,7 @@ impl Rights {
                     Verb::Check | Verb::Status | Verb::Version => false,
                 };
             }
-            // Only an ADD makes one.
+            // Only an ADD makes a tap.
             Right::Tap(context) => {
                 let makes = run.request.verb == Verb::Add;
                 (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
@@ -218,7 +218,7 @@ impl Rights {
                     self.dhcp.push(socket.into_owned());
                 }
             }
-            // A rule on a directory would allow everything in it.
+            // Only regular files are allowed: a right to a directory would include all files in it.
             Right::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
             Right::Program(plugin) => {
                 self.add_programs(native::find(&plugin, &run.request.path).into_iter().map(native::allowed).collect());
@@ -226,8 +226,8 @@ impl Rights {
         }
     }
 
-    /// Adds this network's own directory, and nothing else of the data directory. It adds none that other users could
-    /// redirect: opening its leases then fails with the reason.
+    /// Adds this network's own directory, and nothing else of the data directory. A directory that other users could
+    /// redirect is not added. Then opening its leases fails with the reason.
     fn add_leases(&mut self, request: &Request, directory: &str) {
         if !can_be_path(directory) {
             return;
@@ -242,8 +242,8 @@ impl Rights {
         }
     }
 
-    /// Adds the directory itself. None is added that other users could redirect: opening its files then fails with the
-    /// reason.
+    /// Adds the directory itself. A directory that other users could redirect is not added. Then opening its files
+    /// fails with the reason.
     fn add_backups(&mut self, directory: &str) {
         let path = PathBuf::from(directory);
         if can_be_path(directory) && path.is_absolute() && !self.backups.contains(&path) && is_trusted_way(&path) {
@@ -251,10 +251,10 @@ impl Rights {
         }
     }
 
-    /// As `add_iptables`, for the rules of the firewall plugin.
+    /// Like `add_iptables`, but for the rules of the firewall plugin.
     fn add_forwarding(&mut self, run: &Context) {
         (self.network, self.legacy) = (true, true);
-        // Its effects and its policy ask for the same.
+        // The effects and the policy both ask for this right; it is added once.
         if std::mem::replace(&mut self.forwarding, true) {
             return;
         }
@@ -264,20 +264,20 @@ impl Rights {
     }
 
     fn add_zone(&mut self, zone: &str) {
-        // Without a zone it can only be asked if firewalld runs.
+        // Without a zone, the run can only ask whether firewalld runs.
         self.bus = true;
         if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
             self.zones.push(zone.to_owned());
         }
     }
 
-    /// Adds the programs of iptables, where its rules can't be read and written without them: those of forwards from the
-    /// node's ports, or those of masquerading. A collection meets the rules of all plugins.
+    /// Adds the programs of iptables, if the rules of port forwards or of masquerading can't be read and written
+    /// without these programs. A collection meets the rules of all plugins.
     fn add_iptables(&mut self, view: View<'_>, is_of_ports: bool) {
         self.legacy = true;
         let all = view.request.verb == Verb::Gc;
         let kind = if is_of_ports && !all { ChainKind::Forwards } else { ChainKind::Masquerading };
-        // Each effect and each policy asks.
+        // The check runs once, although each effect and each policy asks for it.
         if self.iptables.get_mut(kind as usize).is_none_or(|looked| std::mem::replace(looked, true)) {
             return;
         }
@@ -299,7 +299,7 @@ impl Rights {
     }
 }
 
-/// True if iptables may have chains of other attachments than the valid ones: something for a collection to look at.
+/// True if iptables may have chains of attachments that are not valid, so that a collection has to look at them.
 fn has_others(view: View<'_>) -> bool {
     let conf = &view.request.conf;
     let valid = conf.valid_attachments.iter().flatten();
@@ -322,7 +322,7 @@ fn recorded(run: &Context) -> Result<Vec<Effect>, OpError> {
         // The records of valid attachments stay, and are not even opened.
         for summary in collectable::records(run.view())? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
-                // The removal reports an effect that can't be read.
+                // An effect that can't be read is skipped here. The removal reports it.
                 effects.extend(in_record::<Effect>(summary));
             }
         }

@@ -6,7 +6,8 @@ use postern_types::{
     WholeRoute,
 };
 
-/// A link in a container without its kind is nothing that a record lists. A macvlan is nothing else, whatever its line says.
+/// An inner link without a kind is no valid effect. The line of a macvlan is always a macvlan, even if it names another
+/// kind.
 #[test]
 fn a_record_of_an_inner_link_has_its_kind() {
     assert!(serde_json::from_str::<Effect>(r#"{"effect":"inner-link","mac":"02:00:00:00:00:01"}"#).is_err());
@@ -309,7 +310,7 @@ fn guards_of_earlier_versions_are_read_and_theirs_are_readable() {
     let now = Effect::MacGuard(MacGuard { id: Some("postern/1".to_owned()), host: Some("veth1".to_owned()), mac });
     let text = serde_json::to_string(&now).unwrap();
     assert_eq!(read(&text), now);
-    // `host` belongs to the pair in a record: people and scripts search for it.
+    // The key `host` is reserved for pairs in a record: people and scripts search for it.
     assert!(text.contains(r#""port":"veth1""#) && !text.contains("host"), "{text}");
 
     /// The forms of earlier versions.

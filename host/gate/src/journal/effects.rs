@@ -1,4 +1,5 @@
-//! The effects in the journal: their notes before and after the act, questions to them, and those of this run, for undo.
+//! The effects in the journal: writes them before and after the act, answers questions about them, and keeps this run's
+//! effects for undo.
 
 use super::{Journal, Undo};
 use crate::claims;
@@ -12,13 +13,13 @@ use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
 
 impl Journal {
-    /// Notes the effect that an operation is about to make: first in the record, then for undo. If it can't be noted, the
+    /// Notes the effect that an operation is about to make: first in the record, then for undo. After an error the
     /// operation must not be carried out.
     pub fn intend(&mut self, view: View<'_>, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
         let (sequence, claims, is_indexed) = match effect.record_timing() {
             RecordTiming::Never => (None, Vec::new(), true),
-            // An effect of an earlier run is not undone by this one.
+            // This run does not undo an effect of an earlier run.
             RecordTiming::Once if is_listed(self.record_for_writing(view)?, &effect) => return Ok(()),
             RecordTiming::Once | RecordTiming::EachTime => {
                 self.record_for_writing(view)?;
@@ -34,19 +35,19 @@ impl Journal {
         self.index_again(view, is_indexed, &claims)
     }
 
-    /// Notes the kernel's numbers of an effect that was made. Without a note, the effect must be searched.
+    /// Notes the kernel's numbers of an effect that was made. Without these numbers, the effect must be searched.
     pub fn known_by(&mut self, effect: &Effect, handles: &[u64]) {
         self.known_in(effect, handles, &[]);
     }
 
-    /// As [`Journal::known_by`], with the kernel's numbers of the tables in which the rules are.
+    /// Like [`Journal::known_by`], and also notes the numbers of the tables with the rules.
     pub fn known_in(&mut self, effect: &Effect, handles: &[u64], tables: &[u64]) {
         let noted = self.note_numbers(effect, handles, tables);
         self.tell(noted);
     }
 
-    /// Notes the index of a link in the container. Root in there can change all else that would tell which one it is. If
-    /// it can't be noted, the ADD must be undone.
+    /// Notes the index of a link in the container. Only the index identifies the link, because root in the container
+    /// can change everything else. After an error the ADD must be undone.
     pub fn known_link(&mut self, effect: &Effect, index: u32) -> Result<(), OpError> {
         self.note_numbers(effect, &[u64::from(index)], &[]).map_err(state_error)
     }
@@ -64,12 +65,12 @@ impl Journal {
         self.record.as_ref().map(|record| record.effects(None)).unwrap_or_default()
     }
 
-    /// Returns those of a kind.
+    /// Returns the recorded effects of a kind.
     pub fn recorded<T: TryFrom<Effect>>(&self) -> Vec<T> {
         self.effects().into_iter().filter_map(|noted| T::try_from(noted.effect).ok()).collect()
     }
 
-    /// Returns the handles of an effect's rules that the attachment's record lists, and those of their tables, if it has them.
+    /// Returns the recorded handles of an effect's rules, and the recorded handles of their tables.
     pub fn numbers<T: TryFrom<Effect> + PartialEq>(&self, effect: &T) -> (Vec<u64>, Vec<u64>) {
         let (mut handles, mut tables) = (Vec::new(), Vec::new());
         for noted in self.effects() {
@@ -86,13 +87,13 @@ impl Journal {
         self.numbers(effect).0.into_iter().filter_map(|index| u32::try_from(index).ok()).collect()
     }
 
-    /// True if this attachment has that effect.
+    /// True if the attachment's record lists the effect.
     pub fn has(&self, effect: &Effect) -> bool {
         self.record.as_ref().is_some_and(|record| is_listed(record, effect))
     }
 
-    /// Refuses an ADD to change effects of a kind if an earlier run made one of them. A second ADD without a DEL between
-    /// leaves those of the first. `what` names the kind.
+    /// Refuses an ADD to change effects of a kind if an earlier run made one of them. A second ADD without a DEL
+    /// between must not change effects of the first ADD. `what` names the kind.
     pub fn only_of_this_run(
         &self,
         request: &Request,
@@ -116,7 +117,7 @@ impl Journal {
         }
     }
 
-    /// Notes that one effect of the record is gone. If the note fails, the effect is removed once more.
+    /// Notes that one effect of the record is gone. If the note fails, the effect is removed again later.
     pub fn note_removed(&mut self, sequence: Option<u64>) {
         if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
             let noted = record.mark_removed(sequence);
@@ -129,7 +130,8 @@ impl Journal {
         self.recorded()
     }
 
-    /// The links of others that the record lists as ports. One of another boot lists none: its numbers are others' by now.
+    /// Returns the links of other plugins that the record lists as ports. A record of another boot gives none: its
+    /// numbers now belong to other links.
     pub fn ports(&self) -> Vec<Port> {
         let boot = postern_state::boot_id().ok();
         if self.record.as_ref().is_none_or(|record| boot.as_ref() != Some(&record.header().boot_id)) {
@@ -138,9 +140,10 @@ impl Journal {
         self.recorded()
     }
 
-    /// Returns the leases of the record: one for each service, with all addresses that are noted for it.
+    /// Returns the DHCP leases of the record: one for each service, with all its recorded addresses.
     ///
-    /// The record can list a lease twice. It does so if the note failed that the one without addresses is gone.
+    /// The record can list a lease twice: with and without addresses. This happens if the removal of the first line
+    /// could not be written.
     pub fn dhcp_leases(&self) -> Vec<Dhcp> {
         let mut leases: Vec<Dhcp> = Vec::new();
         for lease in self.recorded::<Dhcp>() {
@@ -162,9 +165,9 @@ impl Journal {
         })
     }
 
-    /// True if a result is about a link that the record lists.
+    /// True if a result names a link that the record lists.
     pub fn names_listed_link(&self, result: &CniResult) -> bool {
-        // A later plugin may have changed the address: the record has the one before.
+        // A later plugin may have changed the hardware address: the record has the address before the change.
         let mut result = result.clone();
         for link in &mut result.interfaces {
             if let Ok(mac) = link.mac.parse::<Mac>() {
@@ -176,12 +179,12 @@ impl Journal {
         self.effects().iter().any(is_named)
     }
 
-    /// True if an effect of this run is such a one.
+    /// True if an effect of this run matches.
     pub fn has_made(&self, matches: impl Fn(&Undo) -> bool) -> bool {
         self.undo.iter().any(matches)
     }
 
-    /// True if this run has made the attachment's link. All that is on the link then goes with it.
+    /// True if this run has made the attachment's link. Then everything on the link goes with the link.
     pub fn has_made_link(&self) -> bool {
         self.undo.iter().any(|undo| undo.effect.is_link())
     }
@@ -191,7 +194,7 @@ impl Journal {
         self.undo.len()
     }
 
-    /// Notes the leases that this run took, for the effect that was noted last: a failed ADD gives them back.
+    /// Adds the leases that this run took to the last noted effect. A failed ADD gives them back.
     pub fn note_leases(&mut self, leases: &[IpAddr]) {
         if let Some(undo) = self.undo.last_mut() {
             undo.leases = leases.to_vec();
@@ -205,23 +208,23 @@ impl Journal {
         }
     }
 
-    /// Takes the next of them.
+    /// Takes the next effect to undo.
     pub fn next_undo(&mut self, before: usize) -> Option<Undo> {
         if self.undo.len() > before { self.undo.pop() } else { None }
     }
 
-    /// Forgets the effect with this number in the record: it was taken back.
+    /// Removes the effect with this number from the list to undo: it was taken back.
     pub fn forget_undo(&mut self, sequence: u64) {
         self.undo.retain(|undo| undo.sequence != Some(sequence));
     }
 
-    /// Notes that this run has noted a claim in the index.
+    /// Remembers that this run has written a claim into the index.
     pub fn note_indexed(&mut self, claim: Claim) {
         self.indexed.insert(claim);
     }
 
-    /// Notes in the index what the record is about to claim; false if there is no index yet. After an error the record
-    /// must not claim it.
+    /// Writes the claims that the record is about to make into the index. Returns false if there is no index yet. After
+    /// an error the record must not make these claims.
     pub fn index(&mut self, view: View<'_>, claims: &[Claim]) -> Result<bool, OpError> {
         let new: Vec<Claim> = claims.iter().copied().filter(|claim| !self.indexed.contains(claim)).collect();
         if new.is_empty() {
@@ -239,8 +242,8 @@ impl Journal {
         Ok(true)
     }
 
-    /// As [`Journal::index`], after the record claims it, where there was no index before. Whoever made it meanwhile may have
-    /// read the record before.
+    /// Writes the claims into the index after the record has them, if there was no index before. Another run may have
+    /// made the index meanwhile, from the record without these claims.
     pub(super) fn index_again(&mut self, view: View<'_>, is_indexed: bool, claims: &[Claim]) -> Result<(), OpError> {
         if is_indexed { Ok(()) } else { self.index(view, claims).map(drop) }
     }

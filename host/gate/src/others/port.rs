@@ -1,4 +1,5 @@
-//! The link of the host that a plugin before made, and this attachment joins a bridge with: whose it is, and that it is free.
+//! Ports: links of the host that an earlier plugin made, and with which this attachment joins a bridge. Here are the
+//! checks of their owner, and that they are free.
 
 use super::{is_elsewhere, living_pair, may_take_over_link};
 use crate::claims;
@@ -12,10 +13,12 @@ use postern_state::Summary;
 use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
 
-/// The link of the host that `prevResult` names and policy lets be attached. `counts` says whether a name of it counts.
+/// Returns the link of the host that `prevResult` names, if policy lets it be attached. `counts` tells whether a name
+/// of `prevResult` counts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidArgument`]: it names several. [`ErrorCode::Denied`]: nobody answers for the name.
+/// [`ErrorCode::InvalidArgument`]: `prevResult` names several links. [`ErrorCode::Denied`]: neither a record nor policy
+/// allows the name.
 pub fn named(
     conf: &NetConf,
     granted: &Granted,
@@ -39,7 +42,8 @@ pub fn named(
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 
-/// The attachment's end on the host: the link of another that it joined with, or the host end of its living pair.
+/// Returns the attachment's end on the host: the link of another plugin with which it joined, or the host end of its
+/// pair.
 pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     match run.journal.ports().first() {
         Some(port) => port.link(run.system.host()?),
@@ -47,8 +51,8 @@ pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     }
 }
 
-/// The link of the host that a plugin before made: on ADD the one that `prevResult` names, else the one that the record
-/// lists. With it goes the address behind it, where `prevResult` has the container's end.
+/// Returns the link of the host that an earlier plugin made. On ADD `prevResult` names it, and otherwise the record.
+/// The second value is the hardware address of the container's end, if `prevResult` has it.
 pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, Option<Mac>)>, OpError> {
     if let Some(port) = run.journal.ports().first() {
         if run.request.verb == Verb::Add {
@@ -81,8 +85,8 @@ pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, O
     Ok(Some((link, own.and_then(|own| own.mac.parse().ok()))))
 }
 
-/// Fails if a link is a port, or belongs to another attachment. It is asked when the link is handed out, and again once
-/// the record lists it. So two ADDs at once see each other.
+/// Fails if a link is a port, or belongs to another attachment. The check is made when the guest gets the link, and
+/// again when the record lists it. So two ADDs at once see each other.
 pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
     let name = &link.name;
     let refuse = |what: String, hint: &str| Err(OpError::new(ErrorCode::Exists, name, what).hint(hint));
@@ -161,7 +165,8 @@ pub fn owner_of_link(view: View<'_>, link: &Link) -> Result<Option<Summary>, OpE
         Effect::Port(port) => {
             port.index == link.index && summary.header.as_ref().is_some_and(|header| header.boot_id == boot)
         }
-        // A device that the kernel brought home gets its own name only by its DEL. An index is known for one boot.
+        // A device is compared by its data, because it may have another name until its DEL. An index is valid only for
+        // one boot.
         Effect::Device(device) => {
             let is_of_boot = || summary.header.as_ref().is_some_and(|header| header.boot_id == boot);
             device.is_claim(link) && (link.device.is_some() || is_of_boot())

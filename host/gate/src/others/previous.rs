@@ -1,6 +1,6 @@
-//! The parts of `prevResult` that count. The runtime keeps `prevResult` in a place that other programs may write to. A
-//! record must show that an earlier plugin made the part, or policy must allow it of an earlier native plugin. All
-//! other parts can be passed on unchanged, but nothing can be done with them.
+//! The parts of `prevResult` that a plugin may use. Other programs may be able to write where the runtime keeps
+//! `prevResult`. So a part counts only if a record shows that an earlier plugin made it, or if policy allows it of an
+//! earlier native plugin. All other parts can be passed on unchanged, but a plugin can't use them.
 
 use super::{end_behind_native, holder_in_words};
 use crate::context::{Context, Journal, View};
@@ -15,23 +15,23 @@ use postern_state::{Section, Stage};
 use postern_types::OpError;
 use std::net::IpAddr;
 
-/// What contradicts `prevResult` in an address, as the end of a sentence.
+/// The reason why an address of `prevResult` is wrong, as the end of a sentence.
 enum Contradiction {
-    /// The container's link does not have it. An operator may know better.
+    /// The container's link does not have the address. An operator may know better.
     Elsewhere(String),
-    /// It is another's, or nobody's.
+    /// The address is the node's or another attachment's, or no container can have it.
     OfOthers(String),
 }
 
-/// The way out where no policy should help.
+/// The hint if no policy should allow the address.
 const ANOTHER_ADDRESS: &str = "have the plugin before give this attachment an address that nobody else has";
-/// The way out where the container lacks the address.
+/// The hint if the container lacks the address.
 const ON_THE_LINK: &str = "the plugin before has to put the address on the link before this plugin is called";
 
-/// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
-/// first address of the network is accepted without it: it is the gateway if none is given.
+/// Takes the addresses and gateways of `prevResult` that count as the attachment's own. The first address of the
+/// network always counts as a gateway, because it is the default gateway.
 ///
-/// A CHECK of what only native plugins gave compares it, and can do nothing else with it.
+/// A CHECK compares what only native plugins gave, and can't use it otherwise.
 pub fn take_over(run: &mut Context, previous: &CniResult, granted: Option<&Granted>) -> Result<(), OpError> {
     let mut ips = Vec::new();
     for ip in &previous.ips {
@@ -76,7 +76,8 @@ pub fn asks_container(run: &Context, granted: Option<&Granted>, namespace: &Name
     run.request.verb == Verb::Add && may_ask && (names_unrecorded_address(run) || is_stale())
 }
 
-/// True if `prevResult` has addresses that no earlier plugin gave, by the record: a native plugin did, alone or beside ours.
+/// True if `prevResult` has addresses that no earlier plugin gave, by the record: a native plugin gave them, alone or
+/// in a chain with plugins of Postern.
 pub fn names_unrecorded_address(run: &Context) -> bool {
     let is_unrecorded =
         |ip: &IpConfig| !given_sections(run.journal).any(|section| section.addresses.contains(&ip.address.to_string()));
@@ -84,13 +85,13 @@ pub fn names_unrecorded_address(run: &Context) -> bool {
     is_behind_native(run.journal) || previous().ips.iter().any(is_unrecorded)
 }
 
-/// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone.
+/// True if no section of the record says that an earlier plugin gave addresses, or if the recorded link is gone.
 pub fn is_behind_native(journal: &Journal) -> bool {
     journal.has_lost_link || given_sections(journal).all(|section| section.addresses.is_empty())
 }
 
-/// Returns what contradicts `prevResult` in an address: the container does not have it, or the node or another
-/// attachment does.
+/// Returns the reason why an address of `prevResult` is wrong: the container lacks the address, or the node or another
+/// attachment has it.
 fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<Option<Contradiction>, OpError> {
     let address = ip.address.addr();
     let name = match interface_of(view, ip, previous) {
@@ -106,7 +107,8 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
     };
     let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
     let addresses = link.map_or(Ok(Vec::new()), |link| container.addresses(link.index)).map_err(kernel_error)?;
-    // Plugins that route to each container put a single address on the link, and name the network in the result.
+    // Only the address is compared, without the prefix. Plugins that route to each container put a single address on
+    // the link, and name the network in the result.
     if !addresses.iter().any(|have| have.net.addr() == address && !have.dad_failed) {
         return Ok(Some(Contradiction::Elsewhere(format!("\"{name}\" of the container does not have it"))));
     }
@@ -118,9 +120,9 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
     Ok(holder_in_words(view, address)?.map(Contradiction::OfOthers))
 }
 
-/// Returns the container's interface that has an address, as `prevResult` says: the attachment's, or another one if
-/// `prevResult` names it. The kernel is asked whether it has the address. The text of `sandbox` shows nothing
-/// (`is_elsewhere`), except that another link without a sandbox is the host's.
+/// Returns the container's interface that has an address, as `prevResult` says: the attachment's interface, or another
+/// interface that `prevResult` names. The caller asks the kernel whether the interface has the address. The text of
+/// `sandbox` proves nothing (`is_elsewhere`), except that another link without a sandbox is the host's.
 fn interface_of<'r>(view: View<'r>, ip: &IpConfig, previous: &'r CniResult) -> Result<&'r str, String> {
     let ifname = &view.request.ifname;
     let Some(link) = previous.interface_of(ip) else { return Ok(ifname) };
@@ -138,7 +140,7 @@ fn interface_of<'r>(view: View<'r>, ip: &IpConfig, previous: &'r CniResult) -> R
 }
 
 /// True if a `sandbox` of `prevResult` is a path that leads to another namespace than the container's. A text that
-/// leads nowhere shows nothing: plugins write container IDs, paths of their own mount namespace, and paths of
+/// leads nowhere proves nothing: plugins write container IDs, paths of their own mount namespace, and paths of
 /// processes that have ended.
 pub(super) fn is_elsewhere(view: View<'_>, sandbox: &str) -> bool {
     let is_path = sandbox != view.request.netns && sandbox.starts_with('/');
@@ -166,7 +168,7 @@ pub fn not_counting(view: View<'_>, address: &IpNet, granted: &Granted) -> (Stri
     }
 }
 
-/// True if this link of the host, which `prevResult` names, counts.
+/// True if a plugin may use this link of the host, which `prevResult` names.
 pub fn may_take_over_link(run: &Context, name: &str, granted: &Granted) -> bool {
     let made = |section: &Section| {
         let effects = run.journal.record().into_iter().flat_map(|record| record.effects(Some(&section.name)));
@@ -185,7 +187,7 @@ fn given_sections(journal: &Journal) -> impl Iterator<Item = &Section> {
     sections.filter(|section| section.stage == Stage::Given)
 }
 
-/// True if a container can have this address for its own.
+/// True if a container can have this address.
 fn may_be_own(address: IpAddr) -> bool {
     let is_special = match address {
         IpAddr::V4(address) => address.is_broadcast(),
@@ -247,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Without a look into the container nothing counts, and who is asked to name an address is told so.
+    /// No address counts if the container can't be entered, and the error says so.
     #[test]
     fn the_kernel_confirms_what_no_record_has() {
         let directory = std::env::temp_dir().join(format!("postern-behind-{}", std::process::id()));
@@ -266,7 +268,7 @@ mod tests {
                 .1
                 .contains("addresses = [\"10.0.0.0/8\"]")
         );
-        // Where a record has all addresses, only the record is asked.
+        // If a record has all addresses, the container is not asked.
         let own = Namespace::current().unwrap();
         assert!(asks_container(&alone, Some(&open), &own) && !asks_container(&alone, Some(&closed), &own));
         assert!(!asks_container(&parts(&directory, "second", Verb::Check).context(), Some(&open), &own));
@@ -359,7 +361,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// The second plugin of the list finds the first one's record.
+    /// The second plugin of the list finds the record of the first plugin.
     #[test]
     fn a_chained_plugin_has_what_the_record_says_of_those_before() {
         let directory = std::env::temp_dir().join(format!("postern-previous-{}", std::process::id()));
@@ -368,8 +370,8 @@ mod tests {
                 true,
                 Verb::Add,
                 "",
-                // One address belongs to no record. A gateway counts if it was put on a link, if a route has it, or as
-                // the first of the network.
+                // One address is in no record. A gateway counts if it was put on a link, if a route has it, or if it is
+                // the first address of the network.
                 vec![
                     own("10.9.0.2/24", Some("10.9.0.254")),
                     own("10.8.0.2/24", None),
@@ -390,7 +392,7 @@ mod tests {
                 ],
                 vec!["veth1"],
             ),
-            // A result that no runtime has.
+            // No runtime has this result.
             (false, Verb::Add, "", Vec::new(), Vec::new()),
             (
                 false,

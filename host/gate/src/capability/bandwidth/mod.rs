@@ -1,7 +1,7 @@
 //! `bandwidth`: limits of the rate of the attachment's own traffic.
 //!
-//! The guest repeats the rates of the run's configuration, and names nothing else. The links are the attachment's: its
-//! host end by the record or the kernel, and an ifb of its own.
+//! The guest only repeats the rates of the run's configuration. The links are the attachment's own: its host end, by
+//! the record or the kernel, and an ifb.
 
 pub mod effect;
 
@@ -79,14 +79,14 @@ fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) 
         .hint("a plugin can set only the rates that the runtime asks for in this call"))
 }
 
-/// Returns the attachment's host end, and true if the record lists it. Otherwise a native plugin made it: `prevResult` names it,
-/// and the kernel shows that it leads to the container's interface. A container can choose an interface index, so both ends must
-/// name each other.
+/// Returns the attachment's host end, and true if the record lists it. Otherwise a native plugin made the host end:
+/// `prevResult` names it, and the kernel shows that it leads to the container's interface. A container can choose an
+/// interface index, so both ends must name each other.
 fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
     if let Some(end) = others::end(run)? {
         return Ok((end, true));
     }
-    // The record lists a pair that the kernel has no more: a link of that name is somebody else's.
+    // The record lists a pair that is gone. A link with the pair's name belongs to another owner.
     if let Some(pair) = run.journal.pairs().first() {
         return Err(link_gone(&pair.host));
     }
@@ -110,7 +110,7 @@ fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
     }
 }
 
-/// Returns the host end that limits may be put on: a recorded one, or a native plugin's if policy lets it be taken over.
+/// Returns the host end that may get limits: a recorded host end, or a native plugin's if policy lets it be taken over.
 fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     let run = &*gate.run;
     let (end, is_recorded) = host_end(run)?;
@@ -122,7 +122,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.object_hint("previous.names", &name)))
 }
 
-/// Fails if somebody else limits the host end, before anything is written to the record.
+/// Fails if the host end has limits of another owner, before anything is written to the record.
 fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool) -> Result<(), OpError> {
     let host = run.system.host()?;
     let is_own = run.journal.record().is_some_and(|record| {
@@ -142,10 +142,12 @@ fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool)
         .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
 }
 
-/// Makes the ifb, unless an earlier run did, and notes its index in the record. Its name is the native plugin's or, if
-/// another attachment of the container has a link of that name, one of this attachment alone.
+/// Makes the ifb, unless an earlier run did, and notes its index in the record. Its name is the native plugin's name
+/// for it. If another attachment of the container has a link with this name, the second name is used, which only this
+/// attachment has.
 ///
-/// A name that only another record has is free: that record's link is gone, and its index tells it from this one.
+/// A name that is in another record, but not in the kernel, is free: that record's link is gone, and its index tells
+/// the two links apart.
 fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> Result<(Bandwidth, Link), OpError> {
     let names = run.request.masquerade_key().ifb_names();
     for name in &names {
@@ -167,7 +169,7 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
             run.journal.known_by(&effect.clone().into(), &[u64::from(link.index)]);
             return Ok((effect, link));
         }
-        // Another run was faster, and the link is that one's.
+        // Another run was faster, so the link belongs to the other run.
         run.journal.gone(|of| Bandwidth::of(of) == Some(&effect));
     }
     let [name, _] = &names;
@@ -190,7 +192,8 @@ fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(
     }
 }
 
-/// Removes the attachment's limits: by its record or, if this plugin has no part in that, by the native plugin's name.
+/// Removes the attachment's limits: by the record or, if this plugin has no section there, by the native plugin's name
+/// of the ifb.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made = run.journal.recorded::<Bandwidth>();
@@ -198,7 +201,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
         limits.remove(run)?;
     }
     if !is_add && (made.is_empty() || run.journal.is_replaced()) {
-        // The ifb of a native plugin. The limits on the pair go with the pair.
+        // Only a native plugin's ifb has to be removed. The limits on the pair go with the pair.
         let [name, _] = run.request.masquerade_key().ifb_names();
         let host = run.system.host()?;
         if let Some(ifb) = find(host, &name)?

@@ -36,7 +36,8 @@ impl host::Bridge for Gate<'_> {
             if !found.ok_or_else(|| link_gone(&bridge.name))?.vlan_filtering {
                 return Err(unfiltered(&bridge.name));
             }
-            // A new port is in the default VLAN. The container must not send there at any moment.
+            // A new port is in the default VLAN. It is set down first, because the container must never send in that
+            // VLAN.
             netlink.set_down(index).map_err(about(&name))?;
         }
         netlink.attach_port(index, bridge.index, port.hairpin, port.isolated).map_err(|error| {
@@ -101,18 +102,20 @@ impl host::Bridge for Gate<'_> {
             Some(link) => link,
             None => {
                 self.guest.room(1)?;
-                // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
+                // Two runs may both find that the bridge is missing. The kernel lets one run create it, and the other
+                // run then finds it.
                 let create = || host.create_bridge(name, mtu, vlan_filtering);
                 node::noted(&self.run.fixed.places.state, host, node::BRIDGE, name, create)
                     .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
                     .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
-                // Of a bridge that was there, this is switched off where it is set up, or has an IPv6 gateway.
+                // A new bridge never checks its addresses (DAD). For an existing bridge, DAD is switched off only when
+                // the bridge is set up, or gets an IPv6 gateway.
                 ask_for_no_address(self.run.system, name)?;
                 host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
             }
         };
         must_be_bridge(&bridge)?;
-        // The check comes before a pair is made that could not be attached.
+        // The check comes here, so that no pair is made that could not be attached.
         if self.guest.granted().has_vlans() && !bridge.vlan_filtering {
             return Err(unfiltered(name));
         }
@@ -121,7 +124,7 @@ impl host::Bridge for Gate<'_> {
         }
         ignore_router_advertisements(self.run.system, name)?;
         if !bridge.up {
-            // The kernel asks for the link-local address as soon as the bridge is up.
+            // DAD is switched off first: the kernel checks the link-local address as soon as the bridge is up.
             if BridgeLink::of(&bridge).asks {
                 ask_for_no_address(self.run.system, name)?;
             }
@@ -176,7 +179,7 @@ pub fn unfiltered(name: &str) -> OpError {
     ))
 }
 
-/// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
+/// Writes down that another plugin's link is about to join this bridge. Returns true if the link is still down.
 fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: &BridgeLink) -> Result<bool, OpError> {
     let find = |gate: &Gate<'_>| {
         gate.run.system.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
@@ -223,8 +226,8 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     Ok(())
 }
 
-/// Checks that no DHCP server chooses an address of the node, and with it a route. It is a stranger on the network. A gateway
-/// of a lease must be on the bridge already.
+/// Checks that no DHCP server chooses an address of the node, which would also add a route. A DHCP server is a stranger
+/// on the network. So a gateway of a lease must be on the bridge already.
 fn spares_node(run: &Context, netlink: &Netlink, target: &BridgeLink) -> Result<(), OpError> {
     let (leased, bridge) = (dhcp::leased(run.journal), &target.name);
     if leased.is_empty() {
@@ -259,8 +262,8 @@ impl BridgeLink {
 /// Sets the hardware address of a bridge to its address before the first port came.
 ///
 /// A bridge takes the lowest address of its ports, but an address that was set stays. Pods have the gateway's address
-/// in their neighbour tables. A bridge whose last port has left had no such address: it gets a random one, as a new
-/// bridge does.
+/// in their neighbour tables. A bridge whose last port has left has no address (all zeros). Then it gets a random
+/// address, like a new bridge.
 fn pin_hardware_address(netlink: &Netlink, target: &BridgeLink) -> Result<(), OpError> {
     let Some(Mac(mac)) = target.mac else { return Ok(()) };
     let mac = if mac == [0; 6] { random_mac() } else { mac };
@@ -271,8 +274,8 @@ fn pin_hardware_address(netlink: &Netlink, target: &BridgeLink) -> Result<(), Op
 
 /// Puts an address on the bridge, unless it is there. Returns true if it was added.
 ///
-/// The kernel does not ask the bridge whether somebody else has it: root in any container there could say yes, and the
-/// address would be no good for as long as it is there. One that has failed so is put there anew.
+/// The address is added without DAD: root in a container on the bridge could claim the address, and the kernel would
+/// never use it. An address that failed DAD is added anew.
 fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force: bool) -> Result<bool, OpError> {
     for address in netlink.addresses(target.index).map_err(about(&target.name))? {
         let (have, want) = (address.net, gateway);
@@ -311,7 +314,8 @@ fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force:
     }
 }
 
-/// Makes `<bridge>.<vlan>`: one end of a pair inside the host. Its other end is an access port of the bridge.
+/// Makes `<bridge>.<vlan>`: one end of a pair in the host's namespace. The other end of the pair is an access port of
+/// the bridge.
 fn vlan_gateway(gate: &Gate<'_>, bridge: &BridgeLink, vlan: VlanId, port: &PortSpec) -> Result<Link, OpError> {
     let netlink = gate.run.system.host()?;
     let name = format!("{}.{vlan}", bridge.name);
@@ -323,7 +327,7 @@ fn vlan_gateway(gate: &Gate<'_>, bridge: &BridgeLink, vlan: VlanId, port: &PortS
             let (peer_name, peer_ns) = (peer_name.as_str(), gate.run.system.home()?.fd());
             let spec = VethSpec { name: &name, mtu: Some(bridge.mtu), mac: None, peer_name, peer_mac, peer_ns };
             let create = || match netlink.create_veth(&spec) {
-                // Another run has made it first.
+                // Another run has made the pair first.
                 Err(error) if error.is(Errno::EEXIST) => Ok(false),
                 other => other.map(|()| true),
             };
@@ -332,8 +336,8 @@ fn vlan_gateway(gate: &Gate<'_>, bridge: &BridgeLink, vlan: VlanId, port: &PortS
             netlink.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?
         }
     };
-    // A link that an operator gave this name is not changed. A link of ours is completed, in case the run that began it
-    // was killed.
+    // An operator's link with this name is not changed. A pair of Postern is completed, because the run that began it
+    // may have been killed.
     if link.up || link.kind != "veth" {
         return Ok(link);
     }

@@ -1,4 +1,4 @@
-//! `delegate`: the main plugin of a network of flannel.
+//! `delegate`: runs the main plugin of a flannel network.
 
 pub mod effect;
 
@@ -49,7 +49,7 @@ impl host::Delegate for Gate<'_> {
     fn del(&mut self) -> Result<(), OpError> {
         let Some(Delegation { plugin, .. }) = made(self)? else { return Ok(()) };
         if self.ran.is_none() && !self.guest.granted().allows_native_delegate(plugin) {
-            // A policy must not prevent a DEL. The record undoes what it lists.
+            // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if self.run.journal.recorded::<Delegated>().is_empty() {
                 crate::say!(
                     "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
@@ -124,7 +124,7 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
-    // What another program has removed is written down anew.
+    // The effect is recorded anew, because another program may have removed the file.
     gate.run.journal.gone(Delegated::is);
     let [_, _, directory] = named(&gate.run.request.conf);
     let directory = delegated::place(gate.run.view(), &directory)?;
@@ -154,7 +154,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
     gate.hindered |= ran.hindered;
     let text = answer(plugin, verb, ran.outcome, &mut gate.run.own.addresses, failed)?;
     match verb {
-        // A native delegate knows no records.
+        // A native delegate does not know Postern's records.
         Verb::Gc => collect::stale_sections(gate.run.view()).map(drop)?,
         Verb::Del if delegation.of_native => {
             let [_, _, directory] = named(&gate.run.request.conf);
@@ -199,8 +199,9 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
     OpError { delegate: Some(error), ..OpError::new(ErrorCode::Delegate, plugin, message) }
 }
 
-/// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose what it
-/// reaches there. Addresses of other links are normal: `flannel.1` has the subnet's first one, and the bridge its gateway.
+/// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose its
+/// connection to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address,
+/// and the bridge has its gateway.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
@@ -211,7 +212,7 @@ pub fn spares_node(netlink: &Netlink, subnet: &SubnetFile) -> Result<(), OpError
             .hint("the networks of flannel must not overlap with the node's own")
     };
     for subnet in &subnet.subnets {
-        // All of 127.0.0.0/8 is loopback's, with or without an address there.
+        // All of 127.0.0.0/8 belongs to loopback, even if the kernel lists no address in it.
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         if subnet.network().is_loopback() || subnet.contains(&v4) || subnet.contains(&v6) {
             return Err(covers(subnet, if subnet.addr().is_ipv4() { v4 } else { v6 }, "loopback"));

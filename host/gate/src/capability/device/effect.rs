@@ -1,8 +1,8 @@
 //! A link of the node that was moved into the container. It stays the node's, and comes home.
 //!
-//! Its place is looked up each time: in the container, or at home already. When the container's namespace ends, the
-//! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
-//! ends with the namespace.
+//! The link is looked up each time, in the container and on the host. When the container's namespace ends, the kernel
+//! moves a driver's device to the machine's first namespace, under its name in the container. A virtual link ends with
+//! the namespace.
 
 pub mod home;
 
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 /// The time that the kernel may take to bring a device home from a namespace that has ended.
 const HOME_WITHIN: Duration = Duration::from_secs(3);
 
-/// A moved link, as it was on the host. The record notes its index in the container beside it.
+/// A moved link, as it was on the host. The record also has the link's index in the container.
 ///
-/// Its names are written as texts. Earlier versions wrote these as they were: `50%ff` was a name. Where a text is now one that
-/// shows a name of other bytes, `escaped` says so.
+/// The link's names are written as texts. Earlier versions did not escape them: `50%ff` was the name itself. `escaped`
+/// is true if a text is the escaped form of a name that is not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Device {
-    /// True if the names are texts that show names: in the written form alone.
+    /// True if the names are escaped. The field is used in the written form only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub escaped: bool,
     /// Its name.
@@ -44,13 +44,13 @@ pub struct Device {
     /// The kind of link; empty for a driver's device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The driver's device: bus and name.
+    /// The driver's device: its bus, and its name there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(String, String)>,
-    /// The address that its driver gave it.
+    /// The hardware address that the driver gave the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent: Option<Mac>,
-    /// Its address.
+    /// Its hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// Its MTU in bytes.
@@ -63,7 +63,7 @@ pub struct Device {
     /// True if it took all multicast frames.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allmulti: bool,
-    /// The length of its queue, in packets. Earlier versions did not write it down.
+    /// The length of its queue, in packets. Earlier versions did not write the length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
     /// Its alias.
@@ -78,11 +78,12 @@ pub struct Device {
     /// Index of its other end, or of the link that it is stacked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
-    /// The namespace of that link, as numbered in the node's; none if it is the node's own.
+    /// The number of the namespace of the link `peer`, in the node's namespace. `None` if `peer` is in the node's
+    /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_netnsid: Option<i32>,
-    /// All other settings that rtnetlink shows: attributes, and their values as hexadecimal digits. Earlier versions did not
-    /// write them down.
+    /// All other settings that rtnetlink shows: attributes, and their values as hexadecimal digits. Earlier versions
+    /// did not write these settings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
     /// The directory of its files below a sysfs.
@@ -148,12 +149,12 @@ impl Device {
         }
     }
 
-    /// As [`Device::of_link`], with all other settings of the link, and all of it as it is now. `link` is how it was when it
-    /// was judged: a DEL may have given it its settings since.
+    /// Like [`Device::of_link`], but reads the link anew, with all its other settings. `link` is the link as policy
+    /// judged it: since then a DEL may have restored its settings.
     ///
     /// # Errors
-    /// The kernel refuses to show them. [`ErrorCode::TryAgain`]: it is another link by now, or has other names or another
-    /// address.
+    /// The kernel refuses to show the settings. [`ErrorCode::TryAgain`]: the index belongs to another link now, or the
+    /// link's names or address have changed.
     pub fn of_whole_link(run: &Context, link: &Link) -> Result<Self, OpError> {
         let now = run.system.host()?.link_with_settings(link.index).map_err(kernel_error)?;
         let names = |link: &Link| (link.name.clone(), link.other_names.clone(), link.mac, link.permanent);
@@ -182,14 +183,15 @@ impl Device {
         Ok(Self { settings, sysfs, files, ..Self::of_link(link) })
     }
 
-    /// The recorded settings. What can't be read is left out, and then differs.
+    /// Returns the recorded settings. A setting that can't be read is left out, and then counts as different.
     fn snapshot(&self) -> Settings {
         let value = |text: &String| decode_vec(text).ok();
         self.settings.iter().filter_map(|(attribute, text)| Some((attribute.parse().ok()?, value(text)?))).collect()
     }
 
-    /// True if this is the link, by the link's own data. A driver's device is identified by its bus, name and permanent
-    /// address, which cannot be forged. A virtual link is identified by its kind and the link that it leads to.
+    /// True if `link` is this device, by the link's own data. A driver's device is identified by its bus, name and
+    /// permanent address, which cannot be forged. A virtual link is identified by its kind and the link that it leads
+    /// to.
     pub fn is_same(&self, link: &Link) -> bool {
         let device = link.device.as_ref().map(|device| (device.bus.clone(), device.name.clone()));
         match (&self.device, device) {
@@ -199,13 +201,13 @@ impl Device {
         }
     }
 
-    /// True if this link of the host is the device. A virtual link must also have its index, which the kernel seldom gives to
-    /// another link. Its name can be another one: its own may be taken.
+    /// True if this link of the host is the device. A virtual link must also have the recorded index, which the kernel
+    /// seldom gives to another link. The name may differ, because another link may have taken the device's name.
     pub fn is_claim(&self, link: &Link) -> bool {
         self.is_same(link) && (self.device.is_some() || self.index == link.index)
     }
 
-    /// True if a network that names a device in this way means this one.
+    /// True if a network that names a device by this key and value means this device.
     pub fn has_key(&self, by: DeviceKey, value: &str) -> bool {
         let is_address = |mac: &Mac| value.parse() == Ok(*mac);
         match by {
@@ -219,10 +221,11 @@ impl Device {
         }
     }
 
-    /// Returns the link in the container's namespace. Without it: the reason why it may be there all the same, if there is one.
+    /// Returns the link in the container's namespace. If it is not found, the second value is the reason why the link
+    /// may still be there.
     fn find(&self, run: &Context, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
         let indices = run.journal.indices(self);
-        // Root in there can make so many links that a list takes long. The noted index seldom changes.
+        // The recorded indices are tried first: root in the container can make so many links that a list takes long.
         for index in &indices {
             let noted = as_far_as_possible(|| container.link_by_index(*index))?;
             if let Some(own) = noted.filter(|link| self.is_same(link)) {
@@ -236,11 +239,11 @@ impl Device {
                 Err(error) => (None, Some(error)),
             });
         }
-        // Of other links the index is noted after the move: under another index it is another link.
+        // The index of a virtual link is recorded after the move. A link with another index is another link.
         if !indices.is_empty() {
             return Ok((None, None));
         }
-        // A run that was killed before that left the link under one of the two names.
+        // A run that was killed before it recorded the index left the link under one of these two names.
         for name in [&self.name, &LinkName::from(run.request.ifname.as_str())] {
             let named = as_far_as_possible(|| container.link_by_name(name))?;
             if let Some(own) = named.filter(|link| self.is_same(link) && link.name == *name) {
@@ -250,8 +253,9 @@ impl Device {
         Ok((None, None))
     }
 
-    /// Returns the link on the host. It may have any name there. A virtual link has the index that it had before, or the one
-    /// that it had in the container (`noted`): a move keeps it where it is free. Another link under its name is not it.
+    /// Returns the link on the host. It may have any name there. A virtual link has its earlier index or its index in
+    /// the container (`noted`): a move keeps an index that is free. Another link with the device's name is not the
+    /// device.
     fn find_on_host(&self, host: &Netlink, noted: &[u32]) -> Result<Option<Link>, OpError> {
         if self.device.is_some() {
             return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
@@ -264,26 +268,27 @@ impl Device {
         Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
-    /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A
-    /// pair is known by its other end. Another kind must also have the address or a name that it would have.
+    /// True if a link of the host with an index of this virtual link is this link. The kernel may have given the index
+    /// to another link since. A pair is identified by its other end. A link of another kind must also have the recorded
+    /// address, the recorded name or an ordinary name.
     fn is_back(&self, link: &Link) -> bool {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
         self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || is_ordinary(&link.name))
     }
 
-    /// True for an end of a pair that is known by its other end here: no second link has that. In another namespace, another
-    /// pair can have an end with that index.
+    /// True if the link is an end of a pair whose other end is in this namespace. Only one link has this other end. In
+    /// another namespace, another pair can have an end with the index `peer`.
     fn is_pair(&self, link: &Link) -> bool {
         let is_here = self.peer_netnsid.is_none() && link.peer_netnsid.is_none();
         self.kind == "veth" && self.peer.is_some() && is_here
     }
 
-    /// Returns the reason to believe that a device which is neither in its container nor on the host is alive elsewhere: root
-    /// in the container can move it to a namespace of its own. `None` if it is gone.
+    /// Returns the reason to believe that a device is in a third namespace, if it is neither in its container nor on
+    /// the host. Root in the container can move the device to a namespace of its own. `None` if the device is gone.
     fn is_away(&self, host: &Netlink) -> Result<Option<String>, OpError> {
         let away = "it is in a namespace that nobody names: root in its container has moved it there";
         match &self.device {
-            // A device that was pulled out is on no bus.
+            // The bus does not list a device that was unplugged.
             Some((bus, device)) => Ok(is_on_bus(bus, device).then(|| away.to_owned())),
             None if self.kind == "veth" && self.peer_netnsid.is_none() => {
                 let end = self.peer.map(|peer| host.link_by_index(peer).map_err(kernel_error)).transpose()?.flatten();
@@ -294,7 +299,7 @@ impl Device {
         }
     }
 
-    /// Brings it home from wherever it is, if it is anywhere.
+    /// Brings the device home, if it is found.
     fn come_home(&self, run: &Context) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = run.netlink_of_record()?;
@@ -316,7 +321,8 @@ impl Device {
                 return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));
             }
-            // A namespace ends in its own time. A device that is missing in a living namespace was moved away from there.
+            // The wait is only for a namespace that ends. A device that is missing in a living namespace was moved out
+            // of it.
             if container.is_some() || Instant::now() >= until {
                 break;
             }
@@ -335,7 +341,7 @@ impl Device {
                 "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
                 self.name
             ),
-            // Nothing tells a link that was deleted from one that was moved.
+            // A deleted link can't be told from a link that was moved to an unknown namespace.
             (None, None) if container.is_some() => crate::say!(
                 "postern: \"{}\" is neither in the container nor on this host: root in the container has deleted it, or moved it \
                  to a namespace of its own, where it is until that ends",
@@ -379,7 +385,7 @@ impl AttachmentLink for Device {
     }
 }
 
-/// True if the driver's device is there. Where it can't be told, it may be there.
+/// True if the driver's device is on its bus, or if that can't be known.
 fn is_on_bus(bus: &str, device: &str) -> bool {
     let buses = Path::new("/sys/bus");
     !is_plain(bus) || !is_plain(device) || !is_there(buses) || is_there(&buses.join(bus).join("devices").join(device))
@@ -390,7 +396,7 @@ pub(super) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// Returns a name for a device of which only root in the container has told one, and one that is no text.
+/// Returns a free name of the form `devN` for a device on the host.
 pub(crate) fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
     for number in index..=u32::MAX {
         let name = LinkName::from(format!("dev{number}"));
@@ -431,7 +437,8 @@ pub(crate) mod tests {
         assert!(!pair.is_same(&link("veth", None, Some(5))) && !pair.is_same(&link("macvlan", None, Some(4))));
     }
 
-    /// Names of records of earlier versions are read as they are, and those that are no texts come back from new ones.
+    /// Names in records of earlier versions are read without unescaping. Names that are not UTF-8 survive in new
+    /// records.
     #[test]
     fn names_in_records_are_those_that_were_written() {
         let earlier = r#"{"name":"a%41","index":3,"mtu":1500,"up":true,"alias":"50%ff","other_names":["%25","%zz"]}"#;

@@ -1,9 +1,9 @@
-//! What a container keeps of the node after its DEL: a device that may not be clean or is where nobody sees it, and a VLAN of
-//! the node's link.
+//! Held objects: objects of the node that a container may still use after its DEL. A held object is a device that may
+//! not be clean or that is in an unknown namespace, or a VLAN of the node's link.
 //!
-//! It is no attachment's any more: the container's address is free. It is a node object: a note tells why it is held. A held
-//! device stays down until a look finds it clean, by the next ADD of it or by `postern gc`. An earlier postern refuses it as a
-//! link of "other networks of this node".
+//! A held object belongs to no attachment: the container's address is free. Its note, that of a node object, has the
+//! reason. A held device stays down until a check finds it clean. The next ADD of the device makes this check, and
+//! `postern gc` does. Earlier versions refuse a held device as a link of "other networks of this node".
 
 use crate::audit::Audit;
 use crate::capability::device::effect::home::DeviceHome;
@@ -46,12 +46,13 @@ pub enum HeldObject {
 }
 
 impl HeldObject {
-    /// The device, if it is one.
+    /// Returns the device, if the object is a device.
     pub fn device(&self) -> Option<&Device> {
         if let Self::Device(device) = self { Some(device) } else { None }
     }
 
-    /// Its name in notes. A device has its own: by that an earlier postern knows it.
+    /// Returns the object's name in notes. For a device it is the device's name, by which earlier versions find the
+    /// note.
     fn name(&self) -> String {
         match self {
             Self::Device(device) => device.name.to_string(),
@@ -59,7 +60,8 @@ impl HeldObject {
         }
     }
 
-    /// The names that a note on it may have: its own, and one for the case that the note on another object has that.
+    /// Returns the names that a note on the object may have: the object's name, and a second name. The second name is
+    /// used if the note on another object has the first name.
     fn note_names(&self) -> [String; 2] {
         let name = self.name();
         let other = match self {
@@ -72,7 +74,7 @@ impl HeldObject {
         [name, other]
     }
 
-    /// True if this is the same object. Two devices can have one name: one of them was made later.
+    /// True if both are one object. Two devices with one name are two objects: one device was made later.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Device(one), Self::Device(other)) => match (&one.device, &other.device) {
@@ -104,7 +106,7 @@ impl Display for HeldObject {
 pub struct HeldNote {
     /// The object.
     pub object: HeldObject,
-    /// The network of the attachment that had it.
+    /// The network of the attachment that had the object.
     pub network: String,
     /// The container of that attachment.
     pub container_id: String,
@@ -112,8 +114,9 @@ pub struct HeldNote {
     pub ifname: String,
     /// The reasons.
     pub why: Vec<String>,
-    /// The name that a device of the host has now, if another link has its own: it waits for that. Earlier versions did not write
-    /// it down, or only for virtual devices: such a device gets its name with the next ADD of it, or by `postern gc`.
+    /// The present name of a device on the host, if another link has the device's own name. The device waits for its
+    /// own name. Earlier versions did not write the present name, or only for virtual devices. Such a device gets its
+    /// own name by its next ADD, or by `postern gc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_now: Option<String>,
 }
@@ -133,7 +136,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// The notes in the directory `state`; `audit` is the log of acts for `verb`.
+    /// Makes the notes of the directory `state`. `audit` is the log of acts for `verb`.
     pub fn new(state: &Path, audit: Audit, verb: &'static str) -> Self {
         Self { state: state.to_owned(), audit, verb }
     }
@@ -142,19 +145,20 @@ impl Notes {
         Self::new(&run.fixed.places.state, run.audit.beside(), run.request.verb.as_str())
     }
 
-    /// The same notes, and another log for the same verb.
+    /// Returns these notes with a new log for this verb.
     pub(crate) fn beside(&self) -> Self {
         Self::new(&self.state, self.audit.beside(), self.verb)
     }
 
-    /// Writes an act into the log. `rule` is the reason why it may be done.
+    /// Writes an act into the log. `rule` is the reason why the act is allowed.
     pub fn log(&mut self, act: &str, object: &Value, rule: &str, outcome: &Result<(), impl Display>, start: Instant) {
         self.audit.note_own(self.verb, act, object, rule, outcome, start.elapsed());
     }
 
-    /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a device of
-    /// another attachment, held or not, which has another one of its own. Root in a container had chosen it. A device that is up
-    /// under the name is somebody's by now, and keeps it. Returns true if the name may be free now.
+    /// Frees a name on the host for a device that comes home. The link `other` has this name as its main or alternative
+    /// name. Root in a container chose it, if `other` is another attachment's device with a different own name. Then
+    /// `other` loses the name. A link that is up and has the name as its main name keeps it, because an operator may
+    /// use that link. Returns true if the name may be free now.
     pub(crate) fn make_way(&mut self, host: &Netlink, name: &LinkName, other: &Link) -> Result<bool, OpError> {
         let is_main = other.name == *name;
         if is_main && other.up {
@@ -168,7 +172,7 @@ impl Notes {
         let rule = if held.is_some() { "note" } else { "record" };
         let (object, start) =
             (json!({"object": format!("device {}", device.name), "name": name.to_string()}), Instant::now());
-        // Another attachment's device is changed: this is in the log whatever happens to the run.
+        // The log line comes first, because the run may end while it changes another attachment's device.
         self.log("held.rename", &object, rule, &Ok::<(), KernelError>(()), start);
         let done = match is_main {
             true => host.rename(other.index, &free),
@@ -181,7 +185,7 @@ impl Notes {
                     "postern: the {words}device {} gives the name \"{name}\" up, and is \"{free}\"",
                     device.name
                 );
-                // The way out names it as it is called now: the earlier name is another device's.
+                // The note gets the device's present name, because another device gets the earlier name.
                 if let Some(Err(error)) = held.map(|held| held.note_again(&self.state, host)) {
                     crate::say!("postern: the note on the device {} has its earlier name: {error}", device.name);
                 }
@@ -191,8 +195,8 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    /// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
-    /// stays held. The node is asked for only if something is held.
+    /// Gives held devices their own names again, where these names are free now: a device that came home may have had
+    /// such a name. A device stays held if this fails. `home` is called only if something is held.
     pub(crate) fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
@@ -202,7 +206,8 @@ impl Notes {
         let Ok(all) = among(&objects, || home.host.cookie().map_err(kernel_error)) else { return };
         for held in all.iter().filter(|held| held.name_now.is_some()) {
             let Some(device) = held.object.device() else { continue };
-            // A run that noted it before its move may have ended. Then it can have its name already.
+            // The device can have its own name already: a run may have written the note and ended before it moved the
+            // device.
             let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
             if home.host.link_by_name(&device.name).is_ok_and(is_own) {
                 let _ = held.look_and_log(home, self);
@@ -210,8 +215,8 @@ impl Notes {
         }
     }
 
-    /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
-    /// device here before its DEL. With it goes the note on it, if it is held.
+    /// Returns the device that this link of the host is, if the device is held or in a record. Root in a container can
+    /// bring its device to the host before the DEL. The note is returned too, if the device is held.
     fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, Option<HeldNote>)>, OpError> {
         let here = host.cookie().map_err(kernel_error)?;
         let (objects, _) = node::list(&self.state).map_err(state_error)?;
@@ -221,7 +226,7 @@ impl Notes {
         }
         let boot = postern_state::boot_id().map_err(state_error)?;
         let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
-        // Without the records it is nobody's: whoever comes home gets another name.
+        // Without the records the link has no known owner: the device that comes home gets another name.
         let Ok(records) = postern_state::list_known(&self.state) else { return Ok(None) };
         let records = records.iter().filter(|summary| summary.header.as_ref().is_some_and(is_here));
         Ok(records.flat_map(in_record::<Device>).find(|own| own.is_claim(other)).map(|device| (device, None)))
@@ -238,7 +243,7 @@ pub(crate) fn hold(run: &Context, object: HeldObject, why: &[String]) -> Result<
     let start = Instant::now();
     let outcome = run.system.home_cookie().and_then(|here| write(&run.fixed.places.state, here, &held));
     let object = json!({"object": held.object.to_string(), "why": why, "name_now": held.name_now});
-    // The removal of the attachment's own effect is the reason.
+    // The rule is "record", because a held object is an effect of the record that is being removed.
     Notes::of(run).log("held.hold", &object, "record", &outcome, start);
     outcome?;
     let stays = if matches!(held.object, HeldObject::Device(_)) { "it stays down; " } else { "" };
@@ -258,18 +263,19 @@ fn of_run(run: &Context, object: HeldObject, why: &[String]) -> HeldNote {
     }
 }
 
-/// Returns the name of a device on the host, if it is here under another one than its own.
+/// Returns the present name of a device on the host, if it is not the device's own name.
 fn name_now(host: &Netlink, object: &HeldObject) -> Option<String> {
     let device = object.device()?;
     let link = device.held_on_host(host).ok().flatten()?;
     (link.name != device.name).then(|| link.name.to_string())
 }
 
-/// Notes that a device is held before it comes home as `name`, which is not its own. `index` is the one that it has in the
-/// container: it keeps that at home, if it is free there. If it is not, nothing can be noted before.
+/// Notes that a device is held, before the device comes home as `name`, which is not its own name. `index` is the
+/// device's index in the container. The device keeps this index at home if the index is free there. If it is not free,
+/// no note can be written before the move.
 ///
 /// # Errors
-/// The note can't be written: then the device must not be moved.
+/// The note can't be written. Then the device must not be moved.
 pub(crate) fn note_before_move(
     run: &Context,
     device: &Device,
@@ -296,7 +302,7 @@ pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError>
 
 fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
     let boot = postern_state::boot_id().map_err(state_error)?;
-    // The first note on it has the time when it began.
+    // An existing note is updated, because it has the time at which the object was first held.
     if let Ok(Some(noted)) = noted(state, here, |other| other.object.is_same(&held.object)) {
         return node::update(state, &NodeObject { detail: json!(held), ..noted }).map_err(state_error);
     }
@@ -312,24 +318,25 @@ fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
     if node::note(state, &note(own)).map_err(state_error)? {
         return Ok(());
     }
-    // What had the bus address or the index before is no longer there.
+    // The device that had the bus address or the index before is gone, so its note is replaced.
     node::update(state, &note(other)).map_err(state_error)
 }
 
-/// Returns the note of this kind on a held object.
+/// Returns the note on the `wanted` held object.
 fn noted(state: &Path, here: u64, wanted: impl Fn(&HeldNote) -> bool) -> Result<Option<NodeObject>, OpError> {
     let (objects, _) = node::list(state).map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
     Ok(objects.into_iter().find(|object| of(object, here, &boot).is_some_and(|held| wanted(&held))))
 }
 
-/// Returns all that is held in the namespace of a run.
+/// Returns the notes on all objects that are held in the namespace of a run.
 pub(crate) fn known(view: View<'_>) -> Result<Vec<HeldNote>, OpError> {
     let (objects, _) = node::list(&view.fixed.places.state).map_err(state_error)?;
     among(&objects, || view.system.home_cookie())
 }
 
-/// Returns what is held, by these node objects. The cookie of the namespace, `here`, is asked for only if something may be.
+/// Returns the notes on held objects among `objects`. `here` returns the cookie of the namespace, and is called only if
+/// there may be such notes.
 pub(crate) fn among(
     objects: &[NodeObject],
     here: impl FnOnce() -> Result<u64, OpError>,
@@ -341,15 +348,15 @@ pub(crate) fn among(
     Ok(objects.iter().filter_map(|object| of(object, here, &boot)).collect())
 }
 
-/// Returns what a note of this namespace and boot tells, if it is one about a held object.
+/// Returns the content of a note, if the note is on a held object of this namespace and boot.
 pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<HeldNote> {
     let is_here = object.kind == HELD && object.host_netns_cookie == here && object.boot_id == boot;
     serde_json::from_value(object.detail.clone()).ok().filter(|_| is_here)
 }
 
 impl HeldNote {
-    /// Looks at the object again. A device that is clean gets its settings and is no longer held. Otherwise it is returned as it
-    /// is held now.
+    /// Checks the object again. A clean device gets its settings and is no longer held. An object that stays held is
+    /// returned with its present reasons.
     pub fn mend(&self, home: DeviceHome<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let outcome = self.look_and_log(home, notes);
         if outcome.as_ref().is_ok_and(Option::is_none) {
@@ -385,7 +392,7 @@ impl HeldNote {
         Ok(None)
     }
 
-    /// Writes its reasons into its note, and the name that it has now.
+    /// Writes the reasons and the device's present name into the note.
     fn note_again(self, state: &Path, host: &Netlink) -> Result<Self, OpError> {
         let held = Self { name_now: name_now(host, &self.object), ..self };
         let detail = json!(held);
@@ -395,7 +402,8 @@ impl HeldNote {
         Ok(held)
     }
 
-    /// Returns its note. Meanwhile another run may have mended it, and another container may have had it: then there is none.
+    /// Returns the note of this object and attachment. There is none if another run released the object, or if another
+    /// container has had the object since.
     fn own_note(&self, state: &Path, host: &Netlink) -> Result<Option<NodeObject>, OpError> {
         noted(state, host.cookie().map_err(kernel_error)?, |other| self.is_noted_by(other))
     }
@@ -411,7 +419,7 @@ impl HeldNote {
         self.object.device().is_some_and(|device| device.is_claim(link))
     }
 
-    /// Mends it for an ADD, which is to try again later if it is still held.
+    /// Checks the object again for an ADD. The error tells the runtime to try again later if the object is still held.
     pub(crate) fn mend_for(&self, run: &Context) -> Result<(), OpError> {
         let Some(held) = self.mend(DeviceHome::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
         let name = held.object.name();
@@ -446,7 +454,7 @@ impl HeldNote {
     }
 }
 
-/// Returns the reason why a VLAN of a link of the host is held: somebody has it.
+/// Returns the reason why a VLAN of a host's link is held, if a link of the VLAN still exists.
 pub(crate) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Option<String>, OpError> {
     let Some(link) = host.link_by_index(parent).map_err(kernel_error)? else { return Ok(None) };
     Ok(host.has_vlan(&link, id).map_err(kernel_error)?.then(|| {
@@ -478,7 +486,7 @@ mod tests {
         let second = Link { kind: "veth".to_owned(), index: 9, peer_index: Some(8), ..plain() };
         write(&root, 1, &held(&first, "c1")).unwrap();
         write(&root, 1, &held(&second, "c2")).unwrap();
-        // A new reason replaces the reasons of its own device only.
+        // A new reason replaces only the reasons of the same device.
         write(&root, 1, &held(&first, "c3")).unwrap();
         let (objects, _) = node::list(&root).unwrap();
         let mut found: Vec<(String, String)> = objects

@@ -1,7 +1,7 @@
 //! `device`: a link of the node that is moved into the container, and back.
 //!
-//! The network names it by one of four keys. Files of `/sys` are never opened: a confined gate may not. It can read
-//! where links below `/sys` lead.
+//! The network names the link by one of four keys. This module never opens files of `/sys`, because a confined gate may
+//! not. A confined gate can read where symbolic links below `/sys` lead.
 
 pub mod effect;
 pub mod held;
@@ -40,7 +40,7 @@ impl host::Device for Gate<'_> {
             return Ok(None);
         }
         let link = look_up(self.run.system.host()?, by, value)?;
-        // It gets no handle: a guest can do nothing with it on the host.
+        // The link gets no usable handle: no operation of a guest acts on the link while it is on the host.
         Ok(Some(Gate::show(postern_types::Handle::MAX, link)))
     }
 
@@ -51,7 +51,8 @@ impl host::Device for Gate<'_> {
             let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
             return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
         }
-        // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
+        // The name is checked before the intent is recorded. Otherwise the undo of a failed ADD could remove an earlier
+        // ADD's link.
         is_name_free(self.run, "failed to move link")?;
         if let Some(living) = self.run.journal.recorded::<Device>().first() {
             let message = format!("this attachment has a device already, \"{}\"", living.name);
@@ -93,7 +94,7 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
         let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
         OpError::new(ErrorCode::InvalidArgument, &link.name, message)
     };
-    // Such a link could not be identified on its way home.
+    // A link without kind and driver's device could not be identified when it comes home.
     if link.kind.is_empty() && link.device.is_none() {
         let message =
             format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
@@ -131,7 +132,8 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
     Ok(())
 }
 
-/// Returns the link of this index and those of the host that are stacked on it (VLANs, macvlans), at any height.
+/// Returns the link of this index, and all links of the host that are stacked on it directly or indirectly (VLANs,
+/// macvlans).
 fn with_stacked(mut links: Vec<Link>, index: u32) -> Vec<Link> {
     let mut found: Vec<Link> = links.extract_if(.., |link| link.index == index).collect();
     loop {
@@ -183,8 +185,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
         None if !others::leads_here(run.system, &own)? => {
             return refuse("no record lists it, and it may have been made in there");
         }
-        // The same attachment can be known by another network's name. Any other one keeps its link: root in the container can
-        // have swapped the names of two links.
+        // The record may have another network's name for this attachment. Another attachment keeps its link: root in
+        // the container may have swapped the names of two links.
         Some(listed) if !listed.as_ref().is_some_and(|header| others::is_of_this_interface(run.request, header)) => {
             let message = format!("\"{name}\" in the container is another attachment's, by its record, and stays");
             return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
@@ -205,13 +207,12 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     moved.bring_home(run, container, &own)
 }
 
-/// Returns the directories of a sysfs with the files of the devices that an ADD may take: those at home, and those that are
-/// held.
+/// Returns the sysfs directories of the devices that an ADD may take: devices on the host, held or not.
 pub(crate) fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, OpError> {
     let Some(files) = view.system.link_files() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let links = view.system.host()?.links().map_err(kernel_error)?;
-    // An address can be spelled in several ways: then it is any link.
+    // If no link matches, all links count: an address can be written in several ways.
     let is_any = !links.iter().any(|link| is_granted(granted, link));
     for link in links.iter().filter(|link| is_any || is_granted(granted, link)) {
         found.extend(files.directory(&link.name.to_string()).map_err(kernel_error)?);
@@ -274,15 +275,14 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Returns the link that a network names, once it is certainly clean: a device that is held is looked at again, and refused if
-/// it is held still.
+/// Returns the link that a network names. A held device is checked again, and is refused if it is still held.
 fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
     let found = look_up(run.system.host()?, by, value);
     let mut mended = false;
     for held in held::among(objects, || run.system.home_cookie())? {
         let Some(device) = held.object.device() else { continue };
         match &found {
-            // A link that was made anew under the name of a held one is another link. The note may be out of date.
+            // A link that was made anew with the name of a held device is another link. The note may be out of date.
             Ok(link) if !device.is_claim(link) => {
                 if device.name == link.name {
                     held.mend(DeviceHome::of(run)?, &mut Notes::of(run))?;
@@ -298,8 +298,8 @@ fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObjec
     if mended { look_up(run.system.host()?, by, value) } else { found }
 }
 
-/// Fails if a link is held by now. All that were held at first have been looked at. But after that look a DEL may have held it,
-/// and removed the record by which its owner was known.
+/// Fails if a link is held now. Devices that were held at the start were checked before. But a DEL may have held the
+/// link since, and removed the record that named its owner.
 fn is_not_held(view: View<'_>, link: &Link) -> Result<(), OpError> {
     let Some(held) = held::known(view)?.into_iter().find(|held| held.claims(link)) else { return Ok(()) };
     let message = format!("failed to move link: \"{}\" is held: {}", link.name, held.why.join("; "));
@@ -356,14 +356,14 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
     }
 }
 
-/// Returns the first such link by name, as a directory of `/sys` lists them.
+/// Returns the `wanted` link whose name comes first, in the order of a directory of `/sys`.
 fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>, OpError> {
     let found = host.links().map_err(kernel_error)?.into_iter().filter(wanted);
     Ok(found.min_by(|a, b| a.name.cmp(&b.name)))
 }
 
-/// Returns the one link with this address. Links that are stacked on a link often have its address. Of several, only
-/// the link counts that got the address from its driver. The error has the names of all.
+/// Returns the only link with this address. Links that are stacked on a link often have its address. Among several
+/// links, only the link counts that got the address from its driver. The error names all of them.
 fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();
     if found.len() > 1 {

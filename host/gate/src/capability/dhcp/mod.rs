@@ -1,6 +1,6 @@
 //! `dhcp`: the lease that the node's DHCP service keeps for this attachment.
 //!
-//! What a server says comes from strangers. It was read in a sandbox, and is checked here before it counts.
+//! A server's answer comes from strangers. A sandbox has parsed the answer, and this module checks it before it counts.
 
 pub mod effect;
 
@@ -25,8 +25,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The most routes of a lease. A packet of 4 KiB has room for more, but no honest server needs them.
 const MOST_ROUTES: usize = 128;
 
-/// The shortest prefix of a network with a lease. A shorter one would be most of the Internet. For IPv6 a router says
-/// which it is, and providers of networks have 32 bits.
+/// The shortest prefix of a network with a lease. A shorter prefix would be a large part of the Internet. For IPv6 a
+/// router announces the prefix, and network providers have prefixes of 32 bits.
 const SHORTEST_PREFIX: u8 = 8;
 const SHORTEST_PREFIX_V6: u8 = 32;
 
@@ -51,14 +51,15 @@ impl host::Dhcp for Gate<'_> {
         }
         let socket = socket(&self.run.request.conf);
         let wanted = wanted(self.run.request)?;
-        // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
+        // A second ADD without a DEL between gets the lease of the first ADD. If the second ADD fails, it must not give
+        // this lease back.
         if !self.run.journal.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
             self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
         }
         if wanted.contains(&Family::Ipv6) {
             prepare_link(self.run)?;
         }
-        // The answer may take as long as the run: what was done so far is written down before.
+        // The audit log is written first, because the answer may take as long as the run.
         self.run.audit.flush();
         let given = lease_of(ask(self.run, Ask::Acquire)?)?;
         let mtu = given.mtu;
@@ -73,8 +74,8 @@ impl host::Dhcp for Gate<'_> {
                     .hint(self.guest.granted().object_hint("dhcp.addresses", &grant.address.trunc().to_string())));
             }
         }
-        // The record has the addresses before others are asked for them. So of two attachments that are offered one address,
-        // each sees the other.
+        // The record gets the addresses before other attachments are checked for them. So two attachments that are
+        // offered one address see each other.
         let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
         self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses })?;
         self.run
@@ -114,8 +115,8 @@ fn wanted(request: &Request) -> Result<Vec<Family>, OpError> {
     families(&request.stdin).map_err(|error| OpError::new(ErrorCode::InvalidArgument, "ipam.families", error.msg))
 }
 
-/// Prepares the attachment's link for DHCPv6: it has IPv6, and its kernel takes no address and no route from router
-/// advertisements. The lease has both, and they can be seen in the result.
+/// Prepares the attachment's link for DHCPv6: IPv6 is on, and the kernel takes no address and no route from router
+/// advertisements. The lease has address and routes, and the result shows them.
 fn prepare_link(run: &mut Context) -> Result<(), OpError> {
     let link = run.request.ifname.clone();
     let netlink = run.system.container_netlink()?;
@@ -223,7 +224,7 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
         routes,
         dns: Dns {
             nameservers: lease.dns.nameservers.iter().map(IpAddr::to_string).collect(),
-            // A name that could be more than a name in a resolver's file is left out.
+            // A text that is not a plain domain name is left out: it could be a second line in a resolver's file.
             domain: lease.dns.domain.filter(|name| is_name(name)).unwrap_or_default(),
             search: lease.dns.search.into_iter().filter(|name| is_name(name)).collect(),
             options: Vec::new(),
@@ -272,7 +273,7 @@ fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
     let ends_own = own.addr().is_ipv4() && own.prefix_len() < 31 && own.broadcast() == gateway;
     let is_broadcast = ends_own || gateway == IpAddr::V4(Ipv4Addr::BROADCAST);
     let is_none = gateway.is_loopback() || gateway.is_unspecified() || gateway.is_multicast() || is_broadcast;
-    // Of an IPv6 router nothing else is known.
+    // For an IPv6 router nothing else can be checked.
     let is_on_link = if let IpAddr::V6(gateway) = gateway { gateway.is_unicast_link_local() } else { true };
     let reasons = [
         (gateway.is_ipv4() != own.addr().is_ipv4(), "it has the other IP version"),
@@ -285,7 +286,7 @@ fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::InvalidArgument, gateway.to_string(), message))
 }
 
-/// True for the name of a domain, as far as a file of a resolver can have it.
+/// True for a domain name that is safe in a resolver's file.
 fn is_name(name: &str) -> bool {
     let is_own = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     !name.is_empty() && name.len() <= 253 && name.bytes().all(is_own)
@@ -396,7 +397,7 @@ mod tests {
             assert!(found.contains("names router") && found.contains(why), "{gateway}: {found}");
         }
         assert_eq!(words(lease("fd00::2/64", Some("fe80::1"))), "");
-        // As natively: a router may lie elsewhere.
+        // As natively: a router may be outside of the network.
         assert_eq!(words(lease("10.0.0.2/24", Some("10.0.1.1"))), "");
         let many = LeaseRoute { dst: "10.9.0.0/16".parse().unwrap(), gw: None, scope: Some(253), priority: None };
         assert!(words(Lease { routes: vec![many; 129], ..lease("10.0.0.2/24", None) }).contains("129 routes"));

@@ -1,4 +1,4 @@
-//! `firewall`: the attachment's addresses that the node forwards, and the isolation of its bridge.
+//! `firewall`: lets the node forward traffic of the attachment's addresses, and isolates its bridge.
 //!
 //! Backend, admin chain, zone and ingress policy come from the operator's configuration, and never from the guest.
 
@@ -27,12 +27,12 @@ use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
 pub(crate) const FACTS: Facts = Facts { keeps, ..ALWAYS };
 
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
-    // A collection removes what records list, and their effects ask for what they need.
+    // A collection removes only recorded effects, and these effects ask for their rights themselves.
     if request.verb == Verb::Gc {
         return None;
     }
     let named = Named::of(&request.conf);
-    // A removal needs no grant: the zone is the one that the network names.
+    // A removal needs no grant: it uses the zone that the network names.
     let granted_zone = || granted.and_then(|granted| granted.zone(&named));
     let zone = if request.verb == Verb::Del { Some(named.zone.clone()) } else { granted_zone() };
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
@@ -55,8 +55,8 @@ impl host::Firewall for Gate<'_> {
         let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
         let by_iptables = backend == FirewallBackend::Iptables;
         let effect = placed(self.run.journal, effect, by_iptables.then_some(addresses), |made| &mut made.variant);
-        // Asked before the intent is written: afterwards no rule would be the first. Behind a native plugin the list
-        // may have had a native firewall before.
+        // `is_first` is asked before the intent is written, because the intent itself would count. Behind a native
+        // plugin it is false: a native firewall plugin may have been in the list before.
         let is_first = !others::is_behind_native(self.run.journal) && is_first::<Firewall>(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)
@@ -110,7 +110,7 @@ fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
 }
 
-/// Returns the packet filter: the one that the network names, or else firewalld where it runs, and iptables elsewhere.
+/// Returns the packet filter: the filter that the network names, or else firewalld if it runs, or else iptables.
 fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
     if named.backend == Some(FirewallBackend::Iptables) {
         return Ok(FirewallBackend::Iptables);
@@ -126,7 +126,7 @@ fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
     }
 }
 
-/// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.
+/// Returns the recorded handles of the rules, if the record is enough; `None` if the run has to search.
 pub(crate) fn noted(run: &Context) -> Option<Vec<AddressHandles>> {
     let recorded = run.journal.recorded::<Firewall>();
     let is_known = match run.request.verb {
@@ -144,14 +144,15 @@ fn named_bridge(request: &Request) -> String {
     request.previous().interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
 }
 
-/// Returns the link that the attachment's host end is a port of, by the kernel.
+/// Returns the link of which the attachment's host end is a port, as the kernel says.
 fn master(run: &Context) -> Result<Option<Link>, OpError> {
     let end = others::end(run)?.map_or_else(|| others::end_behind_native(run.view()), |end| Ok(Some(end)))?;
     let master = end.as_ref().and_then(|end| end.master);
     master.map_or(Ok(None), |master| run.system.host()?.link_by_index(master).map_err(kernel_error))
 }
 
-/// True if the bridge of the attachment's host end is isolated so now, in the IP versions of its addresses.
+/// True if the bridge of the attachment's host end now has the isolation of `ingress`, in the IP versions of the
+/// attachment's addresses.
 pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool, OpError> {
     let addresses: Vec<IpNet> = run.own.addresses.iter().map(|own| own.net).collect();
     if addresses.is_empty() {
@@ -166,8 +167,8 @@ pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool,
         .map_err(firewall_error)
 }
 
-/// Returns the bridge that the attachment's host end is a port of. The kernel tells which one that is, whatever
-/// `prevResult` says: it could name a link of the node, and the node would forward nothing from there any more.
+/// Returns the bridge of which the attachment's host end is a port. The kernel names it, not `prevResult`: a false
+/// `prevResult` could name a link of the node, and the node would forward no more traffic from this link.
 fn bridge(run: &Context) -> Result<Link, OpError> {
     let named = named_bridge(run.request);
     let is = match master(run)? {
@@ -180,7 +181,8 @@ fn bridge(run: &Context) -> Result<Link, OpError> {
         .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
 }
 
-/// Removes what admits the attachment's addresses: by its record or, if this plugin has no part in that, by `prevResult`.
+/// Removes the rules that admit the attachment's addresses: by the record or, if this plugin has no section there, by
+/// `prevResult`.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     for made in run.journal.recorded::<Firewall>() {
         made.remove(run)?;
@@ -194,8 +196,9 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes what a native plugin made for the addresses of `prevResult`. Where the record lists addresses, only those count: in a
-/// mixed list a native plugin may have given them, and then it lists none. Addresses of other attachments' records never do.
+/// Removes a native plugin's rules for the addresses of `prevResult`. If the record lists addresses, only these
+/// addresses count. The record lists none if a native plugin gave the addresses in a mixed list. Addresses in records
+/// of other attachments never count.
 fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
     let previous = run.request.previous();
     let sections = run.journal.record().filter(|_| !run.journal.is_replaced()).map(postern_state::Record::sections);
@@ -213,7 +216,7 @@ fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
         return Ok(());
     }
     let named = Named::of(&run.request.conf);
-    // Nothing is in a zone that can't exist.
+    // A zone that can't exist is not searched.
     let zone = Some(named.zone)
         .filter(|zone| named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(zone));
     let backend = FirewallBackend::Iptables;

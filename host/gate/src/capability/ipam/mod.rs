@@ -13,7 +13,7 @@ use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{Capability, ErrorCode, OpError, host, ops};
 use std::net::IpAddr;
 
-/// The plugin with leases that the host can find by itself.
+/// The plugin whose leases the host can find by itself.
 const HOST_LOCAL: &str = "host-local";
 
 pub(crate) const FACTS: Facts = Facts {
@@ -82,7 +82,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
         && hindered
         && let Err(error) = &outcome
     {
-        // Its leases belong to the attachment and are given back, even if the delegate can't be asked.
+        // The leases of host-local belong to the attachment, and are given back even if the delegate can't be run.
         let error = error.to_string();
         outcome = leases::release_own(gate.run).map(|()| None).map_err(|failed| Error::internal(failed.to_string()));
         if outcome.is_ok() {
@@ -92,12 +92,12 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
     answer(name, verb, outcome, &mut gate.run.own.addresses, delegate)
 }
 
-/// The capabilities that give the attachment an end on the host, which the node's own frames get to.
+/// The capabilities that give the attachment a host end, which frames of the node can reach.
 const HOST_ENDS: [Capability; 3] = [Capability::Bridge, Capability::Veth, Capability::PointToPoint];
 
-/// Fails if forwards of another attachment lead to an address of the result: its container would be reached at the ports
-/// of the other one. Without an end on the host they don't get there, and the address may be of a network of its own. The
-/// store of leases has asked already for the addresses that it gave.
+/// Fails if forwards of another attachment lead to an address of the result: traffic for the other attachment's ports
+/// would reach this container. Without a host end, forwards can't reach the container, and the address may belong to a
+/// separate network. Addresses from the store of leases were checked there already.
 fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Result<(), OpError> {
     let run = &mut *gate.run;
     let is_lease = |address: &IpAddr| run.journal.has_made(|undo| undo.leases.contains(address));
@@ -123,7 +123,8 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
 
 /// Runs a native program. `hindered`: see [`Ran::hindered`].
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
-    // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
+    // The catalog lists this delegate, but its code is missing. A native program replaces it only if policy allows
+    // that.
     if !gate.guest.granted().has_object("ipam.native", name) && gate.delegates.launcher.lists(name) {
         *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
@@ -161,7 +162,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         )));
     }
     if verb == Verb::Add {
-        // Undo runs the program again: only the program knows its effects.
+        // The effect is recorded first. Its undo runs the program again, because only the program knows its effects.
         let effect = Native::of_run(name, gate.run);
         gate.run.journal.intend(gate.run.view(), effect).map_err(|error| Error::internal(error.to_string()))?;
     }
@@ -173,8 +174,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
     Ok(result)
 }
 
-/// Returns the outcome of a delegate as its caller gets it; `failed` makes the error. The addresses of a result belong to the
-/// attachment from then on.
+/// Converts the outcome of a delegate to the form that its caller gets; `failed` makes the error. The addresses of a
+/// result belong to the attachment from then on.
 pub fn answer(
     name: &str,
     verb: Verb,

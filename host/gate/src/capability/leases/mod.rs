@@ -22,7 +22,7 @@ use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeSet, canoni
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// The most ranges in one request, because each is compared with every other.
+/// The most ranges in one request. There is a limit because each range is compared with each other range.
 const MOST_RANGES: usize = 256;
 
 /// Checks ranges as host-local does, and fills in missing values.
@@ -79,7 +79,7 @@ impl host::Leases for Gate<'_> {
         let Some(valid) = self.run.request.conf.still_valid() else { return Ok(0) };
         let owners: Vec<(&str, &str)> =
             valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-        // Rules go first, of all plugins.
+        // The rules of all plugins are removed first.
         collect::stale_sections(self.run.view())?;
         let mut freed = 0;
         let directory = directory(&self.run.request.conf);
@@ -112,8 +112,8 @@ impl host::Leases for Gate<'_> {
     }
 }
 
-/// Takes addresses that no rule of ours leads to. One that is free while another record has forwards to it was given back
-/// without that attachment's DEL: by hand, by another program, or with its directory.
+/// Takes addresses to which no recorded rule leads. A free address can still have forwards in another record, if it was
+/// given back without that attachment's DEL: by hand, by another program, or with its directory.
 fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
     let owner = run.request.owner();
     let mut avoided: Vec<LedTo> = Vec::new();
@@ -121,7 +121,8 @@ fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAd
         let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();
         let taken = leases.reserve_others(&owner, sets, requested, &addresses, run.fixed.deadline.answer_by());
         let taken = match taken {
-            // All that keep addresses are looked at by the next ADD, as far as there is room for notes.
+            // Each attachment that keeps an address gets a note, if there is room. The next ADD checks these
+            // attachments.
             Err(error @ (StateError::Exhausted(_) | StateError::Refused(_))) if !avoided.is_empty() => {
                 let words: Vec<String> = avoided.iter().map(|led| kept(run.view(), led)).collect();
                 return Err(state_error(error).hint(words.last().cloned().unwrap_or_default()));
@@ -129,7 +130,7 @@ fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAd
             taken => taken.map_err(|error| refused(run, leases, sets, requested, error))?,
         };
         let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
-        // If the question fails, the addresses are given back.
+        // The leases are noted before the check. So the undo gives the addresses back if the check fails.
         run.journal.note_leases(&addresses);
         let led = others::led_to(run, &addresses)?;
         if led.is_empty() {
@@ -145,12 +146,12 @@ fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAd
     }
 }
 
-/// Says who keeps an address, and the way out.
+/// Returns text that names the attachment that keeps an address, and what the operator can do.
 pub fn kept(view: View<'_>, led: &LedTo) -> String {
     format!("{}; {}", led.words(), others::words_on_lessee(view, &led.key))
 }
 
-/// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
+/// Converts the error of a reservation, and names the owner of the requested address, or an owner in the full ranges.
 fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr], error: StateError) -> OpError {
     let is_exhausted = matches!(error, StateError::Exhausted(_));
     let held: Vec<IpAddr> = if is_exhausted {
@@ -166,7 +167,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
     };
     let error = state_error(error);
     let directory = directory(&run.request.conf);
-    // A lock or a slow disk may have taken the time already: then the error goes without the owners.
+    // If a lock or a slow disk has used up the time, the error does not name the owners.
     let by = run.fixed.deadline.answer_by();
     let asked = held.iter().take(MOST_ASKED).take_while(|_| Instant::now() < by);
     let lessees = asked.filter_map(|address| Some((*address, leases.owner_of(*address)?))).map(|(address, owner)| {
@@ -180,13 +181,13 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
         }
         Lessee::Elsewhere | Lessee::Unrecorded => false,
     };
-    // Of many, those are looked at by the next ADD that seem to be gone.
+    // Among many owners, the next ADD checks the owners that seem to be gone.
     let gone: Vec<&(IpAddr, LeaseOwner, Lessee)> = lessees.iter().filter(|(.., lessee)| is_gone(lessee)).collect();
     let Some((address, owner, lessee)) = gone.first().copied().or(lessees.first()) else { return error };
     let known = match lessee {
         Lessee::Recorded(..) if is_exhausted && gone.is_empty() => OTHERWISE.to_owned(),
         Lessee::Recorded(key, _) => {
-            // There may be no room for notes on all: the one that is named comes first.
+            // The owner that the message names gets its note first, because there may be no room for all notes.
             let known = others::words_on_lessee(run.view(), key);
             for (.., other) in gone.iter().skip(1) {
                 if let Lessee::Recorded(key, _) = other {
@@ -212,7 +213,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
 }
 
-/// The most leases whose owners are looked for after a refusal.
+/// The most leases whose owners are searched after a refusal.
 const MOST_ASKED: usize = 1024;
 
 /// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
@@ -226,8 +227,8 @@ pub fn held_by(held: Vec<IpAddr>) -> Vec<LeaseGrant> {
     held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect()
 }
 
-/// The error for a second reservation. Policy has checked the number of addresses for one call; a second call would
-/// take as many again.
+/// The error for a second reservation. Policy has checked the number of addresses of one call. A second call would take
+/// the same number again.
 pub fn taken_already() -> OpError {
     OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
         .hint("one call takes one address from each set of ranges")

@@ -1,7 +1,7 @@
-//! The effect of attributes of the attachment's link that were changed. Their values before come back.
+//! The effect of changed attributes of the attachment's link. Its removal restores the earlier values.
 //!
-//! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
-//! change. It is only written and removed here, and never believed.
+//! The record has the earlier values. Postern also writes a file in the native plugin's form, for a native plugin that
+//! may have to undo the change. This module writes and removes this file, and never uses its values.
 
 use crate::capability::leaves::{ByContents, EffectKind};
 use crate::capability::mac_guard::effect::{MacGuard, follow};
@@ -26,22 +26,22 @@ pub struct LinkChange {
     pub index: u32,
     /// The changed attributes, as they were before.
     pub before: LinkSettings,
-    /// The same attributes afterwards.
+    /// The changed attributes, as they were afterwards.
     pub after: LinkSettings,
     /// The directory with the native plugin's file.
     pub directory: String,
-    /// The port whose spoofing protection followed to the new address.
+    /// The port whose spoofing protection was changed to the new address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
     /// IPv6 addresses that the link loses by the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_addresses: Vec<IpNet>,
-    /// The same for its IPv6 routes.
+    /// IPv6 routes that the link loses by the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_routes: Vec<KeptRoute>,
 }
 
-/// The least MTU of a link with IPv6 (RFC 8200, section 5). Below it, the kernel takes IPv6 from the link.
+/// The least MTU of a link with IPv6 (RFC 8200, section 5). With a smaller MTU, the kernel removes IPv6 from the link.
 const LEAST_WITH_IPV6: u32 = 1280;
 
 /// Returns what the link loses by the change: IPv6 addresses and routes.
@@ -53,8 +53,8 @@ pub(crate) fn lost(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> R
 }
 
 impl LinkChange {
-    /// Lets the port send with the address that its protection had before, and no other. The link may have had another
-    /// one: root in the container can change that at any time.
+    /// Restores the address of the port's spoofing protection from the record. The link's address is not used: root in
+    /// the container can change it at any time.
     fn follow_back(&self, run: &Context) -> Result<(), OpError> {
         let Some(port) = &self.port else { return Ok(()) };
         let mut others = run.journal.recorded::<LinkChange>();
@@ -73,7 +73,8 @@ impl LinkChange {
 impl EffectKind for LinkChange {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let container = run.netlink_of_record()?;
-        // Without the link, its protection must not change either. Both go with the attachment, if all sections are removed.
+        // If the link can't be reached, its protection must not change either. If all sections are removed, link and
+        // protection go with the attachment.
         let is_whole = run.journal.sections().iter().all(|section| section.stage == Stage::Ending);
         if let (None, Some(why), false) = (container, run.system.hidden.as_deref(), is_whole) {
             let message = format!("its namespace may be alive, and its link changed in there: {why}");
@@ -81,15 +82,16 @@ impl EffectKind for LinkChange {
                 .hint("run DEL, or `postern gc` once the container is gone"));
         }
         if let Some(netlink) = container {
-            // First the link, then its protection: a kill between them leaves a link that sends nothing, and the next
-            // removal does both again.
+            // The link comes first, then its protection. A kill between them leaves a link that can't send, and the
+            // next removal does both again.
             if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {
                 put_back(netlink, &link, &self.before)?;
                 give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))?;
             }
             self.follow_back(run)?;
         }
-        // The link is as it was. What is no file, or lies where others can change it, is no reason to keep the attachment.
+        // The link is restored. If the native plugin's file can't be written, because its path is unsafe or is no file,
+        // the attachment is still removed.
         let directory = Path::new(&self.directory);
         let file = directory.join(Backups::name(&run.request.container_id, &run.request.ifname));
         match write_file(run, &self.directory, Some(self)) {
@@ -112,12 +114,12 @@ impl EffectKind for LinkChange {
 
 impl ByContents for LinkChange {
     fn addresses(&self) -> Addresses<'_> {
-        // What was lost does not come back after the address was given back.
+        // Lost addresses must not come back after the address was given back.
         if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
     }
 }
 
-/// Returns the recorded spoofing protection of a port that is there. Of several the last one is in use.
+/// Returns the recorded spoofing protection of an existing port. If there are several, the last protection is in use.
 pub(crate) fn guard(run: &Context, port: &str) -> Result<Option<MacGuard>, OpError> {
     if run.system.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
         return Ok(None);
@@ -136,7 +138,7 @@ pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
     }
 }
 
-/// Gives a link these attributes, where it has others. All are tried; the first failure is returned.
+/// Gives a link these attributes where they differ. All attributes are tried; the first failure is returned.
 pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
     for (what, done) in change(netlink, link, settings) {
         done.map_err(|error| {
@@ -146,7 +148,8 @@ pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> 
     Ok(())
 }
 
-/// Gives a link the attributes that it had before. What root in the container has made impossible stays, and is no error.
+/// Restores the earlier attributes of a link. An attribute that root in the container has made impossible to restore
+/// stays, and is no error.
 pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) -> Result<(), OpError> {
     let mut done = change(netlink, link, before);
     if done.iter().any(|(_, done)| done.is_err()) {
@@ -155,7 +158,7 @@ pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) ->
     done.into_iter().try_for_each(|(_, done)| unless_lasting(done))
 }
 
-/// Tries all of these attributes, where the link has others. Returns the outcomes.
+/// Sets each of these attributes that differs. Returns the outcomes.
 fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'static str, Result<(), KernelError>)> {
     let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
     let index = link.index;
@@ -175,8 +178,8 @@ fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'sta
     tried.into_iter().filter_map(|(what, done)| Some((what, done?))).collect()
 }
 
-/// Writes the native plugin's file: of each attribute the value before its first change by the record. It is removed if
-/// the record lists no change. `without` is a change that is being undone.
+/// Writes the native plugin's file. It has the value of each attribute before the first change in the record. The file
+/// is removed if the record lists no change. `without` is a change that is being undone.
 pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkChange>) -> Result<(), OpError> {
     let mut changes = run.journal.recorded::<LinkChange>();
     changes.retain(|change| change.directory == directory);
@@ -226,7 +229,8 @@ fn text(settings: &LinkSettings) -> String {
     if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
 }
 
-/// Reads a native plugin's file. Only attributes that a link can have are taken; `None` if it is no such file.
+/// Reads a native plugin's file. Only attributes that a link can have are used. `None` if the content has not the
+/// native plugin's form.
 pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
     let file: serde_json::Value = serde_json::from_str(&unicode::json(content)).ok()?;
     let file = file.as_object()?;
@@ -242,13 +246,13 @@ pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
     })
 }
 
-/// Returns the address that a port's spoofing protection lets pass: the one it was made with, or the one that a recorded
-/// change led it to.
+/// Returns the address that a port's spoofing protection lets pass: its first address, or the address of the last
+/// recorded change.
 pub(crate) fn guarded(journal: &Journal, guard: &MacGuard) -> Option<Mac> {
     led_to(&journal.recorded::<LinkChange>(), guard)
 }
 
-/// Returns the address that the protection was made with, or that the last one of these changes led it to.
+/// Returns the first address of the protection, or its address after the last of these changes.
 fn led_to(changes: &[LinkChange], guard: &MacGuard) -> Option<Mac> {
     let followed = changes.iter().rev().find(|change| change.port.is_some() && change.port == guard.host);
     followed.and_then(|change| change.after.mac).or(guard.mac)

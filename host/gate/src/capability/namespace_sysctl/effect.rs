@@ -1,8 +1,8 @@
-//! The effect of a kernel setting of the container's namespace that was changed.
+//! The effect of a changed kernel setting of the container's namespace.
 //!
-//! The kernel changes more by itself with some settings: `all` has a value for each link, and a link without IPv6 has no IPv6
-//! addresses and routes. The links may belong to attachments of other networks. What the kernel is going to change is noted
-//! before, and comes back.
+//! With some settings the kernel changes other things itself. A value of `all` is copied to each link, and a link
+//! without IPv6 loses its IPv6 addresses and routes. These links may belong to attachments of other networks. So the
+//! things that the kernel will change are noted before, and are restored.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::write_before;
@@ -18,22 +18,24 @@ use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A setting, and its value before. It ends with the namespace: no record lists it, and DEL leaves it as it is.
+/// A setting, and its value before the change. The change ends with the namespace: no record lists it, and DEL does not
+/// undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSetting {
-    /// The parts of its name below `net`, with slashes between them.
+    /// The parts of the setting's name below `net`, with slashes between them.
     pub key: String,
-    /// Its value before.
+    /// Its value before the change.
     pub before: String,
-    /// Settings of all links together that the kernel changes with it, by their names as in `key`, and their values before.
+    /// Common settings of all links that the kernel changes too: their names as in `key`, and their values before the
+    /// change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<(String, String)>,
-    /// The links that the kernel changes with it.
+    /// The links that the kernel changes too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkBefore>,
 }
 
-/// What the kernel changes of one link.
+/// The things that the kernel changes on one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBefore {
     /// The link's index in the container's namespace.
@@ -44,31 +46,33 @@ pub struct LinkBefore {
     /// The IPv6 addresses that the link can lose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
-    /// The same for its IPv6 routes.
+    /// The IPv6 routes that the link can lose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<KeptRoute>,
 }
 
-/// What the kernel changes with a setting.
+/// The things that the kernel changes with a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Change<'a> {
     /// The link that is changed; `None` stands for all links.
     link: Option<&'a str>,
     /// The setting of the links that is changed, by protocol and key.
     setting: Option<(&'a str, &'a str)>,
-    /// True for the setting of the same key below `default`, and for another one that all links have in common.
+    /// True if the setting of the same key below `default` changes, too. `also` is another common setting of all links
+    /// that changes.
     default: bool,
     also: Option<&'static str>,
     /// True if links can lose IPv6 addresses or routes.
     loses: bool,
 }
 
-/// Returns what the kernel changes with a setting; `None` if that is the setting alone.
+/// Returns the things that the kernel changes with a setting; `None` if it changes only the setting itself.
 ///
-/// `default` of IPv4 is copied to the links that have no value of their own: the value before is copied to them too.
+/// `default` of IPv4 needs no entry. The kernel copies it to links without a value of their own, also when the earlier
+/// value is restored.
 fn change(path: &str) -> Option<Change<'_>> {
     match path.split('/').collect::<Vec<_>>().as_slice() {
-        // The kernel has one number for both.
+        // The kernel has one value for both settings.
         ["ipv4", "ip_forward"] | ["ipv4", "conf", "all", "forwarding"] => Some(Change {
             setting: Some(("ipv4", "forwarding")),
             default: true,
@@ -112,7 +116,7 @@ fn value(container: &Worker, parts: &[&str]) -> Result<Option<String>, OpError> 
 }
 
 impl NamespaceSetting {
-    /// Returns the note on a setting that is going to be changed, with what the kernel changes by itself.
+    /// Returns the note on a setting before its change, with all things that the kernel will change itself.
     pub(crate) fn note(view: View<'_>, key: String, before: String) -> Result<Self, OpError> {
         let (mut beside, mut links) = (Vec::new(), Vec::new());
         if let Some(change) = change(&key) {
@@ -136,7 +140,7 @@ impl NamespaceSetting {
 }
 
 impl Change<'_> {
-    /// Returns the links that the kernel is going to change, as they are.
+    /// Returns the links that the kernel will change, with their present values.
     fn links(&self, fixed: &Fixed, container: &Worker) -> Result<Vec<LinkBefore>, OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
         let found = match self.link {
@@ -189,7 +193,7 @@ impl EffectKind for NamespaceSetting {
         for (link, _) in links() {
             give_back(run, netlink, link.index, (&link.addresses, &link.routes))?;
         }
-        // A route can have an address of a later link as its source.
+        // All addresses come before all routes: a route can have an address of a later link as its source.
         links().try_for_each(|(link, _)| give_routes(run.fixed, netlink, link.index, link.routes.iter()))
     }
 

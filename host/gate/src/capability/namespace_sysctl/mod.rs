@@ -1,9 +1,9 @@
 //! `namespace-sysctl`: kernel settings of the container's network namespace that the operator's configuration lists.
 //!
-//! What a key leads to must be a setting of each network namespace. The kernel shows that: the container's namespace has
-//! the file, may write it, and has another one than the host's namespace. Since Linux 5.12 the kernel means to let no
-//! namespace but the first write a setting that it does not have for itself. It forgets those in [`SHARED`]. A test writes
-//! each setting in a namespace, and looks at the node.
+//! A key must lead to a setting that each network namespace has for itself. The kernel shows this: the container's
+//! namespace has the file, may write it, and its file is not the file of the host's namespace. Since Linux 5.12 only
+//! the first namespace may write a shared setting. The kernel misses the settings in [`SHARED`]. A test writes each
+//! setting in a namespace, and compares the node's settings.
 
 pub mod effect;
 
@@ -38,8 +38,8 @@ const SHOWN: usize = 16;
 /// A setting that only the first namespace of a machine has.
 const OF_THE_FIRST: [&str; 2] = ["core", "dev_weight"];
 
-/// Settings that the kernel lets each namespace write, although all share them: the last one up to now, and the others before
-/// 5.12.
+/// Settings that all namespaces share, but that the kernel lets each namespace write. Linux still allows this for the
+/// last setting. Before 5.12 it allowed it for the others.
 const SHARED: [&str; 5] = [
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_expect_max",
@@ -48,20 +48,21 @@ const SHARED: [&str; 5] = [
     "net/netfilter/nf_hooks_lwtunnel",
 ];
 
-/// The way out for a key that leads to no file, and for one of another link.
+/// The hint for a key that leads to no file, and for a key of another link.
 const DOTS: &str = "each dot and each slash of a key begins a new part, so no key can have a link's name with a dot in it: \
                     `net.ipv4.conf.IFNAME.arp_filter` and the like lead to the attachment's own link, whatever its name";
 
 pub(crate) const FACTS: Facts =
     Facts { keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())), ..NEVER };
 
-/// Returns the settings that are looked at in the container's namespace, beside those that a network lists.
+/// Returns the settings that are read in the container's namespace, beside the settings that a network lists.
 pub fn looks() -> Vec<Setting> {
     Setting::new(OF_THE_FIRST).into_iter().collect()
 }
 
-/// True if the network lists settings that take a thread in the container's namespace: others than those of links that
-/// come and go. What is looked up of `all`, `default` and `lo` from outside stays in the kernel as long as the namespace.
+/// True if the network lists settings that need a thread in the container's namespace: all but the settings of links
+/// that come and go. If settings of `all`, `default` and `lo` are opened from outside, the kernel keeps their entries
+/// as long as the namespace.
 pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
     let is_of_link = |key: &str| {
         below_net(key, ifname).is_none_or(|path| match path.split('/').collect::<Vec<_>>().as_slice() {
@@ -78,7 +79,7 @@ impl host::NamespaceSysctl for Gate<'_> {
         allowed(key)?;
         let file = own_file(self.run.system, key, &setting)?;
         let container = self.run.system.container_required()?;
-        // A setting that can only be written has no value to put back (`net.ipv4.route.flush`).
+        // A setting that can only be written has no value to restore (`net.ipv4.route.flush`).
         let before = match file.readable {
             true => Some(container.setting_read(&setting).map_err(|error| refused(error, &setting))?),
             false => None,
@@ -98,7 +99,7 @@ impl host::NamespaceSysctl for Gate<'_> {
         let (_, setting) = resolve(self, key, value)?;
         let container = self.run.system.container_required()?;
         let have = container.setting_read(&setting).map_err(|error| refused(error, &setting))?;
-        // The kernel writes tabs between numbers where people write blanks.
+        // The values are compared without blanks, because the kernel writes tabs between numbers.
         if have.split_whitespace().eq(value.split_whitespace()) {
             return Ok(());
         }
@@ -123,7 +124,7 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
         let message = format!("the value for {key} is null, and a setting needs a text");
         return Err(invalid(message).hint("name a value, or leave the key out"));
     }
-    // In whichever object: a third party's plugin has keys of its own.
+    // Any object of the configuration may list the key: plugins of third parties have keys of their own.
     if !any_pair(&request.conf, |name, text| name == key && text == value) {
         let message = format!("the network's configuration does not list {key:?} with this value");
         return Err(invalid(message).hint(
@@ -143,7 +144,7 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     Ok((path, setting))
 }
 
-/// True if this holds for a key and its value in one of the configuration's objects.
+/// True if `holds` is true for a key and its value in one of the configuration's objects.
 fn any_entry(conf: &NetConf, holds: impl Fn(&str, &Json) -> bool) -> bool {
     let mut found = false;
     each_value(conf, &mut |value| {
@@ -154,8 +155,8 @@ fn any_entry(conf: &NetConf, holds: impl Fn(&str, &Json) -> bool) -> bool {
     found
 }
 
-/// True if this holds for a key with a text of the operator's configuration, or of `args.cni.sysctl`. All else that a runtime
-/// adds may be the words of whoever has the container.
+/// True if `holds` is true for a key and its text in the operator's configuration or `args.cni.sysctl`. All other keys
+/// that a runtime adds may come from the container's user.
 fn any_pair(conf: &NetConf, holds: impl Fn(&str, &str) -> bool) -> bool {
     let holds = |key: &str, value: &Json| matches!(value, Json::String(text) if holds(key, text));
     if any_entry(conf, holds) {
@@ -172,8 +173,8 @@ fn is_value(value: &str) -> bool {
     value.len() <= VALUE_LIMIT && !value.chars().any(|c| c.is_control() && c != '\t')
 }
 
-/// Returns the parts of a key below `net`, with slashes between them. The first `IFNAME` is the name of the own link. A
-/// key whose parts are not these very names is none.
+/// Returns the parts of a key below `net`, with slashes between them. The first `IFNAME` stands for the name of the
+/// attachment's link. `None` if the parts of the key are not exact names.
 fn below_net(key: &str, ifname: &str) -> Option<String> {
     if !is_key(key) {
         return None;
@@ -190,12 +191,12 @@ fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> 
     }
     let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
     let error = OpError::new(ErrorCode::Denied, *link, message);
-    // With a dot in the own name, another link was not meant.
+    // If the attachment's name has a dot, the key probably means the attachment's own link.
     let is_own = ifname.split('.').next() == Some(*link) && ifname.contains('.');
     Err(error.hint(if is_own { DOTS.to_owned() } else { granted.object_hint("namespace-sysctl.other-links", "true") }))
 }
 
-/// Returns the file of a setting, which must be one that each namespace has for itself.
+/// Returns the file of a setting. Each namespace must have this setting for itself.
 fn own_file(system: &System, key: &str, setting: &Setting) -> Result<SettingFile, OpError> {
     let container = system.container_required()?;
     let look = |setting: &Setting| container.setting_look(setting).map_err(kernel_error);
@@ -294,8 +295,8 @@ mod tests {
         all
     }
 
-    /// The list of settings that all namespaces share has all of this kernel: each other one is written in a namespace, and
-    /// does not change here.
+    /// The list of shared settings is complete for this kernel: the test writes each other setting in a namespace, and
+    /// the setting of the node does not change.
     #[test]
     fn what_a_namespace_writes_changes_no_other() {
         let in_list =
@@ -315,7 +316,7 @@ mod tests {
                 files(Path::new("/proc/sys/net"), &mut own);
                 for path in own {
                     let is_writable = fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o200 != 0);
-                    // One of these can't be taken back.
+                    // These settings can't be written: some of them can't be restored.
                     if !is_writable || in_list(&path) {
                         continue;
                     }
@@ -331,7 +332,7 @@ mod tests {
             let mut count = 0;
             for (path, changed) in written {
                 count += usize::from(changed);
-                // Random numbers are no settings.
+                // A file that had another value each time, such as a random number, is no setting.
                 let is_same = fs::read_to_string(&path).ok() == before.get(&path).cloned().flatten();
                 look.send(()).unwrap();
                 assert!(is_same || !before.contains_key(&path), "{} is one setting of the node", path.display());

@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// Forwards to one address. The record has all that the rules were made of, so that they can be compared and removed
-/// without the network's configuration.
+/// Forwards to one address. The record has all data of the rules. So the rules can be compared and removed without the
+/// network's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortMappings {
     /// The packet filter of the rules.
     pub backend: Backend,
-    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The container's address.
@@ -59,13 +59,14 @@ impl PortMappings {
                 Some(chain) => MarkBy::Chain(chain.clone()),
                 None => MarkBy::Bit(self.bit.unwrap_or(DEFAULT_BIT)),
             },
-            // They were written from conditions.
+            // The text was written from conditions, so it can be read again.
             conditions: Syntax::Iptables.read(&words, v6).unwrap_or_default(),
         }
     }
 
-    /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: no rules of others are searched
-    /// in nftables. There the noted handles must be all of the attachment's; the next look searches otherwise.
+    /// Makes the rules, and notes their handles. With `is_first`, the attachment has no rules yet, and nftables is not
+    /// searched for existing rules. For nftables the noted handles must be complete. Otherwise the next check searches
+    /// all rules.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         if self.backend == Backend::Iptables {
@@ -85,7 +86,8 @@ impl PortMappings {
         Ok(())
     }
 
-    /// True if all rules are there. In nftables a native plugin may have made them, also where a record says otherwise.
+    /// True if all rules are there. In nftables a native plugin may have made the rules, even if a record says
+    /// otherwise.
     pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
         let rules = self.rules(run.request.masquerade_key());
         let (handles, tables) = run.journal.numbers(self);
@@ -106,8 +108,8 @@ impl PortMappings {
         .map_err(firewall_error)
     }
 
-    /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
-    /// that began before it, too. It is no error if the kernel tracks nothing.
+    /// Deletes the tracked UDP connections to the forwarded ports that lead to the container. With `all`, it also
+    /// deletes connections that are older than the forward. A kernel without connection tracking is no error.
     pub(crate) fn forget_connections(&self, system: &System, all: bool) -> Result<(), OpError> {
         let address = self.address.addr();
         let is_udp = |forward: &&Forward| forward.transport == Transport::Udp;
@@ -119,7 +121,7 @@ impl PortMappings {
         let ports: Vec<u16> =
             forwards.iter().map(|forward| forward.host_port).collect::<HashSet<_>>().into_iter().collect();
         let host = system.host()?;
-        // Connections of others to the same port of another node stay.
+        // Only connections to the node's own addresses count: the same port of another node is not the forward's.
         let is_local = |address| host.is_local(address).or_else(|_| host.is_local(address)).unwrap_or(false);
         let is_ours = |flow: &Flow| {
             let (destination, port) = flow.destination;
@@ -141,8 +143,8 @@ impl PortMappings {
         host.link_towards(address)?.map_or(Ok(None), |index| host.link_by_index(index))
     }
 
-    /// Puts back the guard of 127.0.0.0/8, if it is missing while the link towards the container delivers packets for
-    /// that.
+    /// Makes the block of 127.0.0.0/8 again, if it is missing while the link towards the container delivers packets for
+    /// 127.0.0.0/8.
     fn restore_guard(&self, system: &System) -> Result<Reapplied, OpError> {
         let Some(link) = self.localnet_link(system.host()?).map_err(kernel_error)? else {
             return Ok(Reapplied::Complete);
@@ -162,7 +164,7 @@ pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
     Ok(sysctl::get(&key)?.as_deref() == Some("1"))
 }
 
-/// Returns a forward port by port, as one family has it.
+/// Splits a forward into single ports, for one family.
 fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::PortForward> {
     let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
     let ports = concerns.then(|| forward.ports()).into_iter().flatten();
@@ -188,8 +190,8 @@ impl EffectKind for PortMappings {
                 rules.iptables_remove(known, run.system.program_runner()).map_err(firewall_error)?;
             }
         }
-        // The rules are gone, which is what matters. Only the kernel's memory of connections is left. After a passing error
-        // it is tried once more: the next container may have this address.
+        // The rules are gone, and only tracked connections are left. A second attempt follows an error, because the
+        // next container may get this address. If both fail, this is only reported.
         let forget = || self.forget_connections(run.system, false);
         if let Err(error) = forget().or_else(|_| forget()) {
             crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
@@ -213,7 +215,7 @@ impl EffectKind for PortMappings {
     }
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
+        // The block comes first: without it, containers reach the node's 127.0.0.0/8.
         let guard = self.restore_guard(run.system)?;
         if self.is_whole(run)? {
             return Ok(guard);
@@ -223,15 +225,15 @@ impl EffectKind for PortMappings {
     }
 }
 
-/// Returns the forwards of this container's other attachments, to any network, by their records. Containers whose rules
-/// have the same comment count as well.
+/// Returns the forwards of this container's other attachments, to any network, by their records. Containers with the
+/// same rule comment count, too.
 fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let own = &view.request.container_id;
     numbers::of_others(view, |key| hostport::nft::have_one_comment(&key.container_id, own))
 }
 
-/// Removes the forwards of an attachment without a record: those of the container, of both packet filters, except those
-/// that another record lists.
+/// Removes the forwards of an attachment without a record. These are the container's forwards in both packet filters,
+/// except forwards that another record lists.
 pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let key = view.request.masquerade_key();
     let others = of_others(view)?;
@@ -246,7 +248,7 @@ pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     view.system.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
     let is_same = |other: &AttachmentKey| (&other.network, &other.container_id) == (&key.network, &key.container_id);
     let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
-    // To ask the kernel is cheaper than to start programs that find nothing.
+    // The kernel is asked first, because starting programs costs more.
     if !shares
         && (iptables::has_legacy_nat()
             || view.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Forwards, &key))?)

@@ -1,8 +1,8 @@
 //! `port-mappings`: ports of the node that lead to the attachment's own addresses.
 //!
-//! The guest says what it wants; everything that could reach beyond the attachment comes from elsewhere. Which ports
-//! there are says the run's configuration, which addresses count the record and policy. Packet filter, mark and
-//! conditions come from the operator's configuration.
+//! The guest only names the addresses. All other data come from trusted sources: the ports from the run's
+//! configuration, and the addresses that count from the record and policy. Packet filter, mark and conditions come from
+//! the operator's configuration.
 
 pub mod effect;
 
@@ -27,15 +27,15 @@ use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Transport,
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// The most ports of one attachment. Podman makes a mapping of each port of a range.
+/// The most ports of one attachment. Podman makes one mapping for each port of a range.
 pub const MOST_PORTS: usize = 16_384;
 
-/// The rule that lets a packet filter carry forwards.
+/// The policy line that allows a packet filter for forwards.
 const BACKENDS: &str = "port-mappings.backends";
 
 pub(crate) const FACTS: Facts = Facts { keeps, unrecorded: Some(collect), ..ALWAYS };
 
-/// The programs of iptables, if this run may make rules with them.
+/// Returns the right to the programs of iptables, if this run may make rules with them.
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
     let map = PortMap::read(&request.conf).ok()?;
     let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
@@ -67,7 +67,8 @@ impl host::PortMappings for Gate<'_> {
         claims.note(&wanted)?;
         for (effect, is_first) in effects.iter().zip(is_first) {
             effect.make(self.run, is_first)?;
-            // After the rules, so that the next packet meets them. The forward works without it, for new connections.
+            // Old connections are removed after the rules are made, so that the next packet meets the rules. After a
+            // failure the forward still works for new connections.
             if let Err(error) = effect.forget_connections(self.run.system, true) {
                 crate::say!(
                     "postern: failed to delete stale UDP conntrack entries for {}: {error}",
@@ -100,7 +101,7 @@ fn named(map: &PortMap) -> Result<Option<Backend>, OpError> {
     Ok(map.backend().map_err(|error| invalid("backend", error.msg))?.and_then(Backend::parse))
 }
 
-/// Returns the packet filter of a network: the named one, or else the one of the record, or else the node's.
+/// Returns the packet filter of a network: the configured filter, or else that of the record, or else that of the node.
 fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
     if let Some(named) = named(map)? {
         return Ok(named);
@@ -199,7 +200,7 @@ fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
 /// Returns the forwards that a request asks for; none if the request can't be understood.
 pub fn asked(request: &Request) -> Vec<Forward> {
     let map = PortMap::read(&request.conf).map(|map| map.mappings).unwrap_or_default();
-    // More are refused.
+    // A request with more ports is refused elsewhere.
     let few = map.iter().take(MOST_PORTS);
     few.map(forward).collect::<Result<_, _>>().unwrap_or_default()
 }
@@ -221,7 +222,7 @@ fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
     Ok(Forward { transport, host_address, host_port, container_port, count: 1 })
 }
 
-/// Returns the network's conditions for one family, in one language for both packet filters.
+/// Returns the network's conditions for one family, in a form for both packet filters.
 fn conditions(map: &PortMap, v6: bool) -> Result<String, OpError> {
     let [words_v4, words_v6] = &map.conditions;
     let (words, key) = if v6 { (words_v6, "conditionsV6") } else { (words_v4, "conditionsV4") };
@@ -245,8 +246,8 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
 
-/// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind
-/// that link. Without nftables there is no such guard, and the node reaches the forward by its other addresses only.
+/// Lets the node's own 127.0.0.1 reach the container's address, and blocks 127.0.0.0/8 for all other traffic of that
+/// link. Without nftables this block is impossible. Then the node reaches the forward only by its other addresses.
 fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpError> {
     let (host, address) = (view.system.host()?, effect.address.addr());
     let Some(link) = effect.localnet_link(host).map_err(kernel_error)? else { return Ok(()) };
@@ -264,8 +265,8 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
     Ok(())
 }
 
-/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names
-/// of its container.
+/// Removes the attachment's rules: the rules in its record or, if the record may be incomplete, the rules with its
+/// container's name.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<PortMappings>(run)? {
         remove_unrecorded(run.view())?;
@@ -274,8 +275,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the forwards of containers of this network that are not valid. Only iptables' rules name their network; a
-/// comment in nftables names the container alone, which may have other networks.
+/// Removes the forwards of containers of this network that are not valid. Only rules of iptables name their network. A
+/// comment in nftables names only the container, which may have other networks.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     retain_chains(run, ChainKind::Forwards, valid)
 }

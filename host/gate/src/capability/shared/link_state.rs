@@ -1,7 +1,7 @@
-//! The effect of what a plugin did to the attachment's link in the container, where this run did not make the link.
+//! The effect of changes to the attachment's link in the container, if this run did not make the link.
 //!
-//! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
-//! here. So each part is found by the link's index, and a part that is gone is no error.
+//! A link that this run made needs no such effect: its deletion removes all changes. Root in the container can change
+//! each part of the effect. So each part is found by the link's index, and a missing part is no error.
 
 use crate::capability::leaves::{ByContents, EffectKind};
 use crate::capability::shared::write_before;
@@ -20,7 +20,7 @@ use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What one operation changed of the attachment's link.
+/// The changes that one operation made to the attachment's link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     /// The link's index in the container's namespace. Root in the container cannot change it.
@@ -40,19 +40,19 @@ pub struct LinkState {
     /// Addresses that the link loses by the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_addresses: Vec<IpNet>,
-    /// The same for its routes.
+    /// Routes that the link loses by the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_routes: Vec<KeptRoute>,
 }
 
-/// A setting and its value before.
+/// A setting, and its value before the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingBefore {
     /// Protocol and key, with a slash between them: `ipv6/accept_dad`.
     pub key: String,
     /// The value.
     pub value: String,
-    /// True if it is that of `lo`, and not of the attachment's link.
+    /// True if it is a setting of `lo`, and not of the attachment's link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_lo: bool,
 }
@@ -74,31 +74,33 @@ impl LinkState {
         if self.up && link.up {
             let (addresses, _) = listed_as_far_as_possible(|| losable(netlink, link.index))?;
             as_far_as_possible(|| netlink.set_down(link.index))?;
-            // Without the link being up there are no routes.
+            // Only a link that is up can have routes.
             give_addresses(run.fixed, netlink, link.index, &addresses)?;
         }
         give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))
     }
 
-    /// Writes the value before, unless another attachment still needs the present one. Without the link, nothing of it is left
-    /// but a setting of `lo`.
+    /// Restores the earlier value, unless another attachment still needs the present value. If the link is gone, only a
+    /// setting of `lo` is left to restore.
     fn restore(&self, view: View<'_>, container: &Worker, link: Option<&Link>) -> Result<(), OpError> {
         let Some(before) = &self.setting else { return Ok(()) };
         let Some((protocol, key)) = before.key.split_once('/') else { return Ok(()) };
         let of_lo = before.of_lo.then(|| "lo".to_owned());
         let Some(name) = of_lo.or(link.map(|link| link.name.to_string())) else { return Ok(()) };
         let mut others = self.others(view, container)?;
-        // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
+        // Each of two DELs at once has noted that it ends before it reads the other's record. So at least one of them
+        // restores the setting.
         others.retain_mut(|other| self.is_still_of(other));
-        // Whoever claims `lo` uses it. Of the other links, those do that have a note on the setting.
+        // Each attachment that claims `lo` uses it. A setting of another link is used by the attachments that have a
+        // note on the setting.
         if before.of_lo && !others.is_empty() || self.before_others(&others).is_some() {
             return Ok(());
         }
         write_before(container, &[protocol, "conf", &name, key], &before.value)
     }
 
-    /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie. All attachments that need
-    /// `lo` claim it, whether they have a note or not.
+    /// Returns the claim of a note on a setting, in the container's namespace with the cookie `container`. All
+    /// attachments that need `lo` claim it, with or without a note.
     pub fn claim(&self, container: u64) -> Option<Claim> {
         let SettingBefore { key, of_lo, .. } = self.setting.as_ref()?;
         Some(if *of_lo { Claim::loopback(container) } else { Claim::setting(container, self.index, key) })
@@ -121,8 +123,8 @@ impl LinkState {
         Ok(records)
     }
 
-    /// Leaves the effects of sections out that are being removed. Returns false if nothing is left that uses the setting: all of
-    /// the attachment ends, or all that has a note on the setting.
+    /// Leaves out the effects of sections that are being removed. Returns false if the attachment no longer uses the
+    /// setting: all its sections end, or all sections with a note on the setting do.
     fn is_still_of(&self, other: &mut Summary) -> bool {
         let is_noted = |other: &Summary| self.before_others(std::slice::from_ref(other)).is_some();
         let was_noted = is_noted(other);
@@ -158,9 +160,9 @@ impl LinkKey {
     }
 }
 
-/// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the value before
-/// is noted first, once. Where other attachments of the container have changed it before, it is the value before them: the
-/// last one puts that back.
+/// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the
+/// earlier value is noted first, once. If other attachments of the container changed the setting before, the noted
+/// value is the value before their changes. The last attachment restores this value.
 pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKey, value: &str) -> Result<(), OpError> {
     let (sysctl, name) = key.of(link);
     if of_another(run, own)?.is_some() {
@@ -192,14 +194,14 @@ pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKe
     if link == "lo" { run.journal.index(run.view(), &[Claim::loopback(cookie)]).map(drop) } else { Ok(()) }
 }
 
-/// Converts the kernel's refusal: the guest is told of a key that is not there, and of a file that failed.
+/// Converts the kernel's refusal: the guest learns whether a key is missing, or whether the file failed.
 fn setting_error(error: KernelError) -> OpError {
     let error = kernel_error(error);
     let code = if error.code == ErrorCode::NotFound { error.code } else { ErrorCode::Io };
     OpError { code, ..error }
 }
 
-/// What is gone already needs no removal.
+/// Treats an object that is gone already as removed.
 fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
     removed.or_else(|error| {
         if [Errno::EADDRNOTAVAIL, Errno::ENODEV].iter().any(|errno| error.is(*errno)) { Ok(()) } else { Err(error) }
@@ -241,13 +243,14 @@ impl EffectKind for LinkState {
 
 impl ByContents for LinkState {
     fn addresses(&self) -> Addresses<'_> {
-        // What was lost comes back too, and not after the address was given back.
+        // Lost addresses are restored too. They must not come back after the address was given back.
         let has_none = self.addresses.is_empty() && self.lost_addresses.is_empty();
         if has_none { Addresses::Unconcerned } else { Addresses::Used }
     }
 }
 
-/// Returns the attachment's link of this index, if this run did not make it: what changes it then has to be recorded.
+/// Returns the attachment's link of this index, if this run did not make it: then each change of the link has to be
+/// recorded.
 pub(crate) fn of_another(run: &Context, index: u32) -> Result<Option<Link>, OpError> {
     if run.journal.has_made_link() {
         return Ok(None);
@@ -261,7 +264,7 @@ mod tests {
     use crate::effect::Effect;
     use postern_state::{DataPath, Section};
 
-    /// Of two DELs at once, the one that looks last sees that the other one ends. A section that stays keeps the setting.
+    /// Of two DELs at once, the DEL that looks last sees that the other ends. A section that stays keeps the setting.
     #[test]
     fn what_is_being_removed_needs_no_setting() {
         let section = |name: &str, stage: Stage| Section {

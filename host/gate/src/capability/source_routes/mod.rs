@@ -1,7 +1,7 @@
 //! `source-routes`: rules and tables for the attachment's own addresses, in the container's namespace.
 //!
-//! The guest names addresses, which must be the attachment's, and their gateways. All else is derived here: which table is
-//! free, which routes the link has. Forms and order are the native plugin's.
+//! The guest names addresses, which must be the attachment's, and their gateways. This module finds all other data,
+//! such as free tables and the link's routes. Forms and order are those of the native plugin.
 
 pub mod effect;
 
@@ -23,7 +23,7 @@ use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Route, RouteSource, W
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The first table that the host chooses: the native plugin's.
+/// The first table that the host chooses, as the native plugin does.
 const FIRST_TABLE: u32 = 100;
 
 /// The origin of a route that a program made, `RTPROT_BOOT`.
@@ -82,7 +82,8 @@ impl host::SourceRoutes for Gate<'_> {
         let rules = netlink.rules().map_err(kernel_error)?;
         let routes = netlink.kept_routes().map_err(kernel_error)?;
         for effect in effects {
-            // The kernel has flushed the tables of a link that a later plugin put into a VRF.
+            // The routes are not checked if a later plugin put the link into a VRF: the kernel has then flushed the
+            // tables.
             let is_in_vrf = vrf::tables(run, effect.index).next().is_some();
             let routes = if is_in_vrf { None } else { Some(&*routes) };
             if let Some(what) = effect.missing(&rules, routes) {
@@ -159,7 +160,7 @@ fn in_table(
         .hint("name another table, or leave `table` out: then the host chooses one"))
 }
 
-/// Plans rules to tables that nothing uses, and what these tables have.
+/// Plans rules to unused tables, and the routes of these tables.
 fn in_free_tables(
     journal: &Journal,
     index: u32,
@@ -172,12 +173,12 @@ fn in_free_tables(
     used.extend(routes.iter().filter_map(|(_, kept)| kept.route.table));
     let of_link = routes.iter().filter(|(link, kept)| *link == index && kept.route.table == Some(MAIN_TABLE));
     let moved: Vec<KeptRoute> = of_link.map(|(_, kept)| kept.clone()).collect();
-    // An earlier call for this attachment has moved the link's routes already.
+    // An earlier call for this attachment may have moved routes of the link already.
     let mut known = moved.clone();
     for earlier in journal.recorded::<SourceRoutes>().into_iter().filter(|earlier| earlier.index == index) {
         known.extend(earlier.moved.into_iter().filter(|kept| !moved.contains(kept)));
     }
-    // The networks of the link come before what lies behind its gateways.
+    // The link's own networks come before routes through its gateways.
     known.sort_by_key(|kept| kept.route.gateway.is_some());
     let mut effect = SourceRoutes { index, ..SourceRoutes::default() };
     for source in sources {
@@ -190,7 +191,7 @@ fn in_free_tables(
             let named = [route.source, route.gateway];
             named == [None, None] || named.iter().flatten().any(|address| net.contains(address))
         };
-        // The chosen gateway counts for what goes beyond the network.
+        // The chosen gateway replaces other default routes.
         let is_other =
             |route: &Route| route.dst.prefix_len() == 0 && source.gateway.is_some() && route.gateway != source.gateway;
         let copies = known.iter().filter(|kept| is_its(&kept.route) && !is_other(&kept.route));
@@ -227,7 +228,7 @@ fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {
         view.fixed.deadline.in_time()?;
         put(netlink, effect.index, kept)?;
     }
-    // With hints the main table keeps what is on the link, as the hint replaces it. IPv6 has no scopes.
+    // With hints, the main table keeps the on-link routes, because a hint replaces each of them. IPv6 has no scopes.
     let leaves = |kept: &&KeptRoute| effect.hints.is_empty() || kept.route.scope != Some(ON_LINK);
     let refused = |error, kept: &KeptRoute| native_error(error, &kept.route.dst.to_string(), "failed to delete route");
     for kept in effect.moved.iter().filter(leaves).filter(|kept| !multipath::has(&effect.multipath, kept)) {
@@ -239,7 +240,7 @@ fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {
     }
     for kept in &effect.hints {
         view.fixed.deadline.in_time()?;
-        // Another link may have a route to the same network: only the own one is replaced.
+        // Another link may have a route to the same network. So only the attachment's own route is replaced.
         let refused = |error| native_error(error, &kept.route.dst.to_string(), "failed to add route");
         netlink.delete_route(effect.index, &kept.route).map_err(refused)?;
         netlink.put_route(effect.index, kept, false).map_err(refused)?;
@@ -256,8 +257,8 @@ fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
     })
 }
 
-/// Removes the rules for the addresses of the own link, in the network's table if it names one. That is all that a native
-/// plugin's DEL removes. The tables go with the link.
+/// Removes the rules for the addresses of the attachment's link. If the network names a table, only rules to this table
+/// are removed. A native plugin's DEL removes no more. The tables go with the link.
 fn remove_native(run: &Context) -> Result<(), OpError> {
     let Some(container) = run.system.container() else { return Ok(()) };
     let _lock = lock(run.view())?;

@@ -1,4 +1,5 @@
-//! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
+//! The return of a device to the host: it is moved, its settings are restored, and it is set up if it is certainly
+//! clean.
 
 use super::{Device, is_ordinary, ordinary_name};
 use crate::capability::device::held::{self, HeldObject, Notes};
@@ -12,36 +13,38 @@ use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
-/// The number of attempts to move a device home while root in the container gives it names that are taken there.
+/// The most attempts to move a device home. Each attempt may fail because root in the container gives the device names
+/// that are taken on the host.
 const MOST_MOVES: usize = 32;
 
 type PutBack<'a> = &'a dyn Fn() -> postern_kernel::Result<()>;
 
-/// The node, as a device meets it.
+/// The parts of the node that the return of a device needs.
 #[derive(Clone, Copy)]
 pub struct DeviceHome<'a> {
     /// A socket in the node's namespace.
     pub host: &'a Netlink,
-    /// What a look for programs can tell.
+    /// How much a search for programs can see.
     pub sight: Sight,
-    /// The files of its links, if they can be looked at.
+    /// The files of the node's links, if they can be read.
     pub files: Option<&'a LinkFiles>,
 }
 
 impl<'a> DeviceHome<'a> {
-    /// The node of a run.
+    /// Returns these parts for a run.
     pub fn of(run: &'a Context) -> Result<Self, OpError> {
         Ok(Self { host: run.system.host()?, sight: run.system.sight(), files: run.system.link_files() })
     }
 }
 
 impl Device {
-    /// Moves it home, and restores its settings. A device that may not be clean is held.
+    /// Moves the device home, and restores its settings. A device that may not be clean is held.
     pub fn bring_home(&self, run: &Context, container: &Netlink, away: &Link) -> Result<(), OpError> {
         let home = DeviceHome::of(run)?;
         let (name, taken) = self.name_there(home.host, None, || Notes::of(run))?;
         let doubt = self.doubt(run.system, away);
-        // Under another name, a run that ends before its hold would leave a link that nobody knows.
+        // A device that comes home under another name is noted before the move. Otherwise a run that is killed after
+        // the move would leave an unknown link.
         let noted = taken.as_ref().map(|why| held::note_before_move(run, self, away.index, &name, why)).transpose()?;
         if let Err(error) = self.move_to(container, run.system.home()?.fd(), away, &name) {
             noted.flatten().map_or(Ok(()), |noted| held::forget(run.view(), &noted))?;
@@ -55,9 +58,9 @@ impl Device {
         self.arrive(run, home, &link, [stacked, doubt, taken].into_iter().flatten().collect())
     }
 
-    /// Returns a name for the device on the host. It is its own, or a free one and the reason: another link has its own. Root
-    /// in another container can have chosen that for a device which came home before, held or not. `own` is the link, if it is
-    /// there.
+    /// Returns a name for the device on the host: its own name, or a free name and the reason. The reason is that
+    /// another link has the device's own name: root in another container may have given it to a device that came home
+    /// before. `own` is the device's link, if it is on the host already.
     fn name_there(
         &self,
         host: &Netlink,
@@ -80,7 +83,7 @@ impl Device {
             }
         }
         let Some(other) = found else { return Ok((self.name.clone(), None)) };
-        // One that it has got for this reason is kept.
+        // The device keeps an ordinary name that it got for this reason before.
         let name = match own.filter(|link| is_ordinary(&link.name)) {
             Some(own) => own.name.clone(),
             None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
@@ -90,13 +93,13 @@ impl Device {
         Ok((name, Some(why)))
     }
 
-    /// Returns the reason to doubt that a link of the container is this device. Records of earlier versions do not tell the
-    /// settings and the other end, by which that is known at home.
+    /// Returns the reason to doubt that a link of the container is this device. At home, the settings and the other end
+    /// prove it, but records of earlier versions do not have these.
     fn doubt(&self, system: &System, away: &Link) -> Option<String> {
         if self.device.is_some() || !self.settings.is_empty() {
             return None;
         }
-        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        // A failure can be temporary (ENOBUFS), and would keep the device down.
         match others::leads_here(system, away).or_else(|_| others::leads_here(system, away)) {
             Ok(true) => None,
             Ok(false) => Some("the container may have put another link in its place".to_owned()),
@@ -114,8 +117,9 @@ impl Device {
         held::hold(run, HeldObject::Device(Box::new(Self { index: link.index, ..self.clone() })), &why)
     }
 
-    /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
-    /// container can add none, since the device is at home. Returns what prevents it.
+    /// Deletes the links that the container stacked on the device. These links stayed in the container, and would still
+    /// use the device's wire. The container can add no more, since the device is at home. Returns the reason why the
+    /// deletion failed, if it did.
     fn delete_stacked(&self, system: &System, container: &Netlink, link: &Link) -> Option<String> {
         let delete = || -> Result<(), OpError> {
             let Some(home) = container.namespace_number(system.home()?.fd()).map_err(kernel_error)? else {
@@ -134,31 +138,33 @@ impl Device {
             }
             Ok(())
         };
-        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        // A failure can be temporary (ENOBUFS), and would keep the device down.
         let failed = delete().or_else(|_| delete()).err()?;
         Some(format!("links of the container may be stacked on it: {failed}"))
     }
 
-    /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
-    /// taken at home.
+    /// Moves the device by one message. Alternative names that were added in the container are removed first, because
+    /// they could be taken on the host.
     fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link, name: &LinkName) -> Result<(), OpError> {
         let mut away = away.clone();
         let mut names = self.foreign_names(&away);
         for _ in 0..MOST_MOVES {
             match container.change_other_names(away.index, &names, false) {
-                // Root in the container may have removed one meanwhile.
+                // Root in the container may have removed a name meanwhile.
                 Err(error) if error.is(Errno::ENOENT) => {}
                 changed => changed.map_err(kernel_error)?,
             }
             match container.hand_over(away.index, home, name, &self.alias) {
-                // Root in the container may have added a name meanwhile. Or another link has an own one of the device.
+                // Root in the container may have added a name meanwhile. Or a link of the host has a name that the
+                // device had before.
                 Err(error) if error.is(Errno::EEXIST) => {}
                 moved => {
                     return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
                 }
             }
             match container.link_by_index(away.index).map_err(kernel_error)? {
-                // At home it gets its own names again, where these are free.
+                // The next attempt removes all alternative names. At home the device gets its own names again, where
+                // they are free.
                 Some(link) => (names, away) = (link.other_names.clone(), link),
                 None => return Ok(()),
             }
@@ -167,16 +173,16 @@ impl Device {
         Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
     }
 
-    /// Returns the alternative names that it did not have on the node.
+    /// Returns the alternative names that the device did not have on the node.
     fn foreign_names(&self, link: &Link) -> Vec<LinkName> {
         link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect()
     }
 
-    /// Restores the settings of a device that is at home, and reports each of them. The device is set up if it was up before
-    /// and is certainly clean. Returns the reasons why it is not: then it is down.
+    /// Restores the settings of a device that is at home, and reports each setting. The device is set up if it was up
+    /// before and is certainly clean. Returns the reasons why the device may not be clean: then it is down.
     fn settle(&self, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
         let mut failed = self.put_right(home, link);
-        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
+        // A failure can be temporary (ENOBUFS): settings that still differ are tried once more.
         if !failed.is_empty()
             && let Ok(Some(link)) = home.host.link_by_index(link.index)
         {
@@ -189,12 +195,12 @@ impl Device {
         if !failed.is_empty() {
             return failed;
         }
-        // A failure can be a passing one (ENOBUFS).
+        // A failure can be temporary (ENOBUFS).
         let release = || self.release(home, link.index);
         release().or_else(|_| release()).err().into_iter().map(|error| error.to_string()).collect()
     }
 
-    /// Makes a clean device what it was: a port, and up.
+    /// Makes a clean device a port again, and sets it up, if it was so before.
     fn release(&self, home: DeviceHome<'_>, index: u32) -> postern_kernel::Result<()> {
         let Some(link) = home.host.link_by_index(index)? else { return Ok(()) };
         if let Some(master) = self.master.filter(|_| link.master.is_none()) {
@@ -221,7 +227,8 @@ impl Device {
         failed
     }
 
-    /// Tells `visit` of each of the link's own settings that differs: what it will be again, and the way back.
+    /// Calls `visit` for each of the link's own settings that differs, with the recorded value as text and the function
+    /// that restores it.
     fn each_difference(&self, host: &Netlink, link: &Link, mut visit: impl FnMut(&str, PutBack<'_>)) {
         let index = link.index;
         let foreign = self.foreign_names(link);
@@ -259,7 +266,8 @@ impl Device {
         }
     }
 
-    /// Restores the settings that only files below `/sys` have, and returns those that stay different. `name` is its name now.
+    /// Restores the settings that only files below `/sys` have, and returns the settings that stay different. `name` is
+    /// the device's present name.
     fn put_files_back(&self, files: Option<&LinkFiles>, name: &LinkName) -> Vec<String> {
         if self.files.is_empty() {
             return Vec::new();
@@ -269,7 +277,7 @@ impl Device {
                 return Ok(vec!["it is gone".to_owned()]);
             };
             let before = files.read(&directory)?;
-            // All are written: one of them also stands for settings that it does not show (netdev genl).
+            // All files are written: one file also controls settings that it does not show (netdev genl).
             files.put_back(&directory, &self.files);
             let now = files.read(&directory)?;
             for name in self.files.keys().filter(|name| before.get(*name) != now.get(*name)) {
@@ -285,7 +293,7 @@ impl Device {
         put_back(files).unwrap_or_else(|error| vec![error.to_string()])
     }
 
-    /// Restores the other settings that rtnetlink shows, by the attribute that shows them. Returns those that stay different.
+    /// Restores the other settings that rtnetlink shows, by their attributes. Returns the settings that stay different.
     fn put_settings_back(&self, host: &Netlink, index: u32) -> Result<Vec<String>, String> {
         let (before, differing) = self.differing_settings(host, index)?;
         let mut failed = Vec::new();
@@ -307,8 +315,8 @@ impl Device {
         Ok(failed)
     }
 
-    /// Returns the other settings, as they were, and the attributes that differ, but for those that are no settings. The error is
-    /// the reason why that can't be told.
+    /// Returns the recorded other settings, and the attributes that differ. Attributes that are no settings are left
+    /// out. The error is the reason why the comparison is impossible.
     fn differing_settings(&self, host: &Netlink, index: u32) -> Result<(Settings, Vec<u16>), String> {
         let before = self.snapshot();
         if before.is_empty() {
@@ -324,7 +332,7 @@ impl Device {
         Ok((before, differing))
     }
 
-    /// True if one of its settings is not as it was before it was given away, or if that can't be told. Nothing is set.
+    /// True if a setting of the device differs from the record, or if the comparison is impossible. Nothing is set.
     fn is_changed(&self, home: DeviceHome<'_>, link: &Link) -> bool {
         let differs_in_files = || {
             let files = home.files?;
@@ -338,10 +346,11 @@ impl Device {
             || !self.files.is_empty() && differs_in_files().unwrap_or(true)
     }
 
-    /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
-    /// other end.
+    /// Returns the uses of a device by which a container could get the node's traffic: programs, stacked links,
+    /// readers, a changed other end.
     fn uses(&self, home: DeviceHome<'_>, index: u32) -> Vec<String> {
-        // A failure can be a passing one (ENOBUFS), and keeps the device down. An answer that was lost may wait in the socket.
+        // A failure keeps the device down, but can be temporary (ENOBUFS). The second attempt has a new socket, because
+        // a late answer may wait in the old one.
         let again = |_| Netlink::open().and_then(|host| self.look_for_uses(DeviceHome { host: &host, ..home }, index));
         self.look_for_uses(home, index)
             .or_else(again)
@@ -372,7 +381,7 @@ impl Device {
         let is_on =
             |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
         let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
-        // A bridge or bond of the node takes the frames of its port itself, and tolerates nobody beside it.
+        // A bridge or bond of the node takes the frames of its port itself, and tolerates no other reader of them.
         let takes_all = |other: &Link| matches!(other.kind.as_str(), "bridge" | "bond");
         let is_port = links.iter().any(|other| link.master == Some(other.index) && takes_all(other));
         let mut others = home.host.uses_from_elsewhere(link, &own)?;
@@ -382,30 +391,31 @@ impl Device {
         Ok(uses)
     }
 
-    /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
+    /// Gives a device its own name again, after it came home by the kernel or by a run that was killed.
     pub(super) fn restore_name(&self, run: &Context, link: Link) -> Result<(), OpError> {
         let home = DeviceHome::of(run)?;
         let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
         let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if link.up && !has_our_alias {
-            // If it was never away, a user of the node has configured it since. Otherwise the alias proves nothing: root in the
-            // container can take it off. Then the device must be as it was.
+            // A device that never left belongs to its user on the node, who may have changed it since. A device that
+            // left must be as it was. Its alias proves nothing, because root in the container can remove the alias.
             let is_as_it_was = || !self.is_changed(home, &link) && self.uses(home, link.index).is_empty();
             if !self.is_noted(run.journal) || is_as_it_was() {
                 return Ok(());
             }
         }
-        // A device that was down, and that no run has noted in the container, may never have left: what the container has stacked
-        // on it since is not ours.
+        // A device that was down may never have left, if no run recorded its index in the container. Links that are
+        // stacked on such a device are not deleted.
         let container = run.netlink_of_record()?.filter(|_| self.up || self.is_noted(run.journal));
         let stacked = container.and_then(|container| self.delete_stacked(run.system, container, &link));
         self.arrive(run, home, &link, stacked.into_iter().chain(taken).collect())
     }
 
-    /// Looks at a held device again, and settles it if it is here. Returns the reasons why it stays held.
+    /// Checks a held device again, and restores its settings if it is on the host. Returns the reasons why it stays
+    /// held.
     pub(crate) fn look_again(&self, home: DeviceHome<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
         match self.held_on_host(home.host)? {
-            // An operator has put it to use. What it has now is the operator's.
+            // The device is up, so an operator uses it. Its present settings are the operator's.
             Some(link) if link.up => Ok(self.uses(home, link.index)),
             Some(link) => {
                 let (link, taken) = self.rename(home.host, link, || notes.beside())?;
@@ -424,7 +434,7 @@ impl Device {
         Ok(found.filter(|link| self.is_claim(link)))
     }
 
-    /// Gives a link of the host its own name again, if it has another one. If its own is taken, it gets a free one, and the
+    /// Gives a link of the host its own name again. If another link has this name, the link gets a free name, and the
     /// reason is returned.
     fn rename(
         &self,
@@ -442,12 +452,12 @@ impl Device {
         host.set_down(link.index).map_err(kernel_error)?;
         host.rename(link.index, &name)
             .map_err(|error| native_error(error, &self.name, "failed to give the device a name of the node"))?;
-        // Its alternative names may be others by now.
+        // The link is read again, because its alternative names may have changed.
         let link = host.link_by_index(link.index).map_err(kernel_error)?.unwrap_or(Link { name, up: false, ..link });
         Ok((link, taken))
     }
 
-    /// True if the record notes that it was in the container.
+    /// True if the record has an index of the device in the container.
     fn is_noted(&self, journal: &Journal) -> bool {
         !journal.indices(self).is_empty()
     }
