@@ -1,8 +1,8 @@
-//! Gives the linker the order in which runs first use the functions of this executable (`order.txt`, which `tests/order`
-//! makes). Functions that are used together lie together then, and a run touches fewer pages.
+//! Gives the linker the order in which runs first use the functions of this executable (`order.txt`, which
+//! `tests/order` makes). Then functions that are used together are together in memory, and a run touches fewer pages.
 //!
-//! A name that the executable no longer has is ignored. A linker that knows no order builds a slower executable, and a
-//! warning says so.
+//! A name that the executable no longer has is ignored. A linker without support for an order builds a slower
+//! executable, and prints a warning.
 
 #[path = "../link.rs"]
 mod link;

@@ -1,7 +1,7 @@
-//! The executable that runtimes start. It is started by a plugin's file, whose first line has the option
-//! `--plugin=NAME`, or as a copy or link under a plugin's name. Under its own name it is the command for people, and
-//! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
-//! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
+//! The executable that runtimes start. A plugin's file starts it with the option `--plugin=NAME` in its first line. A
+//! copy or link with a plugin's name starts it too. Under its own name it is the command for people, and executes
+//! `postern-admin`, except for `postern net`. Only `postern-admin` has the compiler and the argument parser. For
+//! `postern dhcp serve` it executes `postern-dhcpd`.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A sealed sandbox can map no memory.
+/// A sandbox needs this heap, because a sealed sandbox can map no memory.
 #[global_allocator]
 static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::of_a_run();
 
@@ -31,7 +31,7 @@ const ADMIN: &str = "postern-admin";
 /// The sibling that keeps DHCP leases alive.
 const DHCP: &str = "postern-dhcpd";
 
-/// Does what the arguments say. The first is the name by which the program was called.
+/// Does what the arguments say. The first argument is the name by which the program was called.
 #[cfg_attr(test, allow(dead_code, reason = "the tests have a program of their own"))]
 fn run(arguments: Vec<OsString>) {
     let mut arguments = arguments.into_iter();
@@ -42,8 +42,8 @@ fn run(arguments: Vec<OsString>) {
     }
     let first = arguments.next();
     let option = first.as_ref().and_then(|first| first.to_string_lossy().strip_prefix(OPTION).map(str::to_owned));
-    // The option has priority over the name of the program, which is then the host executable's own, and over the
-    // environment.
+    // The option has priority over the program's name and the environment: with the option, the name is the host
+    // executable's own.
     let name = match &option {
         Some(plugin) => plugin.clone(),
         None => Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -57,7 +57,8 @@ fn run(arguments: Vec<OsString>) {
             std::process::exit(status.into());
         }
         match arguments.split_first() {
-            // A command of its own, because it runs sandboxes, which postern-admin's compiler must not be near.
+            // This command has its own program, because it runs sandboxes: they must not be in one process with
+            // postern-admin's compiler.
             Some((verb, rest)) if verb == "dhcp" && rest.first().is_some_and(|next| next == "serve") => {
                 hand_over(DHCP, rest.to_vec());
             }
@@ -69,7 +70,7 @@ fn run(arguments: Vec<OsString>) {
     let is_file = rest.first().is_some_and(|file| file.as_bytes().contains(&b'/'));
     let words: Vec<OsString> =
         if option.is_some() { rest.into_iter().skip(1).collect() } else { first.into_iter().chain(rest).collect() };
-    // As the native plugin is started as a daemon, by a unit file for it.
+    // A unit file for the native plugin starts it as a daemon in this way.
     if name == "dhcp" && words.first().is_some_and(|word| word == "daemon") {
         hand_over(DHCP, words);
     }
@@ -94,7 +95,7 @@ fn run(arguments: Vec<OsString>) {
     postern_gate::end(postern_gate::protocol::main(&name, engine))
 }
 
-/// Becomes a sibling, which lies beside this program or where `make install` puts it.
+/// Executes a sibling program, which is beside this program or where `make install` puts it.
 fn hand_over(sibling: &str, arguments: Vec<OsString>) -> ! {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let beside = own.parent().unwrap_or(Path::new("/")).join(sibling);

@@ -1,7 +1,7 @@
 //! `postern net`: a runtime's verbs for one container.
 //!
-//! The arguments that it can read are carried out here, without a start of the sibling. That one has the parser with its
-//! help and its words for mistakes: it gets everything else.
+//! Simple arguments are carried out here, without starting the sibling `postern-admin`. The sibling gets all other
+//! arguments: it has the parser, with its help and error messages.
 
 use postern_cni::terminal::printable;
 use postern_net::{Arguments, run};
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Write};
 /// Carries out a verb, and returns the exit status. `None` if the sibling has to read the arguments.
 pub fn main(arguments: &[OsString]) -> Option<u8> {
     let Arguments { command, places } = Arguments::read(arguments)?;
-    // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
+    // SIGCHLD must not be ignored: otherwise this process could not read the exit statuses of its programs.
     postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
