@@ -1,7 +1,8 @@
 //! The cost of proving that code is unchanged since it was compiled: `cargo run --release -p postern-gate --example
 //! verify_cost`.
 //!
-//! Medians of 300 rounds in µs for code of 600 KB: by reading it all, and by the note that such a reading leaves.
+//! Medians of 300 rounds in µs for code of 600 KB: by reading all of the code, and by the note that such a reading
+//! leaves.
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 
@@ -40,7 +41,8 @@ fn main() {
     }
     let state = dir.join("state");
     std::fs::create_dir(&state).unwrap();
-    // A change within one step of the clock would not show. So no note is written for a file that has just changed.
+    // No note is written for a file that has just changed, because a second change within one step of the clock would
+    // not be seen.
     std::thread::sleep(Duration::from_millis(2100));
     println!(
         "open (owner, modes, manifest, size, engine): {} µs",

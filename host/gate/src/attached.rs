@@ -1,8 +1,7 @@
 //! The actual state of the attachment's port, read from the kernel before a result is accepted. It is compared with the
 //! demands of policy.
 //!
-//! A record says what was made. It does not say that the object still exists, or that it belongs to the port that
-//! carries the traffic.
+//! A record only lists what was made. The object may be gone, or may not belong to the port that carries the traffic.
 
 use crate::capability::firewall;
 use crate::capability::link_settings::effect::guarded as guarded_address;
@@ -14,13 +13,13 @@ use crate::others;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
-/// The host end of the attachment's living pair, or the other plugin's link that it joined with.
+/// The host end of the attachment's living pair, or the other plugin's link with which it joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedPort {
     pub name: String,
-    /// True if it is a port of the bridge to which it was added.
+    /// True if the link is a port of the bridge to which it was added.
     pub is_joined: bool,
-    /// True if it exchanges no frames with other isolated ports.
+    /// True if the port exchanges no frames with other isolated ports.
     pub isolated: bool,
     /// Its VLANs. The flag is true if untagged frames are in the VLAN.
     pub vlans: Vec<(VlanId, bool)>,
@@ -28,23 +27,23 @@ pub struct AttachedPort {
     pub guarded: bool,
 }
 
-/// Something that a policy demands and the node does not have.
+/// A demand of policy that the node does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetDemand {
-    /// The rest of a sentence that begins with the plugin.
+    /// The rest of a sentence that begins with the plugin's name.
     pub what: String,
-    /// The policy line that demands it.
+    /// The policy line with the demand.
     pub line: String,
 }
 
 impl UnmetDemand {
-    /// The lack of spoofing protection.
+    /// Returns the demand for spoofing protection.
     pub fn of_guard() -> Self {
         let what = "left out the spoofing protection that this network asks for".to_owned();
         Self { what, line: "[grant.mac-guard] required".to_owned() }
     }
 
-    /// The lack of isolation of the bridge.
+    /// Returns the demand for isolation of the bridge.
     pub fn of_isolation() -> Self {
         let what = "left out the isolation of the bridge that this network asks for".to_owned();
         Self { what, line: "[grant.firewall] required".to_owned() }
@@ -66,7 +65,7 @@ pub fn unmet_demand(run: &Context, granted: &Granted) -> Result<Option<UnmetDema
 
 fn look(run: &Context, granted: &Granted) -> Result<Option<AttachedPort>, OpError> {
     let Some(link) = others::end(run)? else { return Ok(None) };
-    // A kernel without VLANs can't list any.
+    // VLANs are read only if policy has some: a kernel without VLANs can't list them.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
         true => run.system.host()?.port_vlans(link.index).map_err(kernel_error)?,
@@ -94,7 +93,8 @@ fn compare(granted: &Granted, port: Option<&AttachedPort>) -> Option<UnmetDemand
         return Some(UnmetDemand::of_guard());
     }
     let grant = granted.bridge()?;
-    // Rules for this port protect no other. VLANs and isolation are attributes of a port.
+    // The demands hold for a port of the bridge. Rules protect only their port, and VLANs and isolation are attributes
+    // of a port.
     if !port.is_joined {
         let what = format!("left \"{}\" without the bridge that it is to be guarded on", port.name);
         return required.then(|| UnmetDemand { what, ..UnmetDemand::of_guard() });

@@ -1,32 +1,32 @@
-//! The limits of all guests of a run together. A delegate is started again at each call: a limit for one start of one
-//! guest would limit nothing.
+//! The limits of all guests of a run together. The limits hold for the whole run, because a delegate is started again
+//! at each call: a limit per start would limit nothing.
 
 use postern_cni::Error;
 use postern_types::{DENIED, ErrorCode, OpError};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The most routes in one run. Each takes time and memory of the kernel, without cost to the container.
+/// The most routes in one run. Each route takes time and memory of the kernel, without cost to the container.
 pub const MOST_ROUTES: usize = 1024;
 
 /// The most addresses in one run.
 pub const MOST_ADDRESSES: usize = 256;
 
-/// The most errors of a kind that are kept. A guest ends with one of its last ones.
+/// The most errors of a kind that are kept. A guest usually ends with one of its last errors.
 const MOST_ERRORS: usize = 16;
 
 /// The state that all guests of one run share.
 #[derive(Debug, Default)]
 pub struct Common {
-    /// The operations that they may request: none before the first guest begins.
+    /// The operations that the guests may request: none before the first guest begins.
     pub asked: Budget,
-    /// The routes and addresses that they may add, once one of them has added any.
+    /// The routes and addresses that the guests may add; `None` until a guest adds some.
     routes: Option<Budget>,
     addresses: Option<Budget>,
-    /// The host links that were shown to one of them: a result may name them.
+    /// The host's links that a guest was shown: a result may name them.
     pub shown: BTreeSet<String>,
-    /// The gate's refusals by policy, in the form in which they end a verb. The latest ones are kept.
+    /// The gate's refusals by policy, in the form in which they end a verb. Only the latest refusals are kept.
     pub refusals: VecDeque<Error>,
-    /// As `refusals`, for what the node lacked for an operation.
+    /// Like `refusals`, for operations that failed because the node lacked something.
     faults: VecDeque<Error>,
 }
 
@@ -52,7 +52,7 @@ impl Common {
         kept.push_front(error.clone().into());
     }
 
-    /// True if a guest ended because of a fault of the node, by its words.
+    /// True if a guest's error has the message of a fault of the node.
     pub fn is_fault(&self, error: &Error) -> bool {
         self.faults.iter().any(|fault| error.msg.contains(&fault.msg))
     }
@@ -86,7 +86,8 @@ impl Budget {
         Self { spent: 0, most }
     }
 
-    /// Takes `more` of the budget. The error is its size, if `more` exceeds the rest. Nothing is taken then.
+    /// Takes `more` of the budget. If `more` exceeds the rest, nothing is taken, and the error is the size of the
+    /// budget.
     pub fn spend(&mut self, more: usize) -> Result<(), usize> {
         let spent = self.spent.saturating_add(more);
         if spent > self.most {

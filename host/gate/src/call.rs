@@ -1,4 +1,4 @@
-//! The gate: the one way by which a guest reaches the node.
+//! The calls of the gate: the only way by which a guest reaches the node.
 
 use crate::audit::AuditEntry;
 use crate::capability;
@@ -8,15 +8,15 @@ use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::time::Instant;
 
-/// A guest's call of an operation that was not written down yet.
+/// A guest's call of an operation that is not in the audit log yet.
 pub struct OpenCall<'o> {
     operation: &'o Operation,
     start: Instant,
     rule: Option<Rule>,
 }
 
-/// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one. [`end`] has
-/// to follow.
+/// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one.
+/// [`end`] must be called next.
 pub fn begin<'o>(
     gate: &mut Gate<'_>,
     operation: &'o Operation,
@@ -29,7 +29,7 @@ pub fn begin<'o>(
     (OpenCall { operation, start, rule }, delegate)
 }
 
-/// Writes a call down. The error that the guest gets has the operation's name.
+/// Writes a call to the audit log. The guest's error gets the operation's name.
 pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpError>) -> Result<Reply, OpError> {
     let OpenCall { operation, start, rule } = call;
     let outcome = outcome.map_err(|mut error| {
@@ -38,7 +38,7 @@ pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpErr
         }
         error
     });
-    // The refusal is the fault neither of the plugin nor of the attachment. A DEL continues without the operation.
+    // A refusal by policy is no fault of the plugin or the attachment. A DEL continues without the operation.
     let by_policy = |error: &OpError| match error.code {
         ErrorCode::Denied => allows(operation.lasting(), gate.run.request.verb),
         code => code == ErrorCode::Exhausted,
@@ -70,7 +70,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     if let Some(missing) = &gate.run.system.no_container {
         missing.refuse(&request.netns)?;
     }
-    // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
+    // The namespace is entered before the first operation, because a path can lead to a namespace of another kind.
     if gate.guest.is_first()
         && let Some(container) = gate.run.system.container()
     {
@@ -79,7 +79,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.guest.decide(request, gate.run.journal.owns_link(), operation)
 }
 
-/// Prepares an admitted operation: the record gets a note that this plugin changes things.
+/// Prepares an admitted operation: the plugin's section of the record is begun.
 fn prepare(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
     if operation.lasting().is_recorded() {
         gate.run.journal.begin(gate.run.view())?;

@@ -1,4 +1,4 @@
-//! The cause of a refusal by the kernel that a bare error number does not tell, and the way out.
+//! Adds the cause and a hint to a refusal by the kernel, because an error number alone does not explain it.
 
 use nix::errno::Errno;
 use postern_types::{Mac, OpError};
@@ -16,19 +16,19 @@ pub const LARGEST_MTU_OF_TAP: u32 = 65521;
 /// The least MTU with which a link has IPv6 (RFC 8200).
 const LEAST_MTU_FOR_IPV6: u32 = 1280;
 
-/// What was asked for a link that the kernel refused.
+/// The properties of a link that the kernel refused to make.
 #[derive(Clone, Copy)]
 pub struct Asked {
-    /// Its link-layer address.
+    /// The link-layer address.
     pub mac: Option<Mac>,
-    /// Its MTU.
+    /// The MTU in bytes.
     pub mtu: Option<u32>,
-    /// The largest MTU of its kind.
+    /// The largest MTU for this kind of link.
     pub largest: u32,
 }
 
 impl Asked {
-    /// Adds the cause to the kernel's refusal to make such a link.
+    /// Adds the cause to the kernel's refusal to make this link.
     pub fn explain(&self, error: OpError) -> OpError {
         let cause = match error.errno.map(Errno::from_raw) {
             Some(Errno::EADDRNOTAVAIL) => self.mac.and_then(no_address),
@@ -42,7 +42,7 @@ impl Asked {
     }
 }
 
-/// Returns the reason why no link can have an address, and the way out. `None` if a link can have it.
+/// Returns the reason why no link can have an address, and a hint. `None` if a link can have the address.
 pub fn no_address(mac: Mac) -> Option<(String, String)> {
     let what = match mac.is_unicast() {
         true => return None,
@@ -54,7 +54,7 @@ pub fn no_address(mac: Mac) -> Option<(String, String)> {
     Some((format!("{mac} {what}"), way_out.to_owned()))
 }
 
-/// Returns the reason why no link of a kind can have an MTU, and the way out. `None` if a link can have it.
+/// Returns the reason why no link of a kind can have an MTU, and a hint. `None` if a link can have the MTU.
 pub fn no_mtu(mtu: u32, largest: u32) -> Option<(String, String)> {
     if (SMALLEST_MTU..=largest).contains(&mtu) {
         return None;
@@ -65,8 +65,8 @@ pub fn no_mtu(mtu: u32, largest: u32) -> Option<(String, String)> {
     ))
 }
 
-/// Adds the cause to the kernel's refusal of an address or a route: a node or a link without IPv6. `mtu` is the link's, where
-/// it is known.
+/// Adds the cause to the kernel's refusal of an address or a route: the node or the link has no IPv6. `mtu` is the
+/// link's MTU, if it is known.
 pub fn of_ip(error: OpError, ip: IpAddr, link: &str, mtu: Option<u32>) -> OpError {
     let errno = error.errno.map(Errno::from_raw);
     if ip.is_ipv4() {

@@ -1,4 +1,4 @@
-//! Which records may have a claim, by the index of claims ([`postern_state::ClaimIndex`]).
+//! Finds the records that may have a claim, by the index of claims ([`postern_state::ClaimIndex`]).
 
 use crate::effect::{Device, Effect, InnerLink, LinkState, Port, Veth, in_record};
 use crate::errors::{kernel_error, state_error};
@@ -12,16 +12,16 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The time that a question waits for the lock of the index, where all records can answer it too.
+/// The longest wait for the lock of the index. After this time all records are read instead.
 const ASK_WITHIN: Duration = Duration::from_millis(100);
 
-/// Returns the question whether a record is of this boot and of this host's namespace.
+/// Returns a function that is true for a record of this boot and this host's namespace.
 pub fn is_of_here(system: &System) -> Result<impl Fn(&Header) -> bool + use<>, OpError> {
     let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, system.home_cookie()?);
     Ok(move |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie)
 }
 
-/// Opens the index with its lock: the one that this run has open, if there is one.
+/// Opens the index with its lock. An index that this run has open is used again.
 pub fn open_index(view: View<'_>, before: Instant) -> Result<ClaimIndex, OpError> {
     let index = match view.system.known.claims.take() {
         Some(index) => index.lock(before),
@@ -30,7 +30,7 @@ pub fn open_index(view: View<'_>, before: Instant) -> Result<ClaimIndex, OpError
     index.map_err(state_error)
 }
 
-/// Notes all records in the index, unless it has them. Returns them if they were read.
+/// Writes all records into the index, if the index is incomplete. Returns the records if they were read.
 pub fn fill(view: View<'_>, index: &ClaimIndex) -> Result<Option<Vec<Summary>>, OpError> {
     if index.is_complete().map_err(state_error)? {
         return Ok(None);
@@ -61,7 +61,7 @@ pub fn records(view: View<'_>, keys: Option<Vec<RecordKey>>) -> Result<Vec<Summa
     }
 }
 
-/// Returns the records that may have one of these claims. The first question fills the index.
+/// Returns the records that may have one of these claims. The first call fills the index.
 pub fn candidates(view: View<'_>, claims: &[Claim], before: Instant) -> Result<Vec<Summary>, OpError> {
     let index = open_index(view, before)?;
     if let Some(all) = fill(view, &index)? {
@@ -77,15 +77,15 @@ pub fn candidates(view: View<'_>, claims: &[Claim], before: Instant) -> Result<V
     records(view, Some(keys.into_iter().collect()))
 }
 
-/// Returns the records that may have one of these claims, or all records: those answer too where the index can't be read or
-/// written (a full disk, one that may only be read, another run with the lock).
+/// Returns the records that may have one of these claims. If the index can't be used (a full or read-only disk, another
+/// run with the lock), all records are returned.
 pub fn claimants(view: View<'_>, claims: &[Claim]) -> Result<Vec<Summary>, OpError> {
     let before = view.fixed.deadline.answer_by().min(Instant::now() + ASK_WITHIN);
     candidates(view, claims, before).or_else(|_| records(view, None))
 }
 
-/// Returns the records of this host that may list a link of it. The other end of a pair is in another namespace, or its
-/// container's.
+/// Returns the records of this host that may list this link of the host. For a pair, the other end is in a container's
+/// or another namespace.
 pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpError> {
     let mut claims = vec![Claim::link(link.index)];
     claims.extend(link.device.as_ref().map(|device| Claim::device(&device.bus, &device.name)));
@@ -98,7 +98,7 @@ pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpEr
     Ok(found)
 }
 
-/// Returns what the record is about to claim with an effect.
+/// Returns the claims that the record makes with a new effect.
 pub fn of_new(effect: &Effect, system: &System) -> Result<Vec<Claim>, OpError> {
     let container = match LinkState::of(effect) {
         Some(_) => Some(system.container_required()?.cookie().map_err(kernel_error)?),
@@ -130,13 +130,13 @@ fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
     claims
 }
 
-/// Returns the attachment's addresses in a record: those that its sections were given, and those that its effects name
-/// as its own. Any other address in there is none that it has: a route's destination, a gateway, or what root in the
-/// container put on a link.
+/// Returns the attachment's addresses in a record: the addresses in its sections, and the own addresses of its effects.
+/// Other addresses in a record are not the attachment's: a route's destination, a gateway, or an address that root in
+/// the container put on a link.
 pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
     let given = summary.sections.iter().flat_map(|section| &section.addresses);
     let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());
-    // An effect of a later version, which can't be read, has none: its section has the addresses of the result.
+    // An effect of a later version can't be read, and is skipped: its section has the addresses of the result.
     given.chain(in_record::<Effect>(summary).flat_map(|effect| effect.kind().own_addresses()))
 }
 
@@ -144,7 +144,7 @@ pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
 mod tests {
     use super::*;
 
-    /// Each effect that names addresses, as records have it: what is the attachment's own counts, and nothing else.
+    /// Each effect with addresses, in the form of records. Only the attachment's own addresses count.
     #[test]
     fn an_effect_has_only_the_attachments_own_addresses() {
         let route = |dst: &str, via: &str| {

@@ -1,5 +1,5 @@
-//! The containers that a collection has to enter, because a link in there has no end on the host. A confined gate can
-//! neither look at a path nor enter a namespace, so it happens before confinement.
+//! The containers that a collection must enter, because they have links that exist only in the container. This happens
+//! before confinement, because a confined gate can neither open a path nor enter a namespace.
 
 use crate::context::{RunParts, View};
 use crate::effect::{Effect, in_record};
@@ -10,14 +10,14 @@ use postern_state::{RecordKey, Summary, Valid};
 use postern_types::OpError;
 use std::collections::HashMap;
 
-/// The number of containers that one collection enters. Each of them takes a thread.
+/// The number of containers that one collection enters. Each container needs a thread.
 const MOST: usize = 64;
 
-/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later ones are
-/// spared anyway. Of all other records only the file names are read, which name the network. (Those of Postern 0.1 do
-/// not.)
+/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later records
+/// are spared anyway. Of all other records only the file names are read, which name the network. (File names of Postern
+/// 0.1 do not.)
 ///
-/// The list is empty if the runtime has not said which attachments are valid: nothing may be removed then.
+/// The list is empty if the runtime has not named the valid attachments: then nothing may be removed.
 pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
     let known = &view.system.known.collectable;
     if let Some(records) = known.get() {
@@ -32,7 +32,8 @@ pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
     Ok(known.get_or_init(|| records))
 }
 
-/// Enters the containers of the attachments that are to be collected. Each thread is confined by one of `confine`.
+/// Enters the containers of the attachments that are to be collected. For each thread, `confine` makes the function
+/// that confines it.
 pub fn enter_containers<C>(parts: &mut RunParts, confine: impl Fn() -> C) -> Result<(), OpError>
 where
     C: FnOnce() -> Result<(), String> + Send + 'static,
@@ -55,7 +56,7 @@ where
     Ok(())
 }
 
-/// Looks for the container of the record, if that lists something in there. For a process that is not confined.
+/// Finds the container of the record, if the record lists effects in the container. The process must not be confined.
 pub fn look_for_container(parts: &mut RunParts) {
     let Some(record) = parts.journal.record() else { return };
     if needs_container(record.effects(None).into_iter().map(|noted| noted.effect)) {

@@ -1,7 +1,7 @@
-//! GC by the host: the operations that a guest would ask for, without the guest. A policy says for which plugins that is
-//! all (`gc = "host"`).
+//! GC by the host: the host carries out the operations that a guest would ask for, without the guest. A policy allows
+//! this for its plugin (`gc = "host"`).
 //!
-//! Each operation passes the gate as a guest's would: policy, budget, audit line and errors are the same.
+//! Each operation passes the gate like a guest's operation, with the same policy, budget, audit line and errors.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new capability has to be thought of here")]
 
@@ -9,7 +9,7 @@ use crate::request::Request;
 use postern_policy::Policy;
 use postern_types::{Capability, Operation, ops};
 
-/// When an operation of GC has its turn: rules go before the addresses that they serve.
+/// The order of GC's operations: rules are removed before the addresses to which they lead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Attachments,
@@ -18,8 +18,8 @@ enum Turn {
     Ipam,
 }
 
-/// Returns what GC asks of a capability, and when. The capabilities without such an operation leave only what a record
-/// lists, and [`Turn::Attachments`] removes that.
+/// Returns the operation of GC for a capability, and its turn. Capabilities without such an operation leave only
+/// recorded effects, which [`Turn::Attachments`] removes.
 fn asked(capability: Capability) -> Option<(Turn, Operation)> {
     match capability {
         Capability::Attachments => Some((Turn::Attachments, ops::Attachments::Collect.into())),
@@ -59,8 +59,8 @@ fn asked(capability: Capability) -> Option<(Turn, Operation)> {
     }
 }
 
-/// Returns the operations that a plugin needs for GC of this network. A capability that policy takes away counts as
-/// well: the refusal is then the answer, and the log has it.
+/// Returns the operations that a plugin needs for GC of this network. A capability that policy withdraws counts as
+/// well: its operation is refused, and the log shows the refusal.
 pub fn operations(policy: &Policy, request: &Request) -> Vec<Operation> {
     let has_delegate = !request.conf.ipam_type.is_empty();
     let known = Capability::ALL.iter().filter(|capability| policy.knows(**capability));
@@ -104,7 +104,7 @@ mod tests {
             (leases, ipam, &["leases.retain"]),
             (delegate, plain, &["delegate.gc"]),
             ("", ipam, &[]),
-            // The refusal is the answer.
+            // The withdrawn operation is asked for too, and is refused.
             (&format!("withdraw = [\"ipam\"]\n{main}"), ipam, &["attachments.collect", "ipam.gc"]),
         ] {
             assert_eq!(names(policy, conf), expected, "{policy}");

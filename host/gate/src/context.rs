@@ -1,4 +1,4 @@
-//! What a plugin's part of a run, and the removal of an effect, work with: references to the parts of the run.
+//! The context of a plugin's part of a run, or of the removal of an effect: references to the parts of the run.
 
 use crate::audit::Audit;
 use crate::deadline::Deadline;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See the module. A delegate has its own, with its own request.
+/// See the module. A delegate has its own context, with its own request.
 pub struct Context<'a> {
     /// The request: verb and configuration of this plugin.
     pub request: &'a Request,
@@ -31,18 +31,19 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns what is only read.
+    /// Returns the parts that are only read.
     pub fn view(&self) -> View<'a> {
         View { request: self.request, fixed: self.fixed, system: self.system }
     }
 
-    /// Returns the socket in the container's namespace; `None` without a container, or if the record is about another one.
+    /// Returns the socket in the container's namespace; `None` without a container, or if the record is about another
+    /// container.
     pub fn netlink_of_record(&self) -> Result<Option<&'a Netlink>, OpError> {
         let container = self.system.container().filter(|_| !self.journal.has_foreign_record(self.system));
         container.map(|container| container.netlink().map_err(kernel_error)).transpose()
     }
 
-    /// Returns the context of another plugin of this run, or this one's once more.
+    /// Returns a context of this run with `request`, for another plugin or again for this plugin.
     pub fn with<'s>(&'s mut self, request: &'s Request) -> Context<'s> {
         Context {
             request,
@@ -55,7 +56,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The parts of a run, and the runtime's request or that of a collection.
+/// The parts of a run, with the request of the runtime or of a collection.
 pub struct RunParts {
     pub request: Request,
     pub fixed: Fixed,
@@ -66,7 +67,7 @@ pub struct RunParts {
 }
 
 impl RunParts {
-    /// Makes the parts of a run. It knows only its own namespace and has no open record.
+    /// Makes the parts of a run. The run knows only its own namespace, and has no open record.
     pub fn new(request: Request, fixed: Fixed) -> Self {
         Self {
             system: System::new(&fixed.deadline, &request.netns),
@@ -78,7 +79,8 @@ impl RunParts {
         }
     }
 
-    /// Makes the parts of a run that removes the effects of a record, with nothing but that record. It knows no native programs.
+    /// Makes the parts of a run that removes the effects of a record. The run has only this record, and knows no native
+    /// programs.
     pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
         let mut conf = NetConf::unread(Json::Null);

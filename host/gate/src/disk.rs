@@ -9,7 +9,7 @@ use std::path::Path;
 /// code 5.
 pub fn writable(directory: &Path) -> Result<(), Error> {
     let Some(present) = directory.ancestors().find(|path| crate::places::is_there(path)) else { return Ok(()) };
-    // If the kernel does not answer, the later writing reports the error.
+    // If statvfs fails, the later write reports the error.
     let Ok(disk) = statvfs(present) else { return Ok(()) };
     let errno = if disk.flags().contains(FsFlags::ST_RDONLY) {
         Errno::EROFS

@@ -13,7 +13,7 @@ pub fn obstacle(error: impl fmt::Display) -> Error {
     Error::internal(error.to_string())
 }
 
-/// Returns the error of a program that is no guest, which can't have the code of the gate's refusals.
+/// Converts the error of a program that is no guest: it must not have the code of the gate's refusals.
 pub fn of_program(error: Error) -> Error {
     if error.code == DENIED { error.with_code(code::INTERNAL) } else { error }
 }
@@ -60,7 +60,7 @@ pub fn native_error(error: KernelError, object: &(impl ToString + ?Sized), what:
     OpError { message, object: object.to_string(), ..kernel_error(error) }
 }
 
-/// Converts a kernel error about a link. The kernel knows the link by index, people by name.
+/// Converts a kernel error about a link. The kernel's error has the link's index, and people need its name.
 pub fn about(name: &(impl ToString + ?Sized)) -> impl Fn(KernelError) -> OpError {
     move |error| kernel_error(KernelError { object: name.to_string(), ..error })
 }

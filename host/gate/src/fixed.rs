@@ -1,4 +1,5 @@
-//! What never changes in a run: its time, its directories, and what is known of the called plugin before its guest starts.
+//! The facts that never change in a run: its time, its directories, and the facts about the called plugin from before
+//! its guest starts.
 
 use crate::clock::now;
 use crate::deadline::Deadline;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 
 /// See the module.
 pub struct Fixed {
-    /// The deadline, which moves once: to the run's end, while it cleans up.
+    /// The deadline, which moves to the run's end while the run cleans up.
     pub deadline: Rc<Deadline>,
     /// The directories that this run writes to.
     pub places: Places,
@@ -24,14 +25,14 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Makes it for a run whose called plugin has a component with this `digest`.
+    /// Makes the facts of a run whose called plugin has a component with this `digest`.
     pub fn new(deadline: Deadline, places: Places, digest: String, makes_links: bool) -> Self {
         let deadline = Rc::new(deadline);
         Self { deadline, places, started: now(), digest, makes_links, settings: OnceCell::new() }
     }
 
-    /// Returns the operator's settings for the node, or the reason why they can't be read. They are read once in a run. A gate
-    /// calls it before it is confined.
+    /// Returns the operator's settings for the node, or the reason why they can't be read. The settings are read once
+    /// in a run. A gate calls this function before it is confined.
     pub fn settings(&self) -> &Result<NodeSettings, String> {
         self.settings.get_or_init(|| policies::node_settings().map_err(|error| error.to_string()))
     }

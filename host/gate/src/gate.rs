@@ -21,26 +21,25 @@ pub struct DelegateRun {
 
 /// The outcome of one plugin's run.
 pub struct Ran {
-    /// Its result, or its error.
+    /// The plugin's result, or its error.
     pub outcome: Result<Option<CniResult>, Error>,
-    /// True if this plugin could not be run or was stopped, or if policy or a limit refused one of its operations. The host
-    /// must then complete its DEL.
+    /// True if this plugin could not be run or was stopped, or if policy or a limit refused one of its operations. Then
+    /// the host must complete the plugin's DEL.
     pub hindered: bool,
 }
 
 impl Ran {
-    /// A plugin that could not be run.
+    /// Returns the outcome of a plugin that could not be run.
     pub fn hindered(error: Error) -> Self {
         Self { outcome: Err(error), hindered: true }
     }
 }
 
-/// What the guests of a run may delegate to.
+/// The delegates that the guests of a run may use.
 #[derive(Clone, Copy)]
 pub struct Delegates<'a> {
     pub launcher: &'a Launcher,
-    /// The delegation of a network of flannel, or the reason why there is none. In it is `None` if nothing was delegated, as
-    /// far as is known.
+    /// The delegation of a flannel network, or the reason why there is none. `Ok(None)` if no delegation is known.
     pub delegation: &'a Result<Option<Delegation>, OpError>,
 }
 
@@ -48,7 +47,7 @@ pub struct Delegates<'a> {
 pub struct Gate<'a> {
     /// The plugin's part of the run.
     pub run: &'a mut Context<'a>,
-    /// What the guests of the run share.
+    /// The state that the guests of the run share.
     pub common: &'a mut Common,
     /// See [`Ran::hindered`].
     pub hindered: bool,

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use postern_kernel::{Link, Netlink};
 use postern_state::DataPath;
 
-/// Compares the host with the record. The error is the first difference in words, with the command that repairs it, or why
-/// the kernel does not show an object.
+/// Compares the host with the record. The error is the first difference in words, with the command that repairs it. It
+/// can also be the reason why the kernel does not show an object.
 pub fn check(run: &Context) -> Result<(), String> {
     let sections = run.journal.sections();
     let Some(section) = sections.iter().find(|section| section.name == run.journal.section()) else { return Ok(()) };
@@ -49,7 +49,7 @@ fn joined(system: &System, port: &Port) -> Result<(), String> {
     }
 }
 
-/// Checks that the gateways are where they were put, on links that are up.
+/// Checks that the gateways are still on their links, and that these links are up.
 fn gateways(host: &Netlink, path: &DataPath) -> Result<(), String> {
     for (name, address) in path.gateways.iter().filter_map(|text| text.split_once(' ')) {
         let Ok(address) = address.parse::<IpNet>() else { continue };

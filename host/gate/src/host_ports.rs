@@ -1,4 +1,4 @@
-//! Which attachment has a port of the node: two containers can't have one.
+//! The owners of the node's ports: two containers can't have one port.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -20,7 +20,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Reads a record. One of another boot claims nothing: its rules are gone.
+    /// Reads a record. A record of another boot claims nothing, because its rules are gone.
     fn of(summary: &Summary, boot: &str, cookie: u64) -> Option<Self> {
         let is_here = |header: &&Header| header.boot_id == boot && header.host_netns_cookie == cookie;
         let header = summary.header.as_ref().filter(is_here)?;
@@ -30,7 +30,7 @@ impl Claim {
     }
 }
 
-/// The ports of a run that are being claimed. The lock on the index is held until this is dropped.
+/// The ports that a run is claiming. The lock on the index is held until this value is dropped.
 pub struct PortClaims {
     index: PortIndex,
     own: RecordKey,
@@ -39,8 +39,8 @@ pub struct PortClaims {
     known: HashMap<RecordKey, Option<Claim>>,
 }
 
-/// Claims ports for the attachment: [`ErrorCode::Exists`] if another container has one of them. After this the record must
-/// list them; then [`PortClaims::note`].
+/// Claims ports for the attachment. The error is [`ErrorCode::Exists`] if another container has one of them. Next the
+/// record must list the ports, and then [`PortClaims::note`] is called.
 pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError> {
     let cookie = view.system.home_cookie()?;
     let index = match view.system.known.ports.take() {
@@ -55,8 +55,8 @@ pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError
     conflicting.map_or(Ok(claims), Err)
 }
 
-/// Returns the attachments that have a port of these forwards, as far as the index tells without
-/// its lock. [`claim`] uses the open index.
+/// Returns the attachments that have a port of these forwards, by the index without its lock. [`claim`] uses the index
+/// that is then open.
 pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {
         return Ok(Vec::new());
@@ -75,7 +75,7 @@ pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError
     Ok(taken)
 }
 
-/// The words of a conflict: which port is whose.
+/// Returns the message of a conflict, with the port and its owner.
 fn words(own: &Forward, theirs: &Forward, other: &Claim) -> String {
     let port = own.host_port.max(theirs.host_port);
     format!(
@@ -100,8 +100,8 @@ impl PortClaims {
         Ok(Self { index, own: view.key()?, boot, cookie, known: HashMap::new() })
     }
 
-    /// Reads the records that may have a port of these forwards: of those that the index names, the ones that `is_asked`
-    /// accepts; or all records, if the index can't name them.
+    /// Reads the records that may have a port of these forwards: the records of the index that `is_asked` accepts. If
+    /// the index is unusable, all records are read.
     fn look(
         &mut self,
         fixed: &Fixed,

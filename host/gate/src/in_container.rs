@@ -1,8 +1,8 @@
-//! The way back of what effects changed in the container's namespace.
+//! Restores what effects changed in the container's namespace.
 //!
-//! Root in the container decides what its kernel answers, and what it still takes. That may cost time and leave something as it
-//! is, in a namespace that root controls anyway. It keeps a DEL from succeeding in one case only: where an address would be given
-//! back that a link in there may have still.
+//! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
+//! may leave objects unchanged in a namespace that root controls anyway. It makes a DEL fail in only one case: an
+//! address would be given back while a link in the container may still have it.
 
 use crate::context::Context;
 use crate::errors::kernel_error;
@@ -13,29 +13,30 @@ use postern_kernel::{KernelError, LinkAddress, Netlink};
 use postern_types::{KeptRoute, OpError};
 use std::collections::BTreeMap;
 
-/// Errors of a list that a later attempt need not meet. Root in the container can make any list late, or too long for its
-/// buffer: these are lasting.
+/// Temporary errors of a list: a later attempt may succeed. Timeouts and lists that are too long count as permanent,
+/// because root in the container can cause them.
 const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
-/// Does or asks something about one object in the container on the way back, and tries it again if it fails. What is not
-/// possible for good is said, and is no error. After a passing error a later DEL can do it.
+/// Does or asks something about one object in the container, and tries again once after a failure. A permanent failure
+/// is reported on standard error, and is no error of the run. After a temporary error a later DEL can succeed.
 pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, KernelError>) -> Result<T, OpError> {
     unless_lasting(attempt().or_else(|_| attempt()))
 }
 
-/// As [`as_far_as_possible`], for what was tried already.
+/// Like [`as_far_as_possible`], for an attempt that was already made.
 pub(crate) fn unless_lasting<T: Default>(done: Result<T, KernelError>) -> Result<T, OpError> {
     done.or_else(|error| if error.is_passing() { Err(kernel_error(error)) } else { Ok(left(&error)) })
 }
 
-/// As [`as_far_as_possible`], for an attempt that lists objects.
+/// Like [`as_far_as_possible`], for an attempt that lists objects.
 pub(crate) fn listed_as_far_as_possible<T: Default>(
     attempt: impl Fn() -> Result<T, KernelError>,
 ) -> Result<T, OpError> {
     list_or_reason(attempt).map(|listed| listed.unwrap_or_else(|error| left(&error)))
 }
 
-/// The same, for a caller that has to know why it has no list: what is not listed may be there.
+/// Like [`listed_as_far_as_possible`], for a caller that needs the reason why there is no list: objects that are not
+/// listed may exist.
 pub(crate) fn list_or_reason<T>(
     attempt: impl Fn() -> Result<T, KernelError>,
 ) -> Result<Result<T, KernelError>, OpError> {
@@ -50,8 +51,8 @@ fn left<T: Default>(error: &KernelError) -> T {
     T::default()
 }
 
-/// Returns the global IPv6 addresses of a link, and its IPv6 routes: the kernel removes them when the link goes down, or
-/// when IPv6 is switched off for it.
+/// Returns the global IPv6 addresses and the IPv6 routes of a link. The kernel removes them when the link goes down, or
+/// when IPv6 is switched off for the link.
 pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<Losable, KernelError> {
     let addresses = netlink.addresses(index)?.into_iter().filter(is_losable);
     let routes = routes_of(netlink, index)?.into_iter().filter(|kept| kept.route.dst.addr().is_ipv6());
@@ -61,7 +62,7 @@ pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<Losable, KernelEr
 /// Addresses and routes of a link.
 pub(crate) type Losable = (Vec<IpNet>, Vec<KeptRoute>);
 
-/// As [`losable`], of all links of the namespace, by their indices.
+/// Like [`losable`], for all links of the namespace, by their indices.
 pub(crate) fn losable_of_all(netlink: &Netlink) -> Result<BTreeMap<u32, Losable>, KernelError> {
     let mut all: BTreeMap<u32, Losable> = BTreeMap::new();
     for (index, address) in netlink.all_addresses()?.into_iter().filter(|(_, address)| is_losable(address)) {
@@ -83,19 +84,19 @@ pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>,
     Ok(routes.into_iter().filter(|(link, _)| *link == index).map(|(_, kept)| kept).collect())
 }
 
-/// Gives a link addresses that it lost. Root in the container may have made some impossible, and the kernel has made some by
-/// itself: these stay away.
+/// Restores lost addresses of a link. A failure is no error: root in the container may have made an address impossible,
+/// or the kernel may have restored it.
 pub(crate) fn give_addresses(fixed: &Fixed, netlink: &Netlink, index: u32, addresses: &[IpNet]) -> Result<(), OpError> {
     for address in addresses {
         fixed.deadline.in_time()?;
-        // The link had it until now, so that nobody else has.
+        // No DAD is needed: the link had the address until now, so no other host has it.
         let _ = netlink.add_known_address(index, *address);
     }
     Ok(())
 }
 
-/// Gives a link what it lost: its addresses, and then its routes. The kernel makes a route to an address's network by itself.
-/// Where the link had none (the container end of a routed pair), that goes again.
+/// Restores the lost addresses of a link, and then its lost routes. The kernel adds a route to the network of each
+/// address. This route is removed again if the link had no such route (the container's end of a routed pair).
 pub(crate) fn give_back(
     run: &Context,
     netlink: &Netlink,
@@ -117,14 +118,14 @@ pub(crate) fn give_back(
 /// The kernel's table of local addresses (`RT_TABLE_LOCAL` of linux/rtnetlink.h).
 const LOCAL_TABLE: u32 = 255;
 
-/// The same as [`give_addresses`] for its routes, in this order.
+/// Like [`give_addresses`], for the link's routes, in this order.
 pub(crate) fn give_routes<'r>(
     fixed: &Fixed,
     netlink: &Netlink,
     index: u32,
     routes: impl Iterator<Item = &'r KeptRoute>,
 ) -> Result<(), OpError> {
-    // A next hop needs the route to its own network first.
+    // Routes without gateway come first, because a gateway needs a route to its network.
     let (near, far): (Vec<_>, Vec<_>) = routes.partition(|kept| kept.route.gateway.is_none());
     for kept in near.into_iter().chain(far) {
         fixed.deadline.in_time()?;

@@ -1,5 +1,6 @@
-//! Settings from the runtime that a process can't work with: ignored signals, low limits, a file mode mask that takes
-//! away its own rights. They are corrected if possible. Other faults are reported before anything is changed.
+//! Inherited settings of the runtime with which a process can't work: ignored signals, low limits, and a file mode mask
+//! that removes the owner's rights. They are corrected if possible. Otherwise they are reported before anything is
+//! changed.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -15,12 +16,12 @@ struct Limit {
     least: rlim_t,
     name: &'static str,
     option: &'static str,
-    /// The number of bytes, or of pieces, in one of the shell's units.
+    /// The number of bytes, or of objects, in one unit of the shell.
     unit: rlim_t,
 }
 
-/// The stack. The engine lets a guest have 512 KiB of it, and a guest that uses more ends with its process. The host
-/// itself and the shipped plugins need half of the least value here.
+/// The stack. A guest may use 512 KiB of the stack, and ends with its process if it uses more. The host itself and the
+/// shipped plugins need half of the value `least`.
 const STACK: Limit = Limit {
     resource: Resource::RLIMIT_STACK,
     wanted: 1 << 20,
@@ -39,7 +40,7 @@ const FILES: Limit = Limit {
     unit: 1,
 };
 
-/// Private writable memory. A run of the shipped plugins needs 3 MiB of it.
+/// Private writable memory. A run of the shipped plugins needs 3 MiB.
 const DATA: Limit = Limit {
     resource: Resource::RLIMIT_DATA,
     wanted: 512 << 20,
@@ -49,8 +50,8 @@ const DATA: Limit = Limit {
     unit: 1 << 10,
 };
 
-/// The address space. The sandbox reserves 4 GiB of it for a guest's memory, and uses very little. It checks that a
-/// guest's limit is left beside it.
+/// The address space. The sandbox reserves 4 GiB of address space for a guest's memory, and uses very little of it. It
+/// checks that a guest's limit is left beside the reservation.
 const ADDRESSES: Limit = Limit {
     resource: Resource::RLIMIT_AS,
     wanted: 6 << 30,
@@ -67,11 +68,11 @@ pub fn put_right() {
         // SAFETY: neither disposition runs a handler.
         let _ = unsafe { sigaction(signal, &action) };
     };
-    // If it were ignored, the kernel would remove ended children before the host could ask how they ended.
+    // If SIGCHLD were ignored, the kernel would reap ended children, and the host could not read how they ended.
     set(Signal::SIGCHLD, SigHandler::SigDfl);
-    // A file that may not grow is an error to report, and no reason to be killed.
+    // A file that exceeds a limit must be a reported error, and must not kill the process.
     set(Signal::SIGXFSZ, SigHandler::SigIgn);
-    // Other users may not write our files, but their owner may. For everyone else the mask holds.
+    // Only the owner may write Postern's files. For other users' remaining rights the inherited mask holds.
     let own = Mode::S_IRWXU;
     let others = Mode::S_IWGRP | Mode::S_IWOTH;
     let inherited = umask(others);
@@ -81,7 +82,7 @@ pub fn put_right() {
     }
 }
 
-/// Checks the limits that every run needs. The error is the limit that is too low and may not be raised.
+/// Checks the limits that every run needs. The error names the limit that is too low and may not be raised.
 pub fn limits() -> Result<(), String> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }

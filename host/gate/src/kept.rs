@@ -1,4 +1,4 @@
-//! The effects of a record that must stay for now, by the facts of a collection ([`crate::retention`]).
+//! Decides which effects of a record must stay for now, by the facts of a collection ([`crate::retention`]).
 
 use crate::context::{Context, Journal, System, View};
 use crate::effect::{Addresses, Dhcp, Effect, PortMappings};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The longest time for reading all rules.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Returns the reason to keep an address. Rules that can't be read may lead to it as well: it then waits for a later
-/// collection.
+/// Returns the reason to keep an address. Rules that can't be read may lead to the address, so the address then waits
+/// for a later collection.
 fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr, except: Option<&AttachmentKey>) -> Option<String> {
     match rules {
         Ok(served) => {
@@ -45,8 +45,8 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
     })
 }
 
-/// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is what
-/// goes: its port mappings, or those of all sections, go before any address.
+/// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is the
+/// section that is being removed. Its port mappings, or those of all sections, are removed before any address.
 pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
     let retention = run.journal.retention()?;
     let directory = match noted.effect.addresses() {
@@ -56,7 +56,7 @@ pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&st
         {
             return Some(format!("native {native} goes with a collection by {}", plugin_of(&noted.section)));
         }
-        // The addresses are noted in the effect.
+        // The effect itself lists the addresses.
         Addresses::GivenBy(_) | Addresses::LentBy(_) => None,
         Addresses::Unconcerned | Addresses::Used => return None,
     };
@@ -72,7 +72,8 @@ pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&st
     }
     let listed = run.journal.effects();
     let stays = |noted: &&NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
-    // Their rules lead traffic to the attachment's address. They were read before the first removal.
+    // The attachment's own forwards do not count once they are removed: the node's rules were read before the first
+    // removal.
     let is_forwards = |noted: &NotedEffect<Effect>| PortMappings::is(&noted.effect);
     let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
     let own = are_gone.then(|| run.request.masquerade_key());

@@ -1,4 +1,4 @@
-//! What a run has found out about other attachments: their indexes as it opened them, and which of them it has looked at.
+//! The facts that a run knows about other attachments: the open indexes, and the outcome of checks.
 
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{ClaimIndex, Header, PortIndex, RecordKey, Summary};
@@ -9,11 +9,11 @@ use std::rc::Rc;
 /// See the module.
 #[derive(Default)]
 pub struct Known {
-    /// What is known of attachments that have what this ADD wants.
+    /// The state of attachments that have what this ADD wants.
     pub holders: HashMap<RecordKey, HolderState>,
-    /// The index of ports, not locked, if this run has looked into it.
+    /// The index of ports, not locked, if this run has opened it.
     pub ports: Cell<Option<PortIndex>>,
-    /// The index of claims, not locked, if this run has looked into it.
+    /// The index of claims, not locked, if this run has opened it.
     pub claims: Cell<Option<ClaimIndex>>,
     /// The records of the network's attachments that are not valid, by the runtime's list for GC.
     pub collectable: OnceCell<Vec<Summary>>,
@@ -21,19 +21,19 @@ pub struct Known {
     pub containers: HashMap<RecordKey, ContainerAccess>,
 }
 
-/// What is known of an attachment that has what an ADD wants.
+/// The state of an attachment that has what an ADD wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState {
-    /// Something keeps its namespace alive.
+    /// Its namespace is alive.
     Alive,
-    /// It can't be told, for this reason.
+    /// The state is unknown, for this reason.
     Unknown(String),
-    /// It is gone, and this could not be removed.
+    /// The attachment is gone, but its effects could not be removed, for this reason.
     Stuck(String),
 }
 
 impl HolderState {
-    /// Says what is known, and what to do.
+    /// Returns the state in words, and what the operator can do.
     pub fn words(&self) -> String {
         match self {
             Self::Alive => "its container is alive".to_owned(),
@@ -47,19 +47,19 @@ impl HolderState {
     }
 }
 
-/// The way into a container, as it was found.
+/// The access to a container.
 #[derive(Clone, Debug)]
 pub enum ContainerAccess {
-    /// Its namespace is gone, and with it what was in there.
+    /// Its namespace is gone, with all objects in it.
     Gone,
-    /// It may be alive: the reason why it could not be entered.
+    /// Its namespace may be alive. The text is the reason why it could not be entered.
     Hidden(String),
-    /// A thread in the namespace that its path leads to.
+    /// A thread in the namespace to which its path leads.
     In(Rc<Worker>),
 }
 
 impl ContainerAccess {
-    /// Looks at the path of a record. A thread in there is confined by `confine`.
+    /// Opens the namespace at the path in a record. `confine` confines the thread in the namespace.
     pub fn look(header: &Header, confine: impl FnOnce() -> Result<(), String> + Send + 'static) -> Self {
         match Namespace::open(&header.netns_path) {
             Ok(namespace) => match Worker::start(&namespace, confine) {

@@ -3,12 +3,12 @@
 //! Data goes one way:
 //!
 //! - [`protocol`] reads the request.
-//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] makes it ready ([`prepared`]) with all
-//!   else that comes before a guest.
+//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] prepares the plugin
+//!   ([`prepared`]), and does all other steps before a guest starts.
 //! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
 //! - [`gate`] asks [policy](postern_policy) and writes the intent into the attachment's record ([`journal`], [`effect`]). One file of
 //!   [`capability`] does the work with the parts of the run ([`context`]), and [`audit`] logs it.
-//! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that it made.
+//! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that the guest made.
 //! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.
 //!
 //! Nothing here links wasmtime.

@@ -1,4 +1,4 @@
-//! The manifest: the facts about a plugin from its compilation, kept beside its code.
+//! The manifest: the facts about a plugin that its compilation writes beside its code.
 
 use crate::places::TrustedDir;
 use crate::plugin_error::{AGAIN, PluginError};
@@ -9,8 +9,7 @@ use std::io::Read;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// The greatest length of a manifest in bytes. It lists the functions that a plugin imports; there are some fifty of
-/// them.
+/// The greatest length of a manifest in bytes. The manifest lists the functions that a plugin imports: about fifty.
 const LONGEST: u64 = 256 << 10;
 
 /// `<catalog>/<plugin>.json`.
@@ -24,31 +23,31 @@ pub struct Manifest<Imports = Names> {
     pub code: String,
     /// Length of the compiled code in bytes.
     pub size: u64,
-    /// The engine that the code was compiled for.
+    /// The engine for which the code was compiled.
     pub engine: String,
-    /// The imports down to functions: the plugin's upper limit.
+    /// The imported functions: the plugin can use no others.
     pub imports: Imports,
-    /// The extent of WASI that it imports. Left out if it is no more than every command needs.
+    /// The extent of WASI that the component imports. Left out if it is only the part that every command needs.
     #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
     pub wasi: WasiExtent,
-    /// The versions of CNI that the component named when it was added, oldest first. Left out by earlier versions of
-    /// postern, and for a component that names none: then policy alone tells them.
+    /// The versions of CNI that the component named when it was added, oldest first. Earlier versions of postern left
+    /// this out. It is also left out for a component that names none. Then only policy limits the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<String>>,
-    /// The policy that the plugin was added with, as it was read. Left out by earlier versions of postern. A run takes it
-    /// only for a policy file with the same text.
+    /// The compiled form of the policy at the time when the plugin was added. Earlier versions of postern left this
+    /// out. A run uses the form only if the policy file has the same text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Form>,
-    /// The plugin's own version, without a `v` (semantic versioning 2.0.0): for a plugin that comes with Postern the native
-    /// one's, with Postern's own behind it, and else the one that the component says of itself. Left out by earlier
-    /// versions of postern, and for a component that says none.
+    /// The plugin's own version, without a `v` (semantic versioning 2.0.0): a plugin that comes with Postern has the
+    /// native plugin's version, followed by Postern's. Other components name their own version. Earlier versions of
+    /// postern left this out. It is also left out for a component that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The version of postern that compiled it.
+    /// The version of postern that compiled the component.
     pub postern: String,
 }
 
-/// Names of imports, as a list. One text is what an earlier version of postern wrote.
+/// Names of imports, as a list. Earlier versions of postern wrote one text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "another version of postern wrote its imports")]
 pub enum Names {
@@ -65,18 +64,19 @@ impl Deref for Names {
     }
 }
 
-/// The manifest as a run reads it. Only commands of people need the imports, and they are most of its text.
+/// The manifest as a run reads it, without the imports. Only commands of people need the imports, which are most of the
+/// text.
 pub type RunManifest = Manifest<IgnoredAny>;
 
-/// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at
-/// install, not by a run.
+/// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is determined
+/// when the plugin is installed, and not in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WasiExtent {
-    /// The part that every command needs: the host itself has it.
+    /// The part that every command needs: the host executable has this part.
     #[default]
     Small,
-    /// More: then all of it is there, with nothing behind it, in a separate program.
+    /// More than that: a separate program has all of WASI, without real files or sockets behind it.
     Whole,
 }
 
@@ -103,7 +103,7 @@ impl Manifest {
     /// Reads the manifest of an installed plugin, in a catalog that [`crate::places::trust`] has accepted.
     ///
     /// # Errors
-    /// There is none, others could have written it, or it makes no sense.
+    /// There is no manifest, other users could write to it, or it is invalid.
     pub fn read(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Self::absent(catalog, plugin))?;
         read_from(&directory, catalog, plugin)
@@ -111,14 +111,14 @@ impl Manifest {
 }
 
 impl RunManifest {
-    /// As [`Manifest::read`], for a run.
+    /// Like [`Manifest::read`], but for a run.
     pub(crate) fn of(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
         read_from(&directory, catalog, plugin)
     }
 }
 
-/// As [`Manifest::read`], if the catalog is open.
+/// Like [`Manifest::read`], but for an open catalog.
 pub(crate) fn read_from<Imports: DeserializeOwned>(
     directory: &TrustedDir,
     catalog: &Path,
@@ -126,7 +126,7 @@ pub(crate) fn read_from<Imports: DeserializeOwned>(
 ) -> Result<Manifest<Imports>, PluginError> {
     let path = Manifest::path(catalog, plugin);
     let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
-    // With room for all of it, the file is read by two calls.
+    // The buffer has room for the whole file, so that two system calls read it.
     let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
     let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     file.take(LONGEST).read_to_end(&mut text).map_err(|e| PluginError::unreadable(&path, e))?;

@@ -1,4 +1,4 @@
-//! The operator's own part of a network's configuration. A third party's plugin has keys of its own.
+//! The operator's own part of a network's configuration. Plugins of third parties have their own keys there.
 
 use postern_cni::{Json, NetConf};
 

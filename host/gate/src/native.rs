@@ -1,4 +1,4 @@
-//! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
+//! Runs native plugins of `CNI_PATH`, as the specification asks ("Section 4: Plugin Delegation").
 #![expect(
     clippy::disallowed_methods,
     reason = "the runtime's directories of programs, each of which is judged by its path"
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// The greatest size of a delegate's output, in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// Makes the three refusals of the native libraries (the second is CVE-2021-20206): the name is empty, or is no plain file
-/// name.
+/// Refuses the names that the native libraries refuse: an empty name, and a name that is no plain file name
+/// (CVE-2021-20206).
 pub fn check_name(name: &str) -> Result<(), OpError> {
     if name.is_empty() {
         return Err(OpError::new(ErrorCode::InvalidArgument, "ipam.type", "no plugin name provided")
@@ -29,10 +29,10 @@ pub fn check_name(name: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Looks a plugin up in the directories of `CNI_PATH`: the first regular file of that name. The error has the native
+/// Finds a plugin in the directories of `CNI_PATH`: the first regular file of this name. The error has the native
 /// library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
-    // The name can also come from a record. It must be a file of those directories.
+    // The name is checked here too, because it can come from a record. The plugin must be a file of these directories.
     if check_name(name).is_err() {
         return Err(Error::internal(format!("invalid plugin name: {name}")));
     }
@@ -43,7 +43,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         if candidate.is_file() {
             // The program gets all privileges of this process.
             places::trust(&candidate).map_err(obstacle)?;
-            // If a plugin is not in the catalog, our own file for it would only call itself.
+            // Postern's own file for a plugin is skipped: without the plugin in the catalog, it would only call itself.
             let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
             if is_own || plugin_file::read(&candidate).is_some() {
                 continue;
@@ -54,13 +54,13 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     Err(Error::internal(format!("failed to find plugin \"{name}\" in path [{}]", directories.join(" "))))
 }
 
-/// Returns the form in which a helper may run a delegate: as [`run`] does.
+/// Returns the permission for a helper to run a delegate, as [`run`] does.
 pub fn allowed(path: PathBuf) -> Allowed {
     Allowed { path, arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) }
 }
 
-/// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one
-/// valid.
+/// Checks that every gateway has the IP version of its address. No configuration and no policy can make a gateway of
+/// the other version valid.
 pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
     for ip in ips {
         if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
@@ -82,9 +82,10 @@ pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Optio
     Ok(result)
 }
 
-/// As [`run`], with this standard input.
+/// Like [`run`], but with this standard input.
 pub fn run_with(path: &Path, run: &Context, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
-    // These values equal the environment's, except for garbage collection, which acts for other attachments.
+    // The values come from the request: they equal the environment's, except in garbage collection, which acts for
+    // other attachments.
     let request = run.request;
     let variables = [
         ("CNI_COMMAND", verb.as_str()),

@@ -1,6 +1,6 @@
-//! Notes on node objects: objects that Postern made and attachments share. They outlive attachments; `postern gc
-//! --node` removes those that nothing uses. A note that can't be written prevents only that removal. It is no error of
-//! the attachment.
+//! Notes on node objects: objects that Postern made and attachments share. Node objects outlive attachments; `postern
+//! gc --node` removes unused node objects. If a note can't be written, only this removal is prevented. It is no error
+//! of the attachment.
 
 use crate::clock::now;
 use crate::errors::{self, kernel_error};
@@ -22,10 +22,11 @@ pub const LOCALNET: &str = "route-localnet";
 /// Kind of a bridge that was isolated, by its name.
 pub const ISOLATION: &str = "isolation";
 
-/// Notes an object, and has it made. The note comes first: an object without a note would never be collected.
+/// Notes an object, and then calls `make`. The note comes first, because an object without a note would never be
+/// collected.
 ///
-/// `make` returns true if this run made the object. If not, the note is removed again. For a link that it made, the
-/// index is noted too: a foreign link may have its name one day.
+/// `make` returns true if this run made the object. If not, the note is removed again. For a link that was made, the
+/// index is noted too, because a foreign link may later have its name.
 pub fn noted<E>(
     state: &Path,
     host: &Netlink,
@@ -47,9 +48,9 @@ pub fn noted<E>(
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         },
-        // The kernel may have made it, and only the answer was lost.
+        // The note stays: the kernel may have made the link, and only the answer was lost.
         (Err(_), Ok(true), Ok(_)) if is_link(kind) && !matches!(host.link_by_name(name), Ok(None)) => Ok(()),
-        // Another run that made it meanwhile has noted its index.
+        // The note is removed, unless another run made the object meanwhile, and noted its index.
         (_, Ok(true), Ok(object)) => node::find(state, kind, name, object.host_netns_cookie)
             .and_then(|noted| match noted {
                 Some(noted) if noted.detail.is_null() => node::remove(state, kind, name, object.host_netns_cookie),
@@ -65,7 +66,7 @@ pub fn noted<E>(
     made
 }
 
-/// True if objects of this kind are links, and no settings.
+/// True if objects of this kind are links, and not settings.
 fn is_link(kind: &str) -> bool {
     [BRIDGE, VLAN_GATEWAY].contains(&kind)
 }

@@ -1,4 +1,4 @@
-//! What the attachment itself has: its addresses, its link as this run made or found it, and its packets' way.
+//! The attachment's own state: its addresses, its link as this run made or found it, and the settings for its packets.
 
 use ipnet::IpNet;
 use postern_cni::CniResult;
@@ -14,7 +14,7 @@ pub struct AttachmentState {
     pub container_mac: Option<Mac>,
     /// The links of the container that a guest of this run deleted, by their indices.
     pub deleted: Vec<u32>,
-    /// Index of the bridge that this run made the pair's host end a port of.
+    /// Index of the bridge of which this run made the pair's host end a port.
     pub joined: Option<u32>,
     /// The settings that this run made for the attachment's packets, for its record.
     pub path: DataPath,
@@ -47,8 +47,8 @@ impl OwnAddress {
         self.gateway.is_none_or(|gateway| gateway.is_ipv4() == self.net.addr().is_ipv4())
     }
 
-    /// Returns the gateway as an address of a bridge, with the address's prefix length. The node gets a route to that
-    /// network, so it must be the network of the address.
+    /// Returns the gateway as an address of a bridge, with the address's prefix length. The gateway must be in the
+    /// network of the address, because the node gets a route to that network.
     pub(crate) fn gateway_on_bridge(&self) -> Result<IpNet, OpError> {
         let gateway = self.gateway_or_first().filter(|gateway| self.net.contains(gateway));
         let net = gateway.and_then(|gateway| IpNet::new(gateway, self.net.prefix_len()).ok());
@@ -63,7 +63,7 @@ impl OwnAddress {
         })
     }
 
-    /// True if a result may give this gateway with the address: the address's own, or none.
+    /// True if a result may have this gateway for the address: the address's own gateway, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
     }
@@ -73,7 +73,7 @@ impl OwnAddress {
 pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
     for ip in &result.ips {
         let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-        // A result without the gateway does not remove it.
+        // A result without a gateway does not remove a known gateway.
         let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
         if !addresses.iter().any(known) {
             addresses.push(own);

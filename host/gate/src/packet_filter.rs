@@ -1,7 +1,7 @@
-//! The packet filter of rules for which the network's configuration names none.
+//! The default packet filter, for rules whose network's configuration names none.
 //!
-//! It is the native plugins' choice: iptables, unless only nftables can be used. An operator who prefers one of them
-//! says so in one line of the node's settings ([`postern_policy::NODE_FILE`]).
+//! The default is the native plugins' choice: iptables, unless only nftables can be used. An operator can choose a
+//! filter in the node's settings ([`postern_policy::NODE_FILE`]).
 
 use crate::context::View;
 use crate::policies;
@@ -9,7 +9,7 @@ use postern_firewall::Nft;
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_types::{Backend, ErrorCode, OpError};
 
-/// Returns the packet filter for new rules, of those that policy allows.
+/// Returns the packet filter for new rules, among the filters that policy allows.
 pub(crate) fn default(view: View<'_>, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
     match Backend::ALL.map(allows) {
         [true, false] => Ok(Backend::Nftables),
@@ -22,7 +22,7 @@ pub(crate) fn default(view: View<'_>, allows: impl Fn(Backend) -> bool) -> Resul
     }
 }
 
-/// As [`default`], for a caller without a view.
+/// Like [`default`], for a caller without a view.
 ///
 /// # Errors
 /// The node's settings can't be read or understood.
@@ -31,7 +31,8 @@ pub fn of_node(means: ProgramRunner<'_>) -> Result<Backend, String> {
     Ok(settings.packet_filter.unwrap_or_else(|| native(means)))
 }
 
-/// Returns the native plugins' choice. If neither can be used, the error is about iptables, as theirs is.
+/// Returns the native plugins' choice. If neither filter can be used, the error is about iptables, as with the native
+/// plugins.
 fn native(means: ProgramRunner<'_>) -> Backend {
     if iptables::available(means) || Nft::usable(means.deadline).is_none() {
         Backend::Iptables

@@ -5,16 +5,16 @@ use postern_state::TrustError;
 use std::fmt::Display;
 use std::path::Path;
 
-/// See the module: words for people, with the way out. No code tells one from another.
+/// See the module. The text is for people, and has a hint. No code distinguishes these errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PluginError(pub(crate) String);
 
-/// The way out of every fault of an installed plugin.
+/// The hint for each fault of an installed plugin.
 pub(crate) const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";
 
 impl PluginError {
-    /// It runs already, or has ended, or the host has confined itself.
+    /// The plugin runs already, or has ended, or the host has confined itself.
     pub(crate) fn taken(plugin: &str) -> Self {
         Self(format!("plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"))
     }

@@ -1,7 +1,8 @@
-//! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`, by which the kernel starts the host.
+//! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`. By this line the kernel starts the host
+//! executable.
 //!
-//! It is a file of its own, and not a link. A program that copies another plugin over it changes this file, and not the
-//! host. The kernel puts the option before the file's name, so the option alone names the plugin.
+//! It is a regular file, and not a link. So a program that copies another plugin over it changes only this file, and
+//! not the host executable. The kernel puts the option before the file's name, so the option alone names the plugin.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,8 +14,8 @@ pub const OPTION: &str = "--plugin=";
 /// The name of the host's executable.
 pub const HOST: &str = "postern";
 
-/// The greatest length of the line in bytes, its end included. The kernel reads 256 bytes of a file that it is to start
-/// (`BINPRM_BUF_SIZE`), and does not use the last one.
+/// The greatest length of the line in bytes, its end included. The kernel reads the first 256 bytes of a file that it
+/// starts (`BINPRM_BUF_SIZE`), and does not use the last byte.
 pub const LONGEST: usize = 254;
 
 /// True if a plugin can have this name. A name that is refused here leads to no file in any directory.
@@ -28,7 +29,7 @@ pub fn is_name(text: &str) -> bool {
 pub struct PluginFile {
     /// The host that the kernel starts.
     pub host: PathBuf,
-    /// The plugin that the host is then.
+    /// The plugin that the host then runs.
     pub plugin: String,
 }
 

@@ -1,5 +1,5 @@
-//! The files of policies: one beside the plugin's code, and one of the operator. [`postern_policy`] decides on their
-//! meaning.
+//! Reads the two policy files of a plugin: the file beside its code, and the operator's file. [`postern_policy`]
+//! interprets them.
 
 use crate::places;
 use crate::plugin_error::PluginError;
@@ -9,17 +9,17 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name. `form` is what the
-/// plugin's manifest has of the first one.
+/// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name. `form` is the first
+/// file's compiled form in the plugin's manifest.
 ///
 /// # Errors
-/// The policy is missing (a plugin without one is not run), not trusted, or can't be understood.
+/// The policy is missing (a plugin without a policy is not run), not trusted, or can't be understood.
 pub fn load_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     // Errors of the shipped file are reported before the operator's file is read.
     Policy::of_both(shipped(catalog, plugin)?, form, || operators_of(plugin))
 }
 
-/// Reads the CNI versions of the same files, and no more of them than that takes.
+/// Reads only the CNI versions of the two files.
 pub fn versions_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Option<Vec<String>>, PluginError> {
     Policy::versions_of_both(shipped(catalog, plugin)?, form, || operators_of(plugin))
 }
@@ -40,7 +40,7 @@ fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
     operators(&Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml")))
 }
 
-/// Reads the operator's settings for the whole node: all are absent if there is no file.
+/// Reads the operator's settings for the whole node. Without the file, no setting is set.
 ///
 /// # Errors
 /// The file is not trusted, or can't be understood.
@@ -48,8 +48,8 @@ pub fn node_settings() -> Result<NodeSettings, PluginError> {
     Ok(operators(Path::new(NODE_FILE))?.map(|text| NodeSettings::parse(&text)).transpose()?.unwrap_or_default())
 }
 
-/// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked
-/// too.
+/// Returns the operator's file, if there is one. The file may be a symbolic link. The owner of the link decides where
+/// it leads, so the owner is checked too.
 fn operators(own: &Path) -> Result<Option<Text>, PluginError> {
     let opened = open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) });
     let opened = if_present(opened).map_err(|e| PluginError::unreadable(own, e))?;
@@ -62,7 +62,7 @@ fn operators(own: &Path) -> Result<Option<Text>, PluginError> {
     read(own, open).map(Some)
 }
 
-/// Opens the target of a link.
+/// Opens the target of a symbolic link.
 #[expect(
     clippy::disallowed_methods,
     reason = "where the operator's link leads, which is judged as a path before it is read"
@@ -71,7 +71,7 @@ fn behind(link: &Path) -> io::Result<File> {
     open_itself(&std::fs::canonicalize(link)?)
 }
 
-/// Opens a file, and not what a link of this name leads to.
+/// Opens a file, but not if it is a symbolic link.
 fn open_itself(path: &Path) -> io::Result<File> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(ErrorKind::InvalidFilename.into());
@@ -79,14 +79,14 @@ fn open_itself(path: &Path) -> io::Result<File> {
     Dir::open(directory)?.file(name, OpenMode::Read)
 }
 
-/// Reads the shipped file alone: it tells what the plugin was made for, whatever an operator's file says. `None` if it
-/// is missing, not trusted, or can't be read.
+/// Reads only the shipped file. It shows what the plugin was made for, even if the operator's file differs. `None` if
+/// it is missing, not trusted, or can't be read.
 pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     let shipped = shipped(catalog, plugin).ok()?;
     Policy::parse(&shipped.text, &shipped.path).ok()
 }
 
-/// Reads a file that is trusted. Behind `take` the standard library asks for no length: most files have less than a page.
+/// Reads a trusted file. `take` saves a system call: with it the standard library does not ask for the file's length.
 fn read(path: &Path, open: File) -> Result<Text, PluginError> {
     let mut text = Vec::with_capacity(4096);
     open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PluginError::unreadable(path, e))?;

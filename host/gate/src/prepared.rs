@@ -1,5 +1,5 @@
-//! A plugin that is ready for its part in the run. Its code is verified and pinned, and its policy is resolved: all that
-//! comes later uses this one value.
+//! A plugin that is ready for its part in the run. Its code is verified and pinned, and its policy is resolved. All
+//! later steps use this one value.
 
 use crate::errors::obstacle;
 use crate::plugin_error::PluginError;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 pub struct Plugin {
     /// The plugin's policy.
     pub policy: Policy,
-    /// The process with its code; `None` if the host does its work.
+    /// The process with the plugin's code; `None` if the host does the plugin's work.
     pub sandbox: Option<Sandbox>,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
@@ -32,21 +32,21 @@ pub struct Prepared {
     pub policy: Policy,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
-    /// The policy for the configuration `conf`, or the reason why a value is ambiguous.
+    /// The policy for the configuration `conf`, or the error that a value is ambiguous.
     granted: Result<Granted, PolicyError>,
     conf: Rc<NetConf>,
     versions: Option<Vec<String>>,
     process: RefCell<Process>,
 }
 
-/// Who does a plugin's work.
+/// The worker of a plugin.
 #[derive(Debug)]
 pub enum Process {
-    /// Its guest, in this process.
+    /// The plugin's guest, in this process.
     Sandbox(Sandbox),
-    /// The host, as its policy says.
+    /// The host, as the plugin's policy says.
     Host,
-    /// Nobody any more.
+    /// The process has ended.
     Ended,
 }
 
@@ -71,8 +71,9 @@ impl Prepared {
         self.granted.as_ref().ok()
     }
 
-    /// Returns the policy for a request. A delegate may be called with another configuration than it was prepared for: what
-    /// the one names is not granted to the other. It may make a value of the policy ambiguous.
+    /// Returns the policy for a request. A delegate may be called with another configuration than it was prepared for.
+    /// Then the policy is resolved again: names of one configuration are not granted for the other. The other
+    /// configuration may make a value of the policy ambiguous.
     pub fn granted_for(&self, request: &Request) -> Result<Cow<'_, Granted>, PolicyError> {
         match Rc::ptr_eq(&self.conf, &request.conf) {
             true => self.granted.as_ref().map(Cow::Borrowed).map_err(Clone::clone),
@@ -85,21 +86,22 @@ impl Prepared {
         spoken(&self.policy, self.versions.as_deref(), verb, version)
     }
 
-    /// Returns what does its work, for one run, unless it runs already or its process has ended.
+    /// Returns the worker of the plugin, for one run. It is an error if the plugin runs already, or if its process has
+    /// ended.
     pub fn process(&self) -> Result<RefMut<'_, Process>, PluginError> {
         let taken = || PluginError::taken(&self.name);
         let process = self.process.try_borrow_mut().map_err(|_| taken())?;
         if matches!(*process, Process::Ended) { Err(taken()) } else { Ok(process) }
     }
 
-    /// Ends its process, unless that is in use.
+    /// Ends the plugin's process, unless the process is in use.
     pub fn end(&self) {
         if let Ok(mut process) = self.process.try_borrow_mut() {
             *process = Process::Ended;
         }
     }
 
-    /// Returns its process, if it has one.
+    /// Returns the process ID of the plugin's process, if there is one.
     pub fn pid(&self) -> Option<Pid> {
         match &*self.process.try_borrow().ok()? {
             Process::Sandbox(sandbox) => Some(sandbox.pid()),
@@ -112,11 +114,11 @@ fn resolve(policy: &Policy, request: &Request) -> Result<Granted, PolicyError> {
     policy.resolve(request.conf.raw(), request.args())
 }
 
-/// Checks that a plugin supports the version of its configuration. On DEL policy does not narrow the versions. `named` is
-/// what its component names.
+/// Checks that a plugin supports the version of its configuration. On DEL, policy does not limit the versions. `named`
+/// are the versions that the component names.
 ///
 /// # Errors
-/// Code 1, as by the plugin itself.
+/// Code 1, as from the plugin itself.
 pub fn spoken(policy: &Policy, named: Option<&[String]>, verb: Verb, version: &str) -> Result<Version, Error> {
     let versions = if verb == Verb::Del { own_versions(named) } else { supported(policy.versions(), named)? };
     check_version(verb, version, &versions)
@@ -143,7 +145,7 @@ mod tests {
         Prepared::new("bridge", Plugin { policy, sandbox: None, digest: String::new(), versions: None }, request)
     }
 
-    /// A policy for another configuration would grant what that one names.
+    /// A policy that was resolved for another configuration would grant that configuration's names.
     #[test]
     fn a_policy_is_for_the_configuration_of_the_request() {
         let [one, other] = [r#"{"bridge":"br1"}"#, r#"{"bridge":"br2"}"#].map(request);

@@ -1,8 +1,8 @@
 //! The process of a guest, seen from the gate.
 //!
-//! It is forked first. So it maps and links the plugin's code while the gate reads and checks the request. A fork of a
-//! process this small takes a tenth of an exec, which takes about a millisecond on the measured machines
-//! (docs/decisions, number 1). `postern-sandbox` confines the child, before it reads a byte of the guest.
+//! The child is forked first. So it maps and links the plugin's code while the gate reads and checks the request. A
+//! fork of this small process takes a tenth of the time of an exec: an exec takes about 1 ms on the measured machines
+//! (docs/decisions, number 1). `postern-sandbox` confines the child before the child reads a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::plugin_error::PluginError;
@@ -20,7 +20,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// The child's main function. It gets its end of the channel and the plugin's compiled code, and never returns.
+/// The child's main function. The function gets the child's end of the channel and the plugin's compiled code, and
+/// never returns.
 pub type ChildMain = fn(channel: OwnedFd, code: OwnedFd) -> !;
 
 /// The facts about the engine of the guests. The gate itself links no engine.
@@ -28,7 +29,7 @@ pub type ChildMain = fn(channel: OwnedFd, code: OwnedFd) -> !;
 pub struct Engine {
     /// The main function of the sandbox process.
     pub main: ChildMain,
-    /// Returns the name of the engine that compiled code must have been made for.
+    /// Returns the name of the engine for which compiled code must have been made.
     pub fingerprint: fn() -> String,
 }
 
@@ -40,18 +41,18 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Forks. The child goes on with `main`, or becomes another program: see [`program`].
+    /// Forks the sandbox. The child continues with `main`, or executes another program: see [`program`].
     ///
     /// # Errors
-    /// The kernel gives no process or no channel, or a limit is too low.
+    /// The kernel refuses a process or a channel, or a limit is too low.
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         let no_process = |why: &dyn Display| PluginError(format!("cannot start the sandbox process: {why}"));
         inherited::engine_limits().map_err(|why| no_process(&why))?;
         know_the_processor();
         let (ours, theirs) =
             channel::pair().map_err(|e| PluginError(format!("cannot open a channel to the sandbox: {e}")))?;
-        // SAFETY: the child never returns here. It may allocate, although this process may have a thread by now: the heap
-        // of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
+        // SAFETY: the child never returns here. It may allocate, although this process may already have a second
+        // thread: the heap of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),
             Ok(ForkResult::Child) => {
@@ -81,17 +82,17 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // A sandbox that has reported its end is killed too: the report may be false.
+        // The sandbox is killed even if it has reported its end, because the report may be false.
         let _ = kill(self.pid, Signal::SIGKILL);
     }
 }
 
-/// Becomes another program. If that fails, it tells the gate and ends.
+/// Executes another program. If that fails, the child reports it to the gate and ends.
 fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     let channel = OwnedFd::from(channel);
     let Err(errno) = program::exec(program, &channel, code);
     let words = format!("cannot be started: {}: {}", program::PROGRAM, errno.desc());
-    // If this fails too, the end of the process tells.
+    // If the report fails too, the gate sees the end of the process.
     let _ = channel::send(&UnixStream::from(channel), &FromSandbox::Failed(words), None);
     end(1)
 }
@@ -99,27 +100,27 @@ fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
 /// Waits until all sandboxes are gone, so that no other process has to reap them. The kernel needs time to free a
 /// guest's memory, so this is called after the answer was given.
 ///
-/// Nothing reaps them before. A process that ended by itself keeps its ID until then, so that a later kill can't hit
-/// another process.
+/// No sandbox is reaped before. So a process that has ended keeps its ID, and a later kill can't hit another process.
 pub fn reap() {
     while waitpid(None, None).is_ok() {}
 }
 
-/// Asks the processor what it can, and keeps the answer for all children. Each child would ask by itself, and in a virtual
-/// machine every question goes to the hypervisor: 80 µs for all of them.
+/// Reads the processor's features, and keeps them for all children. Otherwise each child would read them. In a virtual
+/// machine each read goes to the hypervisor: 80 µs for all reads.
 fn know_the_processor() {
     #[cfg(target_arch = "x86_64")]
     std::hint::black_box(std::arch::is_x86_feature_detected!("avx2"));
 }
 
-/// Ends this process at once. Nothing may be left in a buffer: output goes by [`crate::streams::write`], which has none.
+/// Ends this process at once. No output is lost, because output is written by [`crate::streams::write`], which has no
+/// buffer.
 pub fn end(status: u8) -> ! {
     end_process(status.into())
 }
 
 /// Names this process after its run, for lists of processes. The verb comes first, because the kernel keeps 15 bytes.
 pub fn introduce(verb: &str, plugin: &str) {
-    // A name that is not possible is ignored: the run does not depend on it.
+    // An impossible name is ignored, because the run does not depend on the name.
     if let Ok(name) = CString::new(format!("{verb} {plugin}")) {
         let _ = nix::sys::prctl::set_name(&name);
     }

@@ -1,9 +1,9 @@
-//! The second program: what runs a component that imports all of WASI.
+//! The second program, `postern-wasi`: it runs a component that imports all of WASI.
 //!
-//! It is a program of its own so that the plugins that import less are run without a byte of it. It lies beside the catalog
-//! that names it (`postern-wasi`), and must be root's or this user's as the code in it. It is started as the sandbox
-//! process is forked, before the host confines itself, with an empty environment and two descriptors. What it gives up it
-//! gives up itself, first of all, as a forked sandbox does.
+//! It is a separate program, so that plugins that import less run without its code. It is beside the catalog, and must
+//! belong to root or this user, like the catalog. It is executed when the sandbox process is forked, before the host
+//! confines itself. It gets an empty environment and two descriptors. First it gives up its rights itself, like a
+//! forked sandbox.
 
 use crate::places;
 use crate::plugin_error::PluginError;
@@ -15,10 +15,10 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Its name, beside a catalog.
+/// The program's name, beside a catalog.
 pub const PROGRAM: &str = "postern-wasi";
 
-/// Opens the program that goes with a catalog which [`places::trust`] has accepted. A version of an installation has both.
+/// Opens the program of a catalog that [`places::trust`] has accepted. Each version of an installation has both.
 #[expect(clippy::disallowed_methods, reason = "a catalog that was found to be trusted, wherever links lead")]
 pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let real = catalog.canonicalize().map_err(|e| PluginError::unreadable(catalog, e))?;
@@ -33,7 +33,7 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     })
 }
 
-/// Becomes that program. Returns only if it can't.
+/// Executes the program. Returns only after a failure.
 pub fn exec(program: &File, channel: &OwnedFd, code: &OwnedFd) -> nix::Result<Infallible> {
     let mut arguments = vec![CString::from(c"postern-wasi")];
     for descriptor in [channel, code] {

@@ -1,8 +1,8 @@
 //! The parts that a run and its rehearsal (`postern plan`) share. They find and prove code, start its sandbox, read the
 //! request, decide on each operation, and check a result.
 //!
-//! The rehearsal answers the operations itself. Nothing here carries one out. If plugins are taken by
-//! [`Launcher::open_unnoted`], nothing here writes.
+//! The rehearsal answers the operations itself. No function here carries out an operation. If plugins are opened by
+//! [`Launcher::open_unnoted`], no function here writes a file.
 
 pub use crate::attached::UnmetDemand;
 pub use crate::budget::Common;

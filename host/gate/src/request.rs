@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The request that the protocol reads from environment and standard input, or that of a delegate.
+/// The request that the protocol reads from environment and standard input, or the request of a delegate.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The plugin that the runtime called. The effects of its delegates are in its section of the record, so that its
@@ -30,7 +30,7 @@ pub struct Request {
     pub stdin: Arc<String>,
     /// The configuration from standard input.
     pub conf: Rc<NetConf>,
-    /// True if the host made this configuration, for the delegate of a network of flannel.
+    /// True if the host made this configuration, for the delegate of a flannel network.
     pub is_made_by_host: bool,
     /// The version in which results are printed.
     pub version: Version,
@@ -60,7 +60,7 @@ impl Request {
         if verb != Verb::Del {
             NetConf::check_lists(&raw.0)?;
         }
-        // If common keys of a configuration have wrong types, the plugin refuses it with its own words.
+        // Wrong types of common keys are no error here: the plugin itself refuses them.
         let conf = NetConf::parse_or_unread(raw.0, raw.1);
         Ok(Self {
             plugin: plugin.to_owned(),
@@ -82,12 +82,12 @@ impl Request {
         Self { verb, ..self.clone() }
     }
 
-    /// Names its attachment: network, container and interface.
+    /// Returns the name of the attachment: network, container and interface.
     pub fn attachment(&self) -> String {
         format!("{}/{}/{}", self.conf.name, self.container_id, self.ifname)
     }
 
-    /// Returns the owner of its leases.
+    /// Returns the owner of the attachment's leases.
     pub fn owner(&self) -> LeaseOwner {
         LeaseOwner::new(&self.container_id, &self.ifname)
     }
@@ -101,8 +101,8 @@ impl Request {
         }
     }
 
-    /// Returns a hash that distinguishes this configuration from another one of the same plugin in the list. Values
-    /// that the runtime adds for each container are left out.
+    /// Returns a hash that distinguishes this configuration from another configuration of the same plugin in the list.
+    /// Values that the runtime adds for each container are left out.
     pub fn identity(&self) -> String {
         let Json::Object(entries) = self.conf.raw() else { return String::new() };
         let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
@@ -112,7 +112,7 @@ impl Request {
         hex
     }
 
-    /// Returns the result of the plugin before; an empty one if there is none that can be read.
+    /// Returns the result of the earlier plugins; an empty result if there is none, or if it can't be read.
     pub fn previous(&self) -> CniResult {
         self.conf.previous_result().ok().flatten().unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! Addresses that a collection must not give back. A rule still leads traffic to the address, or later plugins of the
-//! chain may have such rules. Otherwise the next container with the address would get the traffic of the one that is
-//! gone.
+//! Addresses that a collection must not give back: a rule still leads traffic to the address, or later plugins of the
+//! chain may have such rules. Otherwise the next container with the address would get the traffic of the earlier
+//! container.
 //!
 //! A DEL needs no such check: the runtime calls it for each plugin of the chain, from the last to the first.
 
@@ -15,11 +15,11 @@ pub type LazyServed = Rc<OnceCell<Result<Served, FirewallError>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Retention {
     pub served: LazyServed,
-    /// The plugin that a runtime has called. Native IPAM programs read its configuration, and no other plugin's.
+    /// The plugin that the runtime has called. Native IPAM programs read only this plugin's configuration.
     pub called: Option<String>,
     /// The reason why plugins of the chain may have left objects that Postern can't remove.
     pub chain: Option<String>,
-    /// True if the record had port mappings when the collection came to it: the rules as they were read may still have
-    /// them. [`crate::context::Journal::set_retention`] sets it.
+    /// True if the record had port mappings when its collection began: the rules that were read may still include them.
+    /// [`crate::context::Journal::set_retention`] sets it.
     pub had_forwards: bool,
 }

@@ -8,19 +8,20 @@ use std::borrow::Cow;
 pub enum Right<'a> {
     /// The kernel's network.
     Network,
-    /// That, in the container's namespace.
+    /// The kernel's network, in the container's namespace.
     Container,
-    /// That, and a look for programs on the links of the node, and at the files of the device in this directory of a sysfs.
+    /// Like `Container`, and the search for programs on the node's links, and the files of the device in this directory
+    /// of a sysfs.
     Device(Option<Cow<'a, str>>),
-    /// The kernel's network, and masquerading by iptables, with its programs where only these can read its rules.
+    /// The kernel's network, and masquerading by iptables, with its programs if only these can read its rules.
     Iptables,
-    /// The same for forwards from the node's ports.
+    /// Like `Iptables`, for forwards from the node's ports.
     HostPorts,
-    /// The filter tables of iptables, with its programs where only these can read them.
+    /// The filter tables of iptables, with its programs if only these can read the tables.
     Forwarding,
     /// Sources in this zone of firewalld.
     Zone(Cow<'a, str>),
-    /// Both, in no zone if it is empty.
+    /// Both `Forwarding` and `Zone`. An empty text stands for no zone.
     Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),
@@ -44,7 +45,7 @@ pub enum Right<'a> {
 }
 
 impl Right<'_> {
-    /// True if an effect that needs it is in the container: what removes it has to look there.
+    /// True if an effect that needs this right is in the container. Its removal must enter the container.
     pub fn is_in_container(&self) -> bool {
         match self {
             Right::Container | Right::Device(_) | Right::Backups(_) | Right::Tap(_) => true,

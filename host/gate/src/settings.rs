@@ -3,7 +3,8 @@
 use crate::context::View;
 use std::fmt::Display;
 
-/// Says a fault of the node that an ADD would meet. False if the node's settings make it an error of STATUS.
+/// Reports a fault of the node that an ADD would meet. Returns false if the node's settings make the fault an error of
+/// STATUS.
 pub fn is_said(View { request, fixed, .. }: View<'_>, fault: &impl Display) -> bool {
     let settings = fixed.settings();
     if settings.as_ref().is_ok_and(|settings| settings.is_status_strict) {

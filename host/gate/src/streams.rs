@@ -22,8 +22,8 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
 }
 
-/// True if messages for people were not read in time. The host then does not wait again, or a run would take a second
-/// for each line.
+/// True if messages for people were not read in time. Then the host does not wait again: otherwise a run could take a
+/// second for each line.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// See [`say!`].
@@ -53,8 +53,8 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
     Ok(())
 }
 
-/// As [`write()`], for so long. The clock is not asked as long as the reader takes all at once: the first question of a process
-/// takes 4 µs.
+/// Like [`write()`], with a duration. If the reader takes all bytes at once, the clock is not read: the first read of
+/// the clock takes a process 4 µs.
 pub fn write_within(to: impl AsFd, bytes: &[u8], within: Duration) -> nix::Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -77,13 +77,13 @@ fn is_ready(stream: &impl AsFd, what: PollFlags) -> bool {
 /// Reads standard input to its end, or one byte more than `limit`.
 ///
 /// # Errors
-/// It can't be read, or it does not end before the deadline.
+/// The input can't be read, or does not end before the deadline.
 pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() <= limit {
         ready(io::stdin(), PollFlags::POLLIN, deadline)?;
-        // It is not read through `Stdin`, because poll(2) can't see its buffer.
-        // The more there was, the more is read at once.
+        // Standard input is not read through `Stdin`, because poll(2) can't see its buffer. The size of a read grows
+        // with the bytes that were read before.
         let before = bytes.len();
         bytes.resize(before + before.max(PIECE).min(limit + 1 - before), 0);
         let read = nix::unistd::read(io::stdin(), bytes.get_mut(before..).unwrap_or_default());
@@ -97,7 +97,7 @@ pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until the stream is ready or has failed for good, which the next attempt will show.
+/// Waits until the stream is ready, or has failed permanently. The next attempt then shows the failure.
 fn ready(stream: impl AsFd, what: PollFlags, deadline: Instant) -> nix::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -30,13 +30,13 @@ pub fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Returns the PCI device that a link belongs to, directly or by its virtio device.
+/// Returns the PCI device of a link, directly or through its virtio device.
 pub fn pci_of(link: &Link) -> Option<String> {
     let device = link.device.as_ref()?;
     pci_of_device(&device.bus, &device.name)
 }
 
-/// As [`pci_of`], for a driver's device by its bus and name.
+/// Like [`pci_of`], for a driver's device by its bus and name.
 pub fn pci_of_device(bus: &str, name: &str) -> Option<String> {
     match bus {
         "pci" => Some(name.to_owned()),

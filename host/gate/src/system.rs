@@ -1,5 +1,5 @@
-//! The handles to what surrounds a run: the host's kernel, the container, the programs and services of the node. Each is opened
-//! at its first use.
+//! The handles of a run to its surroundings: the host's kernel, the container, and the programs and services of the
+//! node. Each handle is opened at its first use.
 
 pub mod dhcp;
 
@@ -21,31 +21,31 @@ use std::rc::Rc;
 
 /// A socket for nftables, opened at its first use.
 ///
-/// When it is closed after a deletion, the kernel waits for readers of the old rules. So one socket serves all
-/// removals.
+/// One socket serves all removals: when a socket is closed after a deletion, the kernel waits for readers of the old
+/// rules.
 pub type SharedNft = Rc<RefCell<Option<Nft>>>;
 
-/// What the container's namespace is entered for.
+/// The purpose for which the container's namespace is entered.
 #[derive(Clone, Debug)]
 pub enum Inside {
-    /// Netlink, and the settings of links. These others are only looked at.
+    /// Netlink, and the settings of links. The listed settings are only read.
     Opened(Vec<Setting>),
-    /// That, and other settings: they take a thread in there.
+    /// The same, and other settings, which need a thread in the namespace.
     Thread,
-    /// That, and one tap, in this SELinux context if there is one.
+    /// The same, and one tap, in this SELinux context if there is one.
     Tap(Option<String>),
 }
 
-/// The error for a run whose container can't be entered. Its plugin gets it for each operation.
+/// The error for a run whose container can't be entered. The plugin gets this error for each operation.
 #[derive(Debug)]
 pub struct NoContainerAsked {
     pub error: Error,
-    /// True if the plugin has asked for an operation: until then its own error comes first.
+    /// True if the plugin has asked for an operation. If it has not, its own error is reported.
     pub is_asked: Cell<bool>,
 }
 
 impl NoContainerAsked {
-    /// Refuses an operation, always.
+    /// Refuses an operation. Always returns the error.
     pub fn refuse(&self, netns: &str) -> Result<(), OpError> {
         self.is_asked.set(true);
         Err(OpError::new(ErrorCode::NotFound, netns, self.error.to_string()))
@@ -62,7 +62,7 @@ pub struct System {
     pub served: LazyServed,
     /// The reason why the container's namespace can't be entered, if the plugin needs it.
     pub no_container: Option<NoContainerAsked>,
-    /// What is known of other attachments.
+    /// The facts that this run knows of other attachments.
     pub known: Known,
     deadline: Rc<Deadline>,
     /// `CNI_NETNS`.
@@ -75,13 +75,13 @@ pub struct System {
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     worker: Option<Rc<Worker>>,
     namespace: Option<Namespace>,
-    /// The reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime has
-    /// named it.
+    /// The reason why it is unknown whether the container's namespace is alive. `None` if this is known, or if the
+    /// runtime has named the namespace.
     pub hidden: Option<String>,
 }
 
 impl System {
-    /// Makes the handles of a run for the container at `netns`. Nothing is opened.
+    /// Makes the handles of a run for the container at `netns`, and opens none.
     pub fn new(deadline: &Rc<Deadline>, netns: &str) -> Self {
         Self {
             runner: Rc::new(Direct),
@@ -102,7 +102,7 @@ impl System {
         }
     }
 
-    /// Uses what another run of this process has open, except of its container.
+    /// Shares the open handles of another run of this process, except the handles of its container.
     pub fn share_all(&mut self, other: &Self) {
         self.runner = Rc::clone(&other.runner);
         self.home = other.home.clone();
@@ -112,7 +112,7 @@ impl System {
         self.nft = Rc::clone(&other.nft);
     }
 
-    /// Makes it the container of this run.
+    /// Makes `found` the container of this run.
     pub fn use_access(&mut self, found: ContainerAccess) {
         self.hidden = None;
         match found {
@@ -122,7 +122,8 @@ impl System {
         }
     }
 
-    /// Makes the way into the container's namespace, as it is needed. A thread that lives there is confined by `confine`.
+    /// Enters the container's namespace, as the run needs it. If a thread is started in the namespace, `confine`
+    /// confines it.
     pub fn enter(
         &mut self,
         namespace: Namespace,
@@ -143,7 +144,7 @@ impl System {
         Ok(())
     }
 
-    /// Gives that way up. A thread ends, and with it the process that would have made a tap.
+    /// Leaves the container's namespace. A thread in it ends, and the process that makes taps ends too.
     pub fn leave(&mut self) {
         self.worker = None;
     }
@@ -153,7 +154,7 @@ impl System {
         self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
 
-    /// Returns the container's namespace; `None` if there is none, or none any more.
+    /// Returns the access to the container's namespace; `None` if there is none, or if it is gone.
     pub fn container(&self) -> Option<&Worker> {
         self.worker.as_deref()
     }
@@ -168,7 +169,7 @@ impl System {
         self.container_required()?.netlink().map_err(kernel_error)
     }
 
-    /// As `container_netlink`; `None` without a container.
+    /// Like `container_netlink`, but `None` without a container.
     pub fn netlink_inside(&self) -> Result<Option<&Netlink>, OpError> {
         self.container().map(|container| container.netlink().map_err(kernel_error)).transpose()
     }
@@ -192,8 +193,8 @@ impl System {
         Ok(self.host.get_or_init(|| host))
     }
 
-    /// Returns the host's namespace, in which links are made. The first call has to come before this process is confined.
-    /// Without `CAP_NET_ADMIN` over it, `/proc` has to be mounted.
+    /// Returns the host's namespace, in which links are made. The first call must come before this process is confined.
+    /// Without `CAP_NET_ADMIN` over the namespace, `/proc` must be mounted.
     pub fn home(&self) -> Result<&Namespace, OpError> {
         self.look_home().map(|home| &home.namespace)
     }
@@ -212,15 +213,15 @@ impl System {
         Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
-    /// Returns what a look for programs on links can tell here. It is found out by the first call, which has to come before
+    /// Returns how much a search for programs on links can see. The first call finds this out, and must come before
     /// this process is confined.
     pub fn sight(&self) -> Sight {
         *self.sight.get_or_init(Sight::find)
     }
 
-    /// Returns the files of the node's links, if this process may mount a sysfs. A failure can be a passing one (ENOMEM), and
-    /// would keep a device down. The first call has to come before this process
-    /// is confined.
+    /// Returns the files of the node's links, if this process may mount a sysfs. The mount is tried twice: a failure
+    /// can be temporary (ENOMEM), and would keep a device down. The first call must come before this process is
+    /// confined.
     pub fn link_files(&self) -> Option<&LinkFiles> {
         self.link_files.get_or_init(|| LinkFiles::mount().or_else(|_| LinkFiles::mount()).ok().map(Rc::new)).as_deref()
     }

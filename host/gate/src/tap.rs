@@ -6,7 +6,7 @@ use postern_confine::{
 };
 pub use postern_kernel::tap::NAME;
 
-/// What it still has to do: one request, and its own end.
+/// The system calls that the process still needs: for one request, and for its own end.
 static FILTER: Filter = Filter::new(&[COMMON, CALLS], &[NO_NEW_CODE, REQUEST], DefaultAction::Absent);
 
 const CALLS: &[libc::c_long] = &[
@@ -16,7 +16,7 @@ const CALLS: &[libc::c_long] = &[
 
 const REQUEST: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::TUNSETIFF as u32])])];
 
-/// Gives up all but making a tap, and makes the one that is asked for. Without confinement none is made.
+/// Gives up all rights except making a tap, and makes the requested tap. Without confinement no tap is made.
 pub fn main() {
     if confine().is_some() {
         postern_kernel::tap::make_for_another();

@@ -1,5 +1,5 @@
-//! DEL by the host itself, if there is no record, or none any more, and no plugin to ask. The plugin's code is missing
-//! or not trusted, its policy can't be read, or policy prevents its work.
+//! DEL by the host itself, if there is no record and no plugin that can be run. The plugin's code is missing or not
+//! trusted, its policy can't be read, or policy prevents its work.
 //!
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
@@ -16,7 +16,7 @@ use postern_types::{Capability, LinkName, Mac, OpError};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// The objects that a plugin may have made: no others are searched.
+/// The objects that a plugin may have made. Other objects are not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchedObjects {
     /// The attachment's own link, which the plugin made.
@@ -27,9 +27,9 @@ pub struct SearchedObjects {
     pub rules: bool,
     /// Ports of the node.
     pub ports: bool,
-    /// Rules that let its addresses be forwarded.
+    /// Rules that let the attachment's addresses be forwarded.
     pub forwarded: bool,
-    /// Limits of the rate.
+    /// Limits of the traffic's rate.
     pub limits: bool,
     /// Addresses.
     pub leases: bool,
@@ -41,8 +41,8 @@ impl SearchedObjects {
         self.link || self.device
     }
 
-    /// Returns the parts by the plugin's policy. Without one, the configuration tells if this is the IPAM plugin or the
-    /// one that makes the link.
+    /// Returns the objects by the plugin's policy. Without a policy, the configuration shows whether the plugin is the
+    /// IPAM plugin or makes the link.
     pub fn of(policy: Option<&Policy>, request: &Request) -> Self {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
@@ -79,7 +79,7 @@ impl SearchedObjects {
 type Removal = fn(&mut Context) -> Result<(), OpError>;
 
 /// Removes the objects with the attachment's names: rules first, addresses last, and no addresses while the pair stays.
-/// It is success if nothing is there. The removal of all is tried, and the first error returned.
+/// It is no error if nothing is found. All removals are tried, and the first error is returned.
 pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     run.fixed.deadline.allow_cleanup();
     let mut failed = None;
@@ -93,7 +93,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         step(run, &mut failed, json!({"effect": effect}), remove);
     }
     let mut pair_stays = false;
-    // An attachment that joined with another plugin's link leaves the container's link to that plugin.
+    // If the attachment joined with another plugin's link, that plugin removes the container's link.
     if part.link && !run.journal.has_joined() {
         match own_pair(run) {
             Ok(Some(pair)) => {
@@ -118,7 +118,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     if part.leases && !pair_stays {
         let directory = leases::directory(&run.request.conf);
         let object = json!({"effect": "lease", "directory": directory});
-        // Another plugin of the chain may have made objects that use them: its record lists them.
+        // Another plugin of the chain may have made objects that use the addresses. The record lists these objects.
         step(run, &mut failed, object, |run| {
             collect::remove_users(run)?;
             Lease { directory }.remove(run)
@@ -136,7 +136,7 @@ fn step(
 ) {
     let start = Instant::now();
     let outcome = act(run);
-    // The rule is that the objects are the attachment's own.
+    // The rule is "own", because the objects are the attachment's own.
     run.audit.note_own("DEL", "own.remove", &object, "own", &outcome, start.elapsed());
     if let Err(error) = outcome {
         failed.get_or_insert(error);

@@ -1,5 +1,5 @@
-//! The gate's functions for operators' commands, beside reading. They remove the effects of a record as DEL and GC do, or
-//! put back the rules that it lists. Each writes its line of the audit log.
+//! The gate's functions for operators' commands that change something. They remove the effects of a record like DEL and
+//! GC, or restore the rules in a record. Each act is written to the audit log.
 
 pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
@@ -18,14 +18,14 @@ use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// An effect with rules, and the outcome of putting them back.
+/// An effect with rules, and the outcome of restoring these rules.
 pub type ReapplyOutcome = (Effect, Result<Reapplied, OpError>);
 
-/// The work on one record: its effects are removed, or their rules are put back. It knows no native programs.
+/// The work on one record: its effects are removed, or their rules are restored. It knows no native programs at first.
 pub struct Upkeep(RunParts);
 
 impl Upkeep {
-    /// Begins the work. The record's lock is held until it ends.
+    /// Begins the work. The record's lock is held until the work ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
         let mut parts = RunParts::of_record(record, deadline, places.clone());
         parts.system.nft = Rc::clone(nft);
@@ -38,17 +38,17 @@ impl Upkeep {
         path.clone_into(&mut self.0.request.path);
     }
 
-    /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
+    /// Keeps addresses to which one of these rules leads, or all addresses if there is a `reason`.
     pub fn set_retention(&mut self, rules: &LazyServed, reason: Option<String>) {
         let retention = Retention { served: Rc::clone(rules), chain: reason, ..Retention::default() };
         self.0.journal.set_retention(retention);
     }
 
-    /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may
-    /// have to stay.
+    /// Removes the effects of the record, or of one section. Returns true if no effect is left: addresses may have to
+    /// stay.
     ///
     /// # Errors
-    /// The effects that could not be removed; they stay in the record.
+    /// Some effects could not be removed. They stay in the record.
     pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
         collectable::look_for_container(&mut self.0);
         let removed = collect::by_record(&mut self.0.context(), section);
@@ -57,7 +57,7 @@ impl Upkeep {
         removed.map(|_| is_whole)
     }
 
-    /// Removes the record alone: its objects belong to another attachment by now.
+    /// Removes only the record: its objects now belong to another attachment.
     pub fn forget(mut self) {
         self.0.journal.forget();
         self.close();
@@ -68,10 +68,11 @@ impl Upkeep {
         self.0.audit.flush();
     }
 
-    /// Puts back the rules of all effects of a living attachment. Returns the effects that have rules, each with its outcome.
+    /// Restores the rules of all effects of a living attachment. Returns the effects that have rules, each with its
+    /// outcome.
     ///
     /// # Errors
-    /// The attachment's link is gone: rules would serve another owner of its addresses.
+    /// The attachment's link is gone: the rules would lead to another owner of its addresses.
     pub fn reapply(mut self) -> Result<Vec<ReapplyOutcome>, OpError> {
         collectable::look_for_container(&mut self.0);
         let mut run = self.0.context();

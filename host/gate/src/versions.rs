@@ -2,8 +2,9 @@
 
 use postern_cni::{Error, Version};
 
-/// Returns the versions that a plugin supports under its policy: those that its component named when it was added, as
-/// far as policy names them too. A component of an earlier installation named none, and counts as one for all versions.
+/// Returns the versions that a plugin supports under its policy. These are the versions that its component named when
+/// it was added, limited to the policy's versions. A component of an earlier installation named none, and counts as
+/// supporting all versions.
 ///
 /// # Errors
 /// Code 999: the policy names an unknown version.
@@ -17,7 +18,7 @@ pub fn supported(policy: Option<&[String]>, named: Option<&[String]>) -> Result<
     Ok(parsed.into_iter().filter(|version| own.contains(version)).collect())
 }
 
-/// Returns the versions that a component named. Those of a later postern, which this one doesn't know, are left out.
+/// Returns the versions that a component named. Versions that only a later postern knows are left out.
 pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
     let is_own = |version: &Version| named.is_none_or(|named| named.iter().any(|text| text == version.as_str()));
     Version::ALL.into_iter().filter(is_own).collect()

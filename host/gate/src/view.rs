@@ -1,4 +1,5 @@
-//! What a run only reads. Questions to the records of other attachments take it, and every note in the journal.
+//! The parts of a run that are only read. Functions that read records of other attachments take a [`View`], and so do
+//! functions that write to the journal.
 
 use crate::errors::state_error;
 use crate::fixed::Fixed;
@@ -23,7 +24,7 @@ impl View<'_> {
         self.key_of(&self.request.container_id, &self.request.ifname)
     }
 
-    /// Returns the same for another attachment of this network.
+    /// Returns the key of another attachment's record in this network.
     pub fn key_of(&self, container_id: &str, ifname: &str) -> Result<RecordKey, OpError> {
         Ok(RecordKey::new(self.system.home_cookie()?, &self.request.conf.name, container_id, ifname))
     }
@@ -33,15 +34,15 @@ impl View<'_> {
         Ok(NetworkKey::new(self.system.home_cookie()?, &self.request.conf.name))
     }
 
-    /// Returns the leases of the network in a data directory; `create` makes it if it is missing.
+    /// Returns the leases of the network in a data directory; `create` makes a missing directory.
     pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
         self.open_leases(directory, create).map_err(state_error)
     }
 
-    /// As [`View::leases`], with the error of the directory: [`StateError::Untrusted`] if another user could change the
-    /// leases.
+    /// Like [`View::leases`], but with the store's own error: [`StateError::Untrusted`] if another user could change
+    /// the leases.
     pub fn open_leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, StateError> {
-        // The text of a record or a configuration can be anything. A path that is not possible has no leases.
+        // The directory is a text of a record or a configuration. A path that is impossible has no leases.
         if !create && !can_be_path(directory) {
             return Ok(None);
         }
@@ -60,8 +61,8 @@ pub fn can_be_path(path: &str) -> bool {
     path.len() < 4096 && !path.contains('\0') && path.split('/').all(|name| name.len() <= 255)
 }
 
-/// True for a relative directory. ADD refuses it, so its leases come from a native plugin or from Postern 0.1, in their
-/// current directory. People have to remove those.
+/// True for a relative directory. ADD refuses a relative directory. So its leases come from a native plugin or from
+/// Postern 0.1, in the current directory of that program. People have to remove these leases.
 pub fn is_relative(directory: &str) -> bool {
     let relative = !Path::new(directory).is_absolute();
     if relative {

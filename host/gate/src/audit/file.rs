@@ -1,5 +1,5 @@
-//! The file of the log. Many processes append to it at once. When it has grown large it is set aside, and no line is
-//! lost in between.
+//! The file of the log. Many processes append to it at once. A log that has grown large is set aside. No line is lost
+//! when this happens.
 
 use super::LOG;
 use crate::places;
@@ -11,38 +11,38 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The size in bytes beyond which a log is set aside. So the log and the previous one have a limit.
+/// The size in bytes beyond which a log is set aside. So the log and the previous log have a limit.
 pub(super) const LIMIT: u64 = 8 << 20;
 
-/// The name of the log that was set aside, and the names that are used meanwhile.
+/// The name of the log that was set aside, and temporary names.
 const BEFORE: &str = "audit.jsonl.1";
 const OLD: &str = "audit.jsonl.old";
 const NEW: &str = "audit.jsonl.new";
 
 /// The longest wait for a lock, which other processes hold for microseconds.
 ///
-/// A process that is stopped while it holds the lock must not stop all others. They then write without the lock: at
-/// worst into the file that it is about to set aside.
+/// A process that is stopped while it holds the lock must not stop all others. The others then write without the lock:
+/// at worst into the file that is about to be set aside.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The log as one process uses it.
+/// The log of one process.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    /// The directory that it is in.
+    /// The directory of the log.
     pub(super) directory: PathBuf,
     limit: u64,
     open: Option<Open>,
-    /// The longest wait for the lock. After one failed wait there is no other in this run.
+    /// The longest wait for the lock. After one failed wait, this run does not wait again.
     patience: Duration,
 }
 
 impl LogFile {
-    /// The log in `directory`. It is opened when there is something to write.
+    /// Makes the log in `directory`. The file is opened when there is something to write.
     pub(super) fn new(directory: &Path, limit: u64) -> Self {
         Self { directory: directory.to_owned(), limit, open: None, patience: PATIENCE }
     }
 
-    /// Appends whole lines: all of them or, with an error, none.
+    /// Appends whole lines. After an error none of them is in the log.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         loop {
             let open = match self.open.take() {
@@ -54,8 +54,8 @@ impl LogFile {
                 self.patience = Duration::ZERO;
             }
             let outcome = open.append(lines, locked, self.limit);
-            // The lock is released here and not by closing: a sandbox that was forked meanwhile has the lock's
-            // descriptor too.
+            // The lock is released explicitly, and not by closing the file: a sandbox that was forked meanwhile has the
+            // lock's descriptor too.
             open.file.unlock()?;
             if outcome? {
                 self.open = Some(open);
@@ -84,11 +84,11 @@ impl Open {
         Ok(Self { directory, file, stat })
     }
 
-    /// Returns false if this is no longer the log. The lines must then be written to the new one.
+    /// Returns false if this file is no longer the log. Then the lines must be written to the new log.
     fn append(&self, lines: &[u8], locked: bool, limit: u64) -> io::Result<bool> {
         let mut whole = None;
         if locked {
-            // Another process may have set it aside, or an operator may have removed it.
+            // Another process may have set the log aside, or an operator may have removed it.
             let Some(log) = self.directory.stat(LOG)?.filter(|named| same(named, &self.stat)) else { return Ok(false) };
             let size = u64::try_from(log.st_size).unwrap_or(0);
             if size > limit {
@@ -108,8 +108,8 @@ impl Open {
         written.map(|()| true)
     }
 
-    /// Puts a new file in the log's place. The caller holds the log's lock. At every moment there is a log. An
-    /// interruption leaves each line in one of the two files.
+    /// Puts a new file in the log's place. The caller holds the log's lock. A log exists at each moment. After an
+    /// interruption each line is in one of the two files.
     fn set_aside(&self, own: &FileStat) -> io::Result<()> {
         // After an interruption both names lead to the same file.
         let before = self.directory.stat(BEFORE)?.filter(|before| !same(before, own));

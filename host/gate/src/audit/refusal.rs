@@ -1,10 +1,10 @@
-//! The line of a run that was refused before a guest ran. Reasons are modified code, an unreadable policy, a directory
-//! of another user, the wrong namespace, and failed confinement.
+//! The line of a run that was refused before a guest ran. The reason can be modified code, an unreadable policy, a
+//! directory of another user, the wrong namespace, or failed confinement.
 //!
-//! A runtime may try again every second, each time for another container. Its refusals must not push all other lines
-//! out of the log. So a refusal of the same network, plugin, verb and reason is written once in ten minutes. At most
-//! sixty-four refusals of any kind are written in an hour. Both are counted by the refusals that the end of the log
-//! still shows: if more happens, refusals are a small part of it.
+//! A runtime may try again every second, each time for another container. These refusals must not push all other lines
+//! out of the log. So a refusal with the same network, plugin, verb and reason is written once in ten minutes. At most
+//! 64 refusals of any kind are written in an hour. Only refusals at the end of the log are counted: if they are further
+//! up, other lines fill most of the log anyway.
 
 use super::{GATHERED, LOG, Line, LogFile, append, shorten};
 use crate::clock::now;
@@ -17,7 +17,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// The time in which one refusal stands for all of its kind, in milliseconds.
+/// The time in which one line stands for all equal refusals, in milliseconds.
 const ONCE_IN: u64 = 600_000;
 
 /// The most refusals within [`HOUR`].
@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// One hour in milliseconds.
 const HOUR: u64 = 3_600_000;
 
-/// The operation in such a line.
+/// The operation in the line of a refusal.
 const OPERATION: &str = "plugin.start";
 
 /// A run that was refused.
@@ -34,19 +34,19 @@ const OPERATION: &str = "plugin.start";
 pub struct RunRefusal<'a> {
     /// The verb that the runtime called.
     pub verb: &'a str,
-    /// The plugin that it called.
+    /// The plugin that the runtime called.
     pub plugin: &'a str,
-    /// `network/container/ifname`, as far as the request tells.
+    /// `network/container/ifname`, as far as the request names them.
     pub attachment: &'a str,
-    /// The reason that the runtime is told.
+    /// The reason that the runtime gets.
     pub reason: &'a str,
-    /// The duration of the run until then; for VERSION, which asks for no time before, next to nothing.
+    /// The duration of the run until the refusal. For VERSION it is almost zero, because its time is taken only then.
     pub took: Duration,
 }
 
 impl RunRefusal<'_> {
-    /// Writes the line, unless it says nothing new. If there is no log that can be trusted, standard error says so. The
-    /// runtime gets the reason in any case.
+    /// Writes the line, unless an equal line was written recently. If there is no trusted log, standard error reports
+    /// this. The runtime gets the reason in any case.
     pub fn note(&self) {
         let written = places::logs().map_err(std::io::Error::other).and_then(|logs| self.write(&logs, super::LIMIT));
         if let Err(reason) = written {
@@ -66,7 +66,7 @@ impl RunRefusal<'_> {
         }
         let mut lines = Vec::new();
         let request = json!({"op": "plugin-start", "user": getuid().as_raw()});
-        // It has no digest: modified code could choose it.
+        // The line has no digest, because modified code could choose the digest.
         let line = Line::of_host(self.attachment, self.verb, OPERATION, &request, self.took);
         append(&mut lines, &Line { plugin: self.plugin, decision: "deny", result: shorten(self.reason), ..line });
         if count + 1 == MOST {
@@ -93,7 +93,8 @@ fn age(line: &Value) -> u64 {
     now().saturating_sub(line.get("time").and_then(Value::as_u64).unwrap_or_default())
 }
 
-/// Returns the refusals at the end of the log; none if it can't be read. One line too many is better than none.
+/// Returns the refusals at the end of the log; none if it can't be read. If the log can't be read, the line is written:
+/// one line too many is better than none.
 fn earlier(logs: &Path) -> Vec<Value> {
     let Ok(directory) = places::directory(logs) else { return Vec::new() };
     let Ok(mut file) = directory.file(LOG, OpenMode::Read) else { return Vec::new() };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The longest time for duplicate address detection: the native plugins' limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The most addresses or routes in one list: their message is shorter than a message may be.
+/// The most addresses or routes in one list. With this limit the list fits into one message.
 const MOST_LISTED: usize = 4096;
 
 /// The most addresses or routes that one call asks about.
@@ -40,7 +40,7 @@ impl host::Addresses for Gate<'_> {
             self.run.fixed.deadline.in_time()?;
             container.add_address(index, *address).map_err(|error| {
                 let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
-                // Only a failed run asks for the link.
+                // The link is read only after an error, for its message.
                 let mtu = container.link_by_index(index).ok().flatten().map(|link| link.mtu);
                 cause::of_ip(error, address.addr(), &name, mtu)
             })?;
@@ -79,7 +79,7 @@ impl host::Addresses for Gate<'_> {
             }
             let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(()) };
             if Instant::now() >= until {
-                // A link without carrier never ends the detection: the native plugins accept that too.
+                // On a link without carrier the detection never ends. This is accepted, as by the native plugins.
                 let link = container.link_by_index(index).map_err(kernel_error)?;
                 if link.is_none_or(|link| !link.running) {
                     return Ok(());
@@ -100,7 +100,7 @@ pub fn not_own(address: &str) -> OpError {
     OpError::new(ErrorCode::InvalidArgument, address, message)
 }
 
-/// As [`not_own`]. It says why an address does not count that `prevResult` names.
+/// Like [`not_own`]. For an address of `prevResult`, the error also says why the address does not count.
 pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
     let previous = gate.run.request.previous();
     if !previous.ips.iter().any(|ip| ip.address == *address) {
@@ -114,7 +114,7 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
     OpError::new(ErrorCode::InvalidArgument, address.to_string(), message).hint(hint)
 }
 
-/// Fails for a list that is too long for the sandbox.
+/// Fails if a list is too long for the sandbox.
 pub(crate) fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
     if number <= MOST_LISTED {
         return Ok(());
@@ -124,7 +124,7 @@ pub(crate) fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), O
         .hint(format!("remove {kind} of the link in the container, or take a plugin that asks with {kind}.has")))
 }
 
-/// Fails for a question about too many objects.
+/// Fails if a guest asks about too many objects.
 pub(crate) fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
     if number <= MOST_ASKED {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `dummy`: the attachment's own link, which leads nowhere.
+//! `dummy`: the attachment's own link, without connection to any other link.
 
 use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;

@@ -17,7 +17,7 @@ pub enum Needed {
     Never,
 }
 
-/// Removes unrecorded objects of one capability that belong to other attachments than these (container ID and interface
+/// Removes unrecorded objects of one capability that do not belong to these attachments (container ID and interface
 /// name). Either a native plugin made them, or their record was lost. Returns the number of objects.
 pub type Unrecorded = fn(View<'_>, &[(String, String)]) -> Result<usize, OpError>;
 
@@ -25,20 +25,20 @@ pub type Unrecorded = fn(View<'_>, &[(String, String)]) -> Result<usize, OpError
 pub struct Facts {
     /// The networks for which STATUS reports a withdrawn capability.
     pub needed: Needed,
-    /// Returns what a confined gate keeps for it, beside the kernel's network: by the request, and by the policy if it
-    /// can be resolved.
+    /// Returns the right that a confined gate keeps for the capability, beside the kernel's network: by the request,
+    /// and by the policy if it can be resolved.
     pub keeps: fn(&Request, Option<&Granted>) -> Option<Right<'static>>,
-    /// Finds its unrecorded objects, if they name their network. The objects of other capabilities go with a link or by
-    /// a record.
+    /// Removes the capability's unrecorded objects, if they name their network. The objects of other capabilities are
+    /// removed with a link or by a record.
     pub unrecorded: Option<Unrecorded>,
 }
 
-/// The facts about a capability that every network needs, that keeps nothing beside the kernel's network, and whose objects are
-/// all recorded.
+/// The facts about a capability that every network needs. It keeps only the kernel's network, and all its objects are
+/// recorded.
 pub const ALWAYS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Such a one that networks with addresses need.
+/// Like [`ALWAYS`], for a capability that networks with addresses need.
 pub const WITH_ADDRESSES: Facts = Facts { needed: Needed::WithAddresses, ..ALWAYS };
 
-/// Such a one that no network needs.
+/// Like [`ALWAYS`], for a capability that no network needs.
 pub const NEVER: Facts = Facts { needed: Needed::Never, ..ALWAYS };

@@ -1,4 +1,4 @@
-//! What is in the way of a new link on another one, when the kernel refuses it with a bare number.
+//! Finds the reason why the kernel refuses a new link on a parent: the kernel gives only an error number.
 
 use crate::capability::inner::NewLink;
 use crate::cause::{Asked, LARGEST_MTU, because};
@@ -10,7 +10,7 @@ use postern_types::{MacvlanMode, OpError};
 /// The hardware type of Ethernet (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
 
-/// The kinds that take all frames of a link, besides the master that it is a port of.
+/// The kinds of links that take all frames of their parent. A master also takes all frames of its port.
 const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 
 /// The kinds of masters that can have further links.
@@ -26,7 +26,7 @@ impl NewLink {
         }
     }
 
-    /// Adds the cause to the kernel's refusal. `netlink` shows the namespace of the link below.
+    /// Adds the cause to the kernel's refusal. `netlink` is the socket of the parent's namespace.
     pub fn explain(&self, error: OpError, netlink: &Netlink) -> OpError {
         let kind = self.kind().name();
         if error.errno == Some(Errno::EOPNOTSUPP as i32) && error.message.ends_with("Unknown device type") {
@@ -45,9 +45,9 @@ impl NewLink {
         }
     }
 
-    /// Returns what is in the way, and the way out. Links in other namespaces are not among `links`.
+    /// Returns the reason, and a hint. Links in other namespaces are not among `links`.
     fn reason(&self, errno: Errno, below: &Link, links: &[Link]) -> Option<(String, String)> {
-        // The kernel takes the link below such a link instead. What is in the way is there.
+        // The kernel puts the new link on the parent of a macvlan or ipvlan, so the reason is at that parent.
         if below.kind == "macvlan" || below.kind == "ipvlan" && errno == Errno::EBUSY {
             return None;
         }
@@ -66,7 +66,7 @@ impl NewLink {
             if let Some(master) = master.filter(|master| master.kind != "vrf") {
                 let why =
                     format!("\"{name}\" is a port of {} \"{}\", which gets all its frames", master.kind, master.name);
-                // Other masters are no links for a container's frames, such as the datapath of openvswitch.
+                // Other masters, such as the datapath of openvswitch, can't be the parent of a container's link.
                 let way_out = match MASTERS.contains(&master.kind.as_str()) {
                     true => format!("name \"{}\" as `master`, or a link that is no port", master.name),
                     false => "name a link as `master` that is no port".to_owned(),
@@ -101,7 +101,8 @@ impl NewLink {
         let who = match macvlans.find(|link| link.macvlan_mode == Some(MacvlanMode::Passthru)) {
             Some(link) => format!("\"{}\"", link.name),
             None if !is_seen => "a macvlan of a container".to_owned(),
-            // With one in another mode there, none has the link alone: the cause is something else.
+            // If the parent has a link in another mode, no link uses the parent exclusively. Then the reason is
+            // another.
             None => return None,
         };
         Some((

@@ -1,8 +1,8 @@
-//! `ipvlan`: the attachment's own link, with the link-layer address of a granted one.
+//! `ipvlan`: the attachment's own link, with the link-layer address of a granted parent.
 //!
-//! The kernel has one mode for all such links of a parent, and the last one that is made changes the others. So another
-//! mode than theirs is refused. Links in this namespace show theirs, and records those of other containers. An ipvlan
-//! that a native plugin put into a container is not seen.
+//! The kernel has one mode for all ipvlans of a parent, and a new ipvlan changes the mode of the others. So a different
+//! mode is refused. The modes are read from links in the parent's namespace, and from the records of other containers.
+//! An ipvlan that a native plugin put into a container is not seen.
 
 use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
@@ -19,7 +19,8 @@ impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         let below = parent.link(self)?;
-        // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
+        // An ipvlan on an ipvlan becomes its sibling on the lowest link, even if the first ipvlan is a container's and
+        // the lowest link is the host's.
         let (lowest, shown) = match below.ipvlan_mode {
             Some(other) => {
                 let is_here = !parent.in_container || others::leads_here(self.run.system, &below)?;
@@ -50,7 +51,7 @@ impl host::Ipvlan for Gate<'_> {
     }
 }
 
-/// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.
+/// Returns an ipvlan of the parent with another mode, if there is one in the parent's namespace.
 fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
     let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name.to_string(), link.ipvlan_mode?)));
     Ok(others.find(|(_, other)| *other != mode))

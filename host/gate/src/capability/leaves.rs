@@ -1,4 +1,4 @@
-//! What an effect has to answer that an operation leaves, and its way back. The rest of [`Effect`] is data.
+//! The functions of an effect, such as its removal. The rest of [`Effect`] is data.
 
 use crate::context::Context;
 use crate::effect::{Addresses, Effect};
@@ -7,12 +7,13 @@ use postern_cni::CniResult;
 use postern_types::OpError;
 use std::net::IpAddr;
 
-/// The questions that every effect answers.
+/// The functions that every effect has.
 pub trait EffectKind {
-    /// Removes the effect. It is success if nothing is there.
+    /// Removes the effect. A missing object is no error.
     fn remove(&self, run: &Context) -> Result<(), OpError>;
 
-    /// Removes it when a failed ADD is undone. Of leases, those that this run has `taken` go: an earlier run's stay.
+    /// Removes the effect when a failed ADD is undone. Only leases that this run has `taken` are given back: leases of
+    /// an earlier run stay.
     fn undo(&self, run: &Context, _taken: &[IpAddr]) -> Result<(), OpError> {
         self.remove(run)
     }
@@ -20,40 +21,42 @@ pub trait EffectKind {
     /// Describes the effect for people.
     fn words(&self) -> String;
 
-    /// Returns the attachment's own addresses that the effect names: each was checked as the attachment's before it was
-    /// noted. What was read from the container's kernel is not among them, because root in there makes it. Nor are
-    /// destinations and gateways.
+    /// Returns the attachment's own addresses that the effect names: each address was checked before it was recorded.
+    /// Data from the container's namespace are not included, because root in the container can change them.
+    /// Destinations and gateways are not included either.
     fn own_addresses(&self) -> Vec<IpAddr> {
         Vec::new()
     }
 
-    /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
-    /// calls, and nothing of the attachment outlives it.
+    /// Returns the effect as the attachment's link, if it is the link. DEL calls the plugin that made the link last,
+    /// and removes all effects of the attachment then.
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         None
     }
 
-    /// Puts back the rules of a packet filter that another program wiped, if the effect has some. It makes and changes no link.
+    /// Restores rules of a packet filter that another program removed, if the effect has rules. No link is made or
+    /// changed.
     fn reapply(&self, _run: &mut Context) -> Result<Reapplied, OpError> {
         Ok(Reapplied::NoRules)
     }
 
-    /// Returns the rights that a confined gate needs to remove it. No right is taken for granted: each effect names its own.
+    /// Returns the right that a confined gate needs to remove the effect. There is no default: each effect names its
+    /// right.
     fn right(&self) -> Right<'_>;
 }
 
-/// The further question to an effect whose contents tell how it is related to the attachment's addresses.
+/// The function of an effect whose own data decide its relation to the attachment's addresses.
 pub trait ByContents {
     /// Tells how the effect is related to the attachment's addresses.
     fn addresses(&self) -> Addresses<'_>;
 }
 
-/// The further questions to an effect that is the attachment's link.
+/// The functions of an effect that is the attachment's link.
 pub trait AttachmentLink {
-    /// True if the link is there, identified by the record's data.
+    /// True if the link exists. The record's data identify it.
     fn is_there(&self, run: &Context) -> Result<bool, OpError>;
 
-    /// True if the runtime's result is about this link, as far as it can be told.
+    /// True if the runtime's result names this link, as far as this can be known.
     fn is_named(&self, result: &CniResult) -> bool;
 }
 
@@ -62,14 +65,14 @@ pub trait AttachmentLink {
 pub enum Reapplied {
     /// The effect has no rules.
     NoRules,
-    /// All its rules are there.
+    /// All its rules exist.
     Complete,
-    /// Some of its rules were missing, and are there again.
+    /// Some of its rules were missing, and were restored.
     Restored,
 }
 
 impl Effect {
-    /// True if it is the attachment's link, and the link is there.
+    /// True if the effect is the attachment's link, and the link exists.
     pub(crate) fn is_living_link(&self, run: &Context) -> Result<bool, OpError> {
         self.kind().as_link().map_or(Ok(false), |link| link.is_there(run))
     }

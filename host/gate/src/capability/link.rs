@@ -49,8 +49,8 @@ impl host::Link for Gate<'_> {
         let netlink = self.run.system.container_netlink()?;
         let until = (Instant::now() + DEAD_WITHIN).min(self.run.fixed.deadline.at());
         let mut set_up = netlink.set_up(index);
-        // The kernel takes the links of a namespace that has ended down a little later: until then a macvlan of the same parent
-        // and address is in use.
+        // The kernel removes the links of an ended namespace a little later. Until then, a macvlan with the same parent
+        // and address may still be in use.
         let is_in_use =
             |set_up: &Result<(), KernelError>| set_up.as_ref().is_err_and(|error| error.is(Errno::EADDRINUSE));
         let waits = is_in_use(&set_up) && !is_address_of_host(self.run)?;
@@ -73,7 +73,7 @@ impl host::Link for Gate<'_> {
 
     fn delete(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
-        // The node would lose a virtual device for good.
+        // A device is not deleted: the node would lose a virtual device for ever.
         if self.guest.granted().knows(Capability::Device) {
             let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
             return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
@@ -86,7 +86,7 @@ impl host::Link for Gate<'_> {
         }
         self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
         self.run.journal.only_of_this_run(self.run.request, Effect::is_link, "link")?;
-        // A failed ADD could not bring back what another program made.
+        // An ADD deletes only its own link: its undo could not restore another program's link.
         if is_add && !self.run.journal.has_made_link() {
             let message = format!("\"{name}\" is not a link that this ADD made");
             return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
@@ -103,8 +103,8 @@ impl host::Link for Gate<'_> {
         }
         self.run.system.container_netlink()?.delete_link(index).map_err(about(&name))?;
         self.run.own.deleted.push(index);
-        // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
-        // checks that after it has processed the record.
+        // Only an ADD takes the pair off the record here. A DEL keeps it until the host end is gone: the container may
+        // have put another link in the pair's place. DEL checks this after it has processed the record.
         if is_add {
             veth::retire(self.run)?;
             inner_link::retire(self.run)?;
@@ -113,7 +113,7 @@ impl host::Link for Gate<'_> {
     }
 
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        // An attachment that joined with another plugin's link has none to remove.
+        // An attachment that joined with another plugin's link has no own link to remove.
         if self.run.request.verb == Verb::Del && self.run.journal.has_joined() {
             return Ok(None);
         }
@@ -123,13 +123,13 @@ impl host::Link for Gate<'_> {
     }
 }
 
-/// True if a link of the host has the address of the attachment's link: no wait makes that free.
+/// True if a link of the host has the address of the attachment's link. Then waiting does not help.
 fn is_address_of_host(run: &Context) -> Result<bool, OpError> {
     let own = run.own.container_mac.map(|mac| mac.0);
     Ok(run.system.host()?.links().map_err(kernel_error)?.iter().any(|link| link.mac == own))
 }
 
-/// Deletes the attachment's link in the container by its name, if it is there.
+/// Deletes the attachment's link in the container by its name, if it exists.
 pub fn delete_own(view: View<'_>) -> Result<(), OpError> {
     let Some(netlink) = view.system.netlink_inside()? else { return Ok(()) };
     let name = &view.request.ifname;

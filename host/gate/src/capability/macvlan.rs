@@ -1,4 +1,4 @@
-//! `macvlan`: the attachment's own link, stacked on a granted one.
+//! `macvlan`: the attachment's own link, stacked on a granted parent.
 
 use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
@@ -18,7 +18,7 @@ impl host::Macvlan for Gate<'_> {
     ) -> Result<MacvlanInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         parent.can_carry(mtu)?;
-        // In mode "passthru" it has its parent's.
+        // In mode "passthru" a macvlan has its parent's address.
         let mac = (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac())));
         let spec = InnerLinkKind::Macvlan { parent: parent.index, mode, queue };
         let wanted = NewLink { mac, ..NewLink::on(&parent, spec, mtu) };

@@ -1,7 +1,7 @@
 //! The execution of operations: one file per WIT interface, or one folder if its operations leave effects of their own.
 //!
-//! A function here may assume that policy allows the operation on the object that it names. It checks the rules that
-//! hold for every plugin: handles, and that addresses are the attachment's own.
+//! A function here may assume that policy allows the operation on its object. It checks the rules for all plugins: that
+//! handles are valid, and that addresses are the attachment's own.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -93,7 +93,8 @@ pub const fn facts(capability: Capability) -> &'static Facts {
 /// The gate answers every operation that policy allows.
 impl Host for Gate<'_> {}
 
-/// Returns the delegate that has to run before the gate can answer an operation. [`Gate::ran`] is its outcome then.
+/// Returns the delegate that has to run before the gate can answer an operation. [`Gate::ran`] then has the delegate's
+/// outcome.
 pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
     if let Operation::Ipam(operation) = operation {
         return ipam::delegate_of(gate, operation);

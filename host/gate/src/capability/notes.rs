@@ -1,7 +1,7 @@
 //! `notes`: the text that a plugin keeps in its section of the attachment's record.
 //!
-//! The run's section is found as for all that the record lists: by the attachment, the plugin's name and its configuration. So
-//! nothing that a guest says chooses whose note it is.
+//! The run's section is found by the attachment, the plugin's name and its configuration. So a guest can't choose the
+//! section by anything that it says.
 
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::state_error;
@@ -17,7 +17,8 @@ impl host::Notes for Gate<'_> {
             let message = format!("a note of {} bytes is too long: it may have {LONGEST_NOTE}", text.len());
             return Err(OpError::new(ErrorCode::Denied, "", message).hint("keep less; no policy can allow more"));
         }
-        // The section of an earlier ADD is an attachment already.
+        // Only a section that this ADD has begun can be changed: an earlier ADD's section belongs to a complete
+        // attachment.
         let Some(section) = own_section(self)?.filter(|section| section.stage == Stage::Begun) else {
             let message = "an earlier ADD made this attachment, and what it noted stays";
             return Err(OpError::new(ErrorCode::Exists, "", message).hint("run DEL first"));
@@ -45,7 +46,7 @@ impl host::Notes for Gate<'_> {
     }
 }
 
-/// Refuses a delegate: the section that the record has is its caller's.
+/// Refuses a delegate: the section in the record belongs to its caller.
 ///
 /// # Errors
 /// [`ErrorCode::Denied`].
@@ -62,8 +63,8 @@ pub fn refuse_delegate(guest: &GuestState<'_>) -> Result<(), OpError> {
 fn own_section<'a>(gate: &'a Gate<'_>) -> Result<Option<&'a Section>, OpError> {
     refuse_delegate(&gate.guest)?;
     let journal = &gate.run.journal;
-    // A record of an attachment that is gone tells nothing of this one. DEL is about that attachment, wherever the path leads
-    // by now.
+    // A record of an attachment that is gone has no notes of this attachment. DEL is about the recorded attachment,
+    // even if the path now leads elsewhere.
     let is_gone = || gate.run.request.verb != Verb::Del && journal.has_foreign_record(gate.run.system);
     if journal.is_replaced() || is_gone() {
         return Ok(None);

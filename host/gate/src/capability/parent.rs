@@ -1,4 +1,4 @@
-//! `parent`: a link that others are stacked on. To look at it, and to hand it on, is all that can be done with it.
+//! `parent`: a link on which other links are stacked. A guest can only read it, and use it as a parent.
 
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::kernel_error;
@@ -19,7 +19,8 @@ impl host::Parent for Gate<'_> {
         };
         let link = link.map_err(kernel_error)?;
         let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
-        // The records are read only for what looks like one: a container has the other end, or it is a port.
+        // The records are read only if the link may be another attachment's: it has an end in a container, or is a
+        // port.
         if !in_container
             && (link.peer_netnsid.is_some() || link.master.is_some())
             && others::is_link_of_others(self.run.view(), &link)?
@@ -33,12 +34,12 @@ impl host::Parent for Gate<'_> {
     }
 }
 
-/// The link of the first default route of the main table, IPv4 first.
+/// Returns the link of the first default route of the main table, IPv4 first.
 pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
     Ok(default_links(netlink)?.first().copied())
 }
 
-/// The links of all default routes of the main table, those of IPv4 first.
+/// Returns the links of all default routes of the main table, IPv4 first.
 pub(crate) fn default_links(netlink: &Netlink) -> Result<Vec<u32>, OpError> {
     let routes = netlink.all_routes().map_err(kernel_error)?;
     let is_default = |v4| {

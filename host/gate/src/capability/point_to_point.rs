@@ -29,7 +29,7 @@ impl host::PointToPoint for Gate<'_> {
                     .hint("let IPAM give a gateway of the address's own version"));
             }
             gateways.push(format!("{name} {}", IpNet::from(gateway)));
-            // As on a bridge: the container is not asked whether it has the address.
+            // The address is added without DAD, as on a bridge: the container could claim it.
             match netlink.add_known_address(index, IpNet::from(gateway)) {
                 Ok(()) => {}
                 // Two addresses of one attachment may share their gateway.
@@ -46,7 +46,7 @@ impl host::PointToPoint for Gate<'_> {
                 return Err(OpError::new(ErrorCode::Exists, address.to_string(), message));
             }
             let route = Route { dst: IpNet::from(address.addr()), scope: Some(SCOPE_HOST), ..Route::default() };
-            // A route that exists is an error too: it leads to another container.
+            // An existing route is an error too, because it leads to another container.
             netlink.add_first_route(index, &route).map_err(|error| {
                 let words = format!("{} dev {name}", route.dst);
                 let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));

@@ -1,4 +1,4 @@
-//! `resolv-conf`: the one file that the configuration names.
+//! `resolv-conf`: reads the resolver file that the configuration names.
 
 use crate::capability::facts::{Facts, NEVER};
 use crate::gate::Gate;
@@ -12,7 +12,7 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
-/// The greatest size of a resolver configuration, in bytes. A larger file is something else.
+/// The greatest size of a resolver configuration, in bytes. A larger file is no resolver file.
 const LIMIT: u64 = 64 << 10;
 
 pub(crate) const FACTS: Facts = Facts {
@@ -45,7 +45,7 @@ pub fn load(path: &str) -> Result<Dns, OpError> {
         let is_file = open.metadata()?.is_file();
         Ok((open, is_file))
     });
-    // It is no regular file, so that no rule lets a confined gate open it.
+    // The null device is treated as empty: it is no regular file, so no right lets a confined gate open it.
     if !matches!(open, Ok((_, true))) && is_null(path) {
         return Ok(Dns::default());
     }
@@ -58,7 +58,7 @@ pub fn load(path: &str) -> Result<Dns, OpError> {
     Ok(parse(&unicode::text(&text)))
 }
 
-/// True if the path leads to the null device, null(4): there is nothing in it.
+/// True if the path leads to the null device, null(4).
 #[expect(clippy::disallowed_methods, reason = "the path that the configuration names is looked at, and not opened")]
 fn is_null(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == makedev(1, 3))

@@ -13,7 +13,7 @@ use postern_kernel::MAIN_TABLE;
 use postern_types::{Handle, KeptRoute, OpError, Route, host};
 use std::collections::HashMap;
 
-/// The origin of a route that the kernel made, and of one that a program set: `rtm_protocol` of linux/rtnetlink.h.
+/// The origins of a route: the kernel or a program. `rtm_protocol` of linux/rtnetlink.h.
 const BY_KERNEL: u8 = 2;
 const BY_PROGRAM: u8 = 3;
 
@@ -86,7 +86,8 @@ impl host::Routes for Gate<'_> {
         Ok(routes)
     }
 
-    /// `routes.has`. The container can have many routes, and many to one destination.
+    /// `routes.has`. The guest asks about certain routes, because the container can have many routes, also to one
+    /// destination.
     fn has(&mut self, handle: Handle, wanted: &[Route]) -> Result<Vec<bool>, OpError> {
         let (index, name) = self.guest.own(handle)?;
         is_askable(&name, wanted.len(), "routes")?;
@@ -104,8 +105,8 @@ impl host::Routes for Gate<'_> {
     }
 }
 
-/// True if the kernel takes both for one route, so that a removal of one could remove the other. For IPv6 it looks at
-/// destination, next hop, metric and table alone.
+/// True if the kernel takes both for one route, so that the removal of one route could remove the other. For IPv6 the
+/// kernel compares only destination, next hop, metric and table.
 fn is_same(have: &Route, new: &Route) -> bool {
     let is_v4 = new.dst.addr().is_ipv4();
     // The metric that the kernel gives to a route without one.
@@ -117,8 +118,8 @@ fn is_same(have: &Route, new: &Route) -> bool {
         && (!is_v4 || rest(have) == rest(new))
 }
 
-/// Returns the main table's routes through a link. A later plugin may have moved routes into another table: by the record
-/// these are among them.
+/// Returns the main table's routes through a link. Routes that a later plugin moved into another table are included, by
+/// the record.
 fn seen(gate: &Gate<'_>, index: u32) -> Result<Vec<Route>, OpError> {
     let netlink = gate.run.system.container_netlink()?;
     let mut routes = netlink.routes(index).map_err(kernel_error)?;

@@ -1,7 +1,7 @@
-//! `tap`: the attachment's own link, whose frames a program in the container has.
+//! `tap`: the attachment's own link, whose frames a program in the container reads and writes.
 //!
-//! The thread in the container's namespace makes it, with a descriptor that it opened before it was confined. The tap is gone
-//! with that descriptor until everything about it is right and recorded: only then is it kept.
+//! The thread in the container's namespace makes the tap, with a descriptor that it opened before it was confined. At
+//! first the tap ends with this descriptor. It is made persistent when it is complete and recorded.
 
 use super::inner;
 use crate::capability::facts::{ALWAYS, Facts};
@@ -37,7 +37,7 @@ impl host::Tap for Gate<'_> {
         let container = self.run.system.container_required()?;
         container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
         let netlink = container.netlink().map_err(kernel_error)?;
-        // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
+        // Root in the container may have renamed the tap meanwhile. Another link with its name is not accepted.
         let is_own = |link: &Link| link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0);
         let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(is_own);
         let made = made.ok_or_else(|| link_gone(&spec.name))?;
@@ -57,7 +57,7 @@ impl host::Tap for Gate<'_> {
 
     fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
-        // The link of that name may be another plugin's, or the container's.
+        // The link of this name may be another plugin's, or the container's.
         if !inner::is_recorded(self, InnerKind::Tap, index)? {
             let message = format!("\"{name}\" is no tap that this attachment made");
             return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
@@ -78,7 +78,7 @@ impl host::Tap for Gate<'_> {
     }
 }
 
-/// Returns the error about what every tap of this network needs, with the way out.
+/// Returns the error if the node lacks something that each tap of this network needs, with a hint.
 pub fn not_ready(error: KernelError) -> OpError {
     let (object, what, errno) = (&error.object, &error.message, error.errno);
     let made = |code, object: &str, message: String| OpError { errno, ..OpError::new(code, object, message) };
@@ -129,7 +129,7 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
             },
         )
         .hint("name as `mac` an address of one link, and of no group"),
-        // `IFF_TUN_EXCL`: whatever has the name was there before.
+        // With `IFF_TUN_EXCL` this error means that a link had the name before.
         (_, Some(Errno::EBUSY | Errno::EEXIST)) => {
             refused(ErrorCode::Exists, &spec.name, format!("the container has \"{}\" already", spec.name))
                 .hint("the attachment exists already: run DEL first")

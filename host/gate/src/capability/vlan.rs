@@ -1,5 +1,5 @@
-//! `vlan`: the attachment's own link, a VLAN of a granted one. A parent has each VLAN once, in whichever namespace: the
-//! kernel sees to that.
+//! `vlan`: the attachment's own link, a VLAN of a granted parent. The kernel lets a parent have each VLAN only once, in
+//! all namespaces together.
 
 use super::inner::{self, NewLink};
 use crate::capability::device::held::{self, HeldNote, HeldObject};
@@ -21,14 +21,15 @@ impl host::Vlan for Gate<'_> {
         }
         parent.can_carry(mtu)?;
         let below = parent.link(self)?;
-        // The kernel refuses it too, and can't say who has it.
+        // The kernel refuses a VLAN that is in use too, but can't name its link.
         let is_it = |link: &Link| link.vlan_id == Some(id) && !link.is_provider_vlan;
         if let Some(other) = parent.stacked(self)?.find(is_it) {
             return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
         }
         let wanted = NewLink::on(&parent, InnerLinkKind::Vlan { parent: parent.index, id }, mtu);
         let made = inner::create(self, &wanted, |_| Ok(()));
-        // The name was free, and where it is made from the host it is a random one.
+        // `Exists` means that the VLAN is in use: the name was free, and a link that is made from the host has a random
+        // name.
         let is_taken = |error: &OpError| {
             error.code == ErrorCode::Exists && error.errno.is_some() && error.message.starts_with("failed to create")
         };
@@ -45,7 +46,7 @@ impl host::Vlan for Gate<'_> {
     }
 }
 
-/// Tells who has a VLAN that no link here shows.
+/// Names the holder of a VLAN that no link in the parent's namespace has.
 fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
     let is_meant = |held: &HeldNote| matches!(held.object, HeldObject::Vlan { index, id: other, .. } if (index, other) == (parent, id));
     match held::known(gate.run.view()).unwrap_or_default().into_iter().find(is_meant) {

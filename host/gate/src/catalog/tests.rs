@@ -81,7 +81,7 @@ fn notes_only_what_would_show_a_change() {
     place.run().unwrap();
     let [note] = place.notes().try_into().unwrap();
     assert_eq!(std::fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);
-    // The note is trusted: this is why the code is not read again.
+    // The note is trusted, so the code is not read again.
     let before = std::fs::read_to_string(&note).unwrap();
     place.run().unwrap();
     assert_eq!(std::fs::read_to_string(&note).unwrap(), before);
@@ -94,7 +94,7 @@ fn notes_only_what_would_show_a_change() {
     let message = place.run().unwrap_err().to_string();
     assert!(message.contains("was changed or swapped") && message.contains("postern add"), "{message}");
 
-    // A note of other bytes, an unreadable note and no note have the same effect.
+    // The code is read again if the note is of other bytes, if it is unreadable, or if it is missing.
     file.write_at(&[7], 100_000).unwrap();
     std::fs::write(&note, before.replace(&sha256(&[7; 200_000]), "00")).unwrap();
     place.run().unwrap();
@@ -104,7 +104,7 @@ fn notes_only_what_would_show_a_change() {
     place.run().unwrap();
 }
 
-/// A run knows all of the manifest but the imports.
+/// A run reads all of the manifest except the imports.
 #[test]
 fn a_run_reads_no_imports() {
     let place = Place::new("imports");
@@ -118,7 +118,7 @@ fn a_run_reads_no_imports() {
     assert!(place.run().unwrap_err().to_string().contains("demo.json"));
 }
 
-/// An earlier version of postern wrote one text. A run passes over it, and people are told what to do.
+/// Earlier versions wrote the imports as one text. A run ignores this text, and a message tells people what to do.
 #[test]
 fn imports_of_an_earlier_version_are_told() {
     let place = Place::new("earlier");
@@ -136,7 +136,7 @@ fn a_note_is_of_one_code() {
     let place = Place::new("one");
     settle();
     place.run().unwrap();
-    // Another manifest for the same file: the note does not hold for it.
+    // The note is not valid for another manifest of the same file.
     let path = Manifest::path(&place.catalog(), "demo");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace(&sha256(&[7; 200_000]), &sha256(b"other"))).unwrap();

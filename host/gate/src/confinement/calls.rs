@@ -4,10 +4,10 @@ use nix::unistd::Pid;
 use postern_confine::{Argument, COMMON, CallRule, ConfineError, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE};
 use postern_kernel::{tap, tcx};
 
-/// The most sandboxes of a run: of a plugin, of what it delegates to, and of the IPAM plugin.
+/// The most sandboxes of a run: for the plugin, its delegate, and the IPAM plugin.
 pub const SANDBOXES: usize = 3;
 
-/// The system calls of a gate and its thread. The values to put in are the numbers of the sandboxes.
+/// The system calls of a gate and its thread. The filter's variables are the process IDs of the sandboxes.
 pub static GATE: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
@@ -19,13 +19,14 @@ pub static WITH_LOOK: Filter<SANDBOXES> =
 pub static WITH_TAP: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 
-/// Returns the numbers of these sandboxes, for the filters above. An error: they are more than a filter has places for.
+/// Returns the process IDs of these sandboxes, for the filters above. There is an error if a filter has too few places
+/// for them.
 pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
     if pids.len() > SANDBOXES {
         let reason = format!("{} sandboxes are to be stopped, and it has places for {SANDBOXES}", pids.len());
         return Err(ConfineError::new("the filter of system calls", reason));
     }
-    // No process ever has the number of a place that is left.
+    // An unused place has a process ID that no process can have.
     let mut numbers = [i32::MAX as u32; SANDBOXES];
     for (number, pid) in numbers.iter_mut().zip(pids) {
         *number = pid.as_raw() as u32;
@@ -43,18 +44,18 @@ const RULES: &[CallRule] = &[
             Argument::OneOf(2, &[libc::NETLINK_ROUTE as u32, libc::NETLINK_NETFILTER as u32]),
         ],
     ),
-    // The calling thread's own processors, at the end of a meeting.
+    // The calling thread may set its own processors, when it no longer shares a processor with its sandbox.
     CallRule(libc::SYS_sched_setaffinity, &[Argument::OneOf(0, &[0])]),
-    // The gate stops the sandboxes when they are no longer needed, and no other process.
+    // The gate may stop its sandboxes, and no other process.
     CallRule(libc::SYS_kill, &[Argument::Given(0, 0)]),
     CallRule(libc::SYS_kill, &[Argument::Given(0, 1)]),
     CallRule(libc::SYS_kill, &[Argument::Given(0, 2)]),
 ];
 
-/// The gate asks whether a program reads the device's packets. It loads, attaches and removes none.
+/// The gate may ask whether a program reads the device's packets. It may not load, attach or remove programs.
 const LOOK: &[CallRule] = &[CallRule(libc::SYS_bpf, &[Argument::OneOf(0, &[tcx::BPF_PROG_QUERY])])];
 
-/// These requests and no other of ioctl(2).
+/// The only requests of ioctl(2) that are allowed.
 const TAP: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &tap::REQUESTS)])];
 
 const CALLS: &[libc::c_long] = &[
@@ -130,7 +131,7 @@ mod tests {
         filter.with(sandboxes(&pids).unwrap()).instructions().to_vec()
     }
 
-    /// Returns the values of an argument with which a call is allowed, of all that are near to these.
+    /// Returns the allowed values of a call's argument, among `near` and values that differ from them in one bit.
     fn allowed(filter: &Filter<SANDBOXES>, call: libc::c_long, argument: usize, near: &[u32]) -> Vec<u32> {
         let program = program(filter, &[7]);
         let near = near.iter().flat_map(|value| (0..32).map(move |bit| value ^ 1 << bit));
@@ -154,13 +155,13 @@ mod tests {
         }
     }
 
-    /// It could bind other processes of root to one processor.
+    /// Otherwise a gate could bind other processes of root to one processor.
     #[test]
     fn a_gate_moves_itself_to_other_processors_and_nothing_else() {
         assert_eq!(allowed(&GATE, libc::SYS_sched_setaffinity, 0, &[0, u32::MAX]), [0]);
     }
 
-    /// One question of bpf(2), for the thread that may bring a device home.
+    /// One request of bpf(2) is allowed, for the thread that may bring a device home.
     #[test]
     fn only_a_gate_that_may_bring_a_device_home_asks_for_programs() {
         for (filter, expected) in [(&GATE, &[][..]), (&WITH_TAP, &[]), (&WITH_LOOK, &[tcx::BPF_PROG_QUERY])] {
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// All three filters have the places, and a place that is left allows nothing.
+    /// All three filters have places for sandboxes, and an unused place allows nothing.
     #[test]
     fn a_gate_stops_its_sandboxes_and_nothing_else() {
         for filter in [&GATE, &WITH_LOOK, &WITH_TAP] {

@@ -1,4 +1,4 @@
-//! Directories that a run makes before it gives up its rights: a rule of Landlock needs an existing one.
+//! Directories that a run makes before it gives up its rights, because a rule of Landlock needs an existing directory.
 
 use super::rights::Rights;
 use crate::context::Context;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct MadeDirectories(Option<DirectoryRemover>);
 
 impl MadeDirectories {
-    /// Makes them before any right is given up, and starts the process that can remove them afterwards.
+    /// Makes the directories before any right is given up, and starts the process that can remove them later.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     pub fn of(run: &Context, rights: &mut Rights) -> std::io::Result<Self> {
         let mut made = Vec::new();
@@ -32,9 +32,10 @@ impl MadeDirectories {
                 }
             }
         }
-        // Another user may have put a link on the way while it was missing. Leases are looked at when their rule is made.
+        // Directories of backups are checked again: another user may have put a symbolic link into the path while it
+        // was missing. Directories of leases are checked when their rule is made.
         rights.backups.retain(|directory| !made.contains(directory) || is_trusted_way(directory));
-        // Each is removed before the one that it is in, whichever right made them.
+        // The deepest directories are removed first.
         made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));
         if made.is_empty() {
             return Ok(Self(None));

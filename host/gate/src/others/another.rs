@@ -1,7 +1,7 @@
-//! Whose container it is: that of the own record or, where a DEL has none that tells, whether it is another one's.
+//! The owner of a container: does `CNI_NETNS` lead to the container of the attachment's record? Without such a record,
+//! a DEL checks whether the container is another attachment's.
 //!
-//! A path can lead to another container by now: the number of a process is given again, and another namespace is mounted on
-//! the file.
+//! A path can lead to another container later: a process ID is used again, or another namespace is mounted on the file.
 
 use super::link::{is_link_of_index, leads_here};
 use crate::claims;
@@ -15,8 +15,8 @@ use postern_state::{Header, Summary};
 use postern_types::{Mac, OpError};
 use serde::Deserialize;
 
-/// Checks if a link that the record lists exists. This is the first question before the record is used: a native
-/// plugin that was used for a while does not know of records.
+/// Checks whether a link of the record exists. This check comes before the record is used, because a native plugin that
+/// was used for a while does not know records.
 pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
     let listed = run.journal.effects();
     let mut links = listed.iter().filter(|noted| noted.effect.is_link()).peekable();
@@ -31,11 +31,10 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Finds out if a program that writes no records has made the attachment again, after the record's own link had
-/// gone.
+/// Checks whether a program without records has made the attachment again, after the recorded link was gone.
 ///
-/// Either the container has such a link that no other record claims, or the runtime's last result is about another
-/// one. Then the record is incomplete.
+/// This is so if the container has a link with the attachment's name that no other record claims, or if the runtime's
+/// last result names another link. Then the record is incomplete.
 pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     // Links in the container could not be read before its namespace was entered.
     if run.journal.has_lost_link {
@@ -54,8 +53,8 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     let is_given = own.as_ref().is_some_and(|own| is_given(run.request, own));
     let foreign = run.journal.has_foreign_record(run.system);
     let is_replaced = match (own, given) {
-        // A path can lead to another container by now. Its link is not ours unless the runtime says so. An ADD
-        // removes nothing there.
+        // A path can lead to another container by now. The link is the attachment's only if the runtime's result says
+        // so. An ADD removes nothing there, and needs no such check.
         (Some(_), _) if foreign && run.request.verb != Verb::Add => is_given,
         (Some(_), _) => true,
         (None, Some(_)) => !run.journal.names_listed_link(&previous),
@@ -65,9 +64,10 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// True if the container's namespace counts as gone, because `CNI_NETNS` leads to another one than at ADD: a path can be reused.
+/// True if the container's namespace counts as gone, because `CNI_NETNS` leads to another namespace than at ADD: a path
+/// can be reused.
 pub fn is_foreign_container(run: &Context) -> Result<bool, OpError> {
-    // A container that the runtime's last result is about is not another one, whatever an older record says.
+    // The container of the runtime's last result is the attachment's, even if an older record names another container.
     Ok(run.journal.has_foreign_record(run.system) && (!run.journal.is_replaced() || is_in_anothers(run)?))
 }
 
@@ -76,8 +76,8 @@ fn is_in_anothers(run: &Context) -> Result<bool, OpError> {
     run.system.link_inside(&run.request.ifname)?.map_or(Ok(false), |own| spares(run, &own))
 }
 
-/// True if this DEL leaves a link of the container, and all that goes with it, alone: they are another container's. Then
-/// standard error has whose they are.
+/// True if this DEL must not touch a link of the container, because another container's record lists it. Then standard
+/// error names the owner.
 pub fn spares(run: &Context, own: &Link) -> Result<bool, OpError> {
     let Some(owner) = other_owner(run, own)? else { return Ok(false) };
     let Header { network, container_id, ifname, .. } = &owner;
@@ -89,18 +89,18 @@ pub fn spares(run: &Context, own: &Link) -> Result<bool, OpError> {
     Ok(true)
 }
 
-/// Returns the attachment of another container that has a link of the container, by its record. Other records are only read
-/// if this DEL has no record of its own that tells which container is meant.
+/// Returns the attachment of another container whose record lists a link of the container. Other records are read only
+/// if this DEL has no own record that names the container.
 ///
-/// An attachment of this container may be known by another network's name. The link of the runtime's last result is this
-/// attachment's, unless a record lists the link.
+/// The record of this container's attachment may have another network's name. The link of the runtime's last result
+/// belongs to this attachment, unless a record lists the link.
 pub fn other_owner(run: &Context, own: &Link) -> Result<Option<Header>, OpError> {
     if run.request.verb != Verb::Del || knows_container(run.journal) {
         return Ok(None);
     }
     let (key, lists) = (run.view().key()?, lists(run.system, own)?);
     let (boot, cookie) = here(run.system)?;
-    // A damaged record of this attachment, which may have been set aside, tells of nobody else.
+    // A damaged record of this attachment is left out: it may have been set aside, and names no other owner.
     let mut records = claims::records(run.view(), None)?;
     let is_own = |header: &Header| header.key() == key;
     records.retain(|summary| {
@@ -119,12 +119,12 @@ pub fn other_owner(run: &Context, own: &Link) -> Result<Option<Header>, OpError>
     Ok(in_there.next().cloned())
 }
 
-/// True if a record is about the interface and container of this run, in whatever network.
+/// True if a record is about the interface and container of this run, in any network.
 pub fn is_of_this_interface(request: &Request, header: &Header) -> bool {
     header.container_id == request.container_id && header.ifname == request.ifname
 }
 
-/// True if a record of this attachment tells which container is meant, and the link that it lists is there.
+/// True if this attachment's record names the container's namespace, and the recorded link exists.
 pub fn knows_container(journal: &Journal) -> bool {
     let is_known = journal.record().is_some_and(|record| record.header().netns_cookie.is_some());
     is_known && !journal.is_replaced() && !journal.has_lost_link
@@ -139,21 +139,21 @@ pub(super) fn is_given(request: &Request, own: &Link) -> bool {
     mac.zip(given).is_some_and(|(mac, given)| given.mac.eq_ignore_ascii_case(&mac))
 }
 
-/// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path
-/// can lead to another container by now, and a link can have moved to another network.
+/// True if another attachment's record lists this link of the container, or its host end. The path may lead to another
+/// container now, and the link may have moved to another network.
 pub fn is_claimed(view: View<'_>, own: &Link) -> Result<bool, OpError> {
     Ok(claiming(view, own)?.is_some())
 }
 
-/// As [`is_claimed`]: returns the other attachment.
+/// Like [`is_claimed`], but returns the other attachment's record.
 pub fn claiming(view: View<'_>, own: &Link) -> Result<Option<Summary>, OpError> {
     let (key, lists) = (view.key()?, lists(view.system, own)?);
     let is_other = |summary: &Summary| summary.key.as_ref().is_some_and(|of| *of != key);
     Ok(claims::records(view, None)?.into_iter().find(|summary| is_other(summary) && lists(summary)))
 }
 
-/// Returns the question whether a record lists this link of the container: by its index in there or, for a pair, by the
-/// host end. A device of the node may be one end of a pair too.
+/// Returns a function that is true for a record that lists this link of the container. The link is found by its index
+/// in the container or, for a pair, by the host end. A device of the node may be one end of a pair too.
 fn lists(system: &System, own: &Link) -> Result<impl Fn(&Summary) -> bool + use<>, OpError> {
     let (boot, cookie) = here(system)?;
     let home = system.home_cookie()?;
@@ -167,7 +167,7 @@ fn lists(system: &System, own: &Link) -> Result<impl Fn(&Summary) -> bool + use<
     };
     Ok(move |summary: &Summary| {
         let header = summary.header.as_ref();
-        // Namespaces count anew after a reboot.
+        // The boot is compared too, because cookies of namespaces start anew after a reboot.
         let is_in_there = header.is_some_and(|header| header.boot_id == boot && header.netns_cookie == Some(cookie));
         let is_here = header.is_none_or(|header| header.host_netns_cookie == home);
         summary.effects.iter().any(|noted| {
@@ -178,7 +178,7 @@ fn lists(system: &System, own: &Link) -> Result<impl Fn(&Summary) -> bool + use<
     })
 }
 
-/// Returns the boot, and the number of the container's namespace.
+/// Returns the boot ID, and the cookie of the container's namespace.
 fn here(system: &System) -> Result<(String, u64), OpError> {
     let boot = postern_state::boot_id().map_err(state_error)?;
     Ok((boot, system.container_required()?.cookie().map_err(kernel_error)?))

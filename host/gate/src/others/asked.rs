@@ -1,6 +1,6 @@
-//! The addresses that an ADD asks for by name, and which other attachment has them.
+//! The addresses that the request of an ADD names, and the other attachments that have them.
 //!
-//! An ADD without such an address asks nothing here. For one with an address, this is one more system call.
+//! An ADD without such an address does nothing here. For an ADD with an address this costs one system call.
 
 use super::{Holder, leading_to};
 use crate::context::View;
@@ -16,10 +16,10 @@ use postern_types::OpError;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The most addresses that are looked for.
+/// The most addresses that are searched.
 const MOST: usize = 64;
 
-/// Who holds a lease, as far as records tell.
+/// The holder of a lease, by the records.
 pub enum Lessee {
     /// The attachment of this record, which lists the lease.
     Recorded(RecordKey, Box<Summary>),
@@ -30,7 +30,7 @@ pub enum Lessee {
 }
 
 /// Returns the addresses that a request names: `IP` in `CNI_ARGS`, `ips` of `args` and of the runtime, and the list of
-/// static. A plugin refuses what can't be read.
+/// static. Invalid texts are skipped, because the plugin refuses them.
 pub fn addresses(request: &Request) -> Vec<IpAddr> {
     let conf = &request.conf;
     let mut texts = Vec::new();
@@ -48,8 +48,8 @@ pub fn addresses(request: &Request) -> Vec<IpAddr> {
     texts.iter().take(MOST).filter_map(read).collect()
 }
 
-/// Returns the other attachments of this host that have an address which this ADD names: a lease, or forwards that lead to
-/// it. Nothing is locked.
+/// Returns the other attachments of this host that have a lease of an address that this ADD names, or forwards to it.
+/// No record is locked.
 pub fn holders_of_asked(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     let asked = addresses(view.request);
     if asked.is_empty() {
@@ -80,7 +80,7 @@ pub fn holders_of_asked(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     Ok(holders)
 }
 
-/// Returns who holds a lease of this network in a data directory, by the owner that its file names.
+/// Returns the holder of a lease of this network in a data directory, by the owner in the lease's file.
 pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Lessee, OpError> {
     let (key, state) = (view.key_of(&owner.container_id, &owner.ifname)?, &view.fixed.places.state);
     let found = if postern_state::is_there(state, &key) { postern_state::find(state, &key) } else { Ok(None) };
@@ -89,8 +89,8 @@ pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Les
     Ok(if is_listed { Lessee::Recorded(key, Box::new(summary)) } else { Lessee::Elsewhere })
 }
 
-/// True if a path leads to no namespace any more: nothing is there, or nothing is mounted. This proves nothing. It tells
-/// which of many attachments to look at first.
+/// True if a path no longer leads to a namespace: it does not exist, or nothing is mounted on it. This proves nothing.
+/// It only shows which of many attachments to check first.
 pub fn looks_gone(path: &str) -> bool {
     let path = Path::new(path);
     let Ok(file) = lstat(path) else { return true };

@@ -1,6 +1,7 @@
-//! Which other attachment has an address, by its record, and what is known of an attachment that has what an ADD wants.
+//! Finds the other attachment that has an address, by its record. It also describes an attachment that has what an ADD
+//! wants.
 //!
-//! An ADD behind a native plugin asks this. The index of claims says which records to ask
+//! An ADD behind a native plugin uses this module. The index of claims names the records to read
 //! ([`postern_state::ClaimIndex`]).
 
 use crate::claims::{self, addresses_of};
@@ -12,7 +13,7 @@ use postern_state::{ClaimIndex, NetworkKey, RecordKey, Summary};
 use postern_types::OpError;
 use std::net::IpAddr;
 
-/// The way out where no ADD looks.
+/// The hint if no later ADD checks the attachment.
 pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what it left";
 
 /// Another attachment that has what this ADD wants.
@@ -20,9 +21,9 @@ pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what
 pub struct Holder {
     /// Its record.
     pub key: RecordKey,
-    /// What it has, in words.
+    /// The thing that it has, in words.
     pub has: String,
-    /// True if only the note of another ADD names it: this ADD may want nothing of it.
+    /// True if only the note of another ADD names the attachment. This ADD may want nothing that the attachment has.
     pub is_noted: bool,
 }
 
@@ -36,23 +37,25 @@ pub struct LedTo {
 }
 
 impl LedTo {
-    /// Says who has the forwards.
+    /// Names the attachment that has the forwards.
     pub fn words(&self) -> String {
         format!("attachment {} has forwards to {}, by its record", self.attachment, self.address)
     }
 }
 
-/// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
+/// Returns what is known of an attachment that has what this ADD wants. If this run did not check the attachment, the
+/// next ADD will.
 pub fn words_on_holder(view: View<'_>, key: Option<&RecordKey>) -> String {
     key.map_or_else(|| OTHERWISE.to_owned(), |key| words_on(view, key, None))
 }
 
-/// Says the same of an attachment that has an address which an ADD of this network wants, and perhaps no other ADD.
+/// Like [`words_on_holder`], for an attachment that has an address. Perhaps only ADDs of this network want this
+/// address.
 pub fn words_on_lessee(view: View<'_>, key: &RecordKey) -> String {
     words_on(view, key, view.network_key().ok())
 }
 
-/// `network`: the one whose next ADD looks, if not all do.
+/// `network`: the network whose next ADD checks the attachment; `None` if each ADD checks it.
 fn words_on(view: View<'_>, key: &RecordKey, network: Option<NetworkKey>) -> String {
     if let Some(state) = view.system.known.holders.get(key) {
         return state.words();
@@ -64,8 +67,8 @@ fn words_on(view: View<'_>, key: &RecordKey, network: Option<NetworkKey>) -> Str
     }
 }
 
-/// Returns the other attachments of this host whose records have an address of `prevResult`, as far as the index tells
-/// without its lock. [`holder_in_words`] uses the open index.
+/// Returns the other attachments of this host whose records have an address of `prevResult`, by the index without its
+/// lock. [`holder_in_words`] uses the index that is then open.
 pub fn holders_of_previous(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     let addresses: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     let mut holders = Vec::new();
@@ -81,14 +84,14 @@ pub fn holders_of_previous(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     Ok(holders)
 }
 
-/// Returns the records that may have each of these addresses, as far as the index tells without its lock. Later questions
-/// use the open index.
+/// Returns the records that may have each of these addresses, by the index without its lock. Later calls use the open
+/// index.
 fn candidates_unlocked(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<(IpAddr, Vec<RecordKey>)>, OpError> {
     let unlocked = ClaimIndex::unlocked(&view.fixed.places.state, view.system.home_cookie()?).map_err(state_error)?;
     let Some(index) = unlocked else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for address in addresses {
-        // Without an answer the question itself asks all records.
+        // If the index has no answer, the later check reads all records.
         let mut keys = index.candidates((*address).into()).map_err(state_error)?.unwrap_or_default();
         keys.retain(|key| postern_state::is_there(&view.fixed.places.state, key));
         found.push((*address, keys));
@@ -97,7 +100,7 @@ fn candidates_unlocked(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<(IpAd
     Ok(found)
 }
 
-/// True if the record of another attachment of this host has an address. It is known without the index too.
+/// True if the record of another attachment of this host has an address. The index is not necessary for this.
 pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
     for summary in claims::claimants(view, &[address.into()])? {
         if holder(view, &summary, address)?.is_some() {
@@ -107,8 +110,8 @@ pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
     Ok(false)
 }
 
-/// Says in words which other attachment of this host has an address, by its record, and what is known of that attachment.
-/// The first question fills the index.
+/// Names the other attachment of this host whose record has an address, and says what is known of that attachment. The
+/// first call fills the index.
 pub fn holder_in_words(view: View<'_>, address: IpAddr) -> Result<Option<String>, OpError> {
     for summary in claims::candidates(view, &[address.into()], view.fixed.deadline.answer_by())? {
         if let Some((key, attachment)) = holder(view, &summary, address)? {
@@ -119,7 +122,7 @@ pub fn holder_in_words(view: View<'_>, address: IpAddr) -> Result<Option<String>
     Ok(None)
 }
 
-/// Returns the attachment of a record as [`other`], if it has the address.
+/// Like [`other`], but only if the record has the address.
 fn holder(view: View<'_>, summary: &Summary, address: IpAddr) -> Result<Option<(RecordKey, String)>, OpError> {
     Ok(other(view, summary)?.filter(|_| addresses_of(summary).any(|noted| noted == address)))
 }
@@ -133,8 +136,8 @@ fn other(view: View<'_>, summary: &Summary) -> Result<Option<(RecordKey, String)
     Ok(Some((key, format!("{}/{}/{}", header.network, header.container_id, header.ifname))))
 }
 
-/// Returns those of these addresses that forwards of another attachment of this host lead to, by its record, each with that
-/// attachment. The index has them for this attachment from then on.
+/// Returns the addresses to which recorded forwards of another attachment of this host lead, each with that attachment.
+/// From then on the index has the addresses for this attachment.
 pub fn led_to(run: &mut Context, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
     let own = run.view().key()?;
     let index = claims::open_index(run.view(), run.fixed.deadline.answer_by())?;
@@ -149,14 +152,14 @@ pub fn led_to(run: &mut Context, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpE
     led_by(run.view(), asked)
 }
 
-/// As [`led_to`], as far as the index tells without its lock. [`led_to`] uses the open index.
+/// Like [`led_to`], but by the index without its lock. [`led_to`] uses the index that is then open.
 pub(super) fn leading_to(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
     let asked = candidates_unlocked(view, addresses)?.into_iter().map(|(address, keys)| (address, Some(keys)));
     led_by(view, asked)
 }
 
-/// Returns those of these addresses that forwards of other attachments lead to. The records to ask come with each address;
-/// `None` is all of them.
+/// Returns the addresses to which forwards of other attachments lead. Each address comes with the records to read;
+/// `None` stands for all records.
 fn led_by(
     view: View<'_>,
     asked: impl IntoIterator<Item = (IpAddr, Option<Vec<RecordKey>>)>,

@@ -8,15 +8,15 @@ use postern_kernel::Link;
 use postern_state::Summary;
 use postern_types::OpError;
 
-/// What stands at the other end of the container's pair, where no record has a pair.
+/// The other end of the container's pair, if no record has a pair.
 pub enum NativeEnd {
     /// The attachment's host end.
     Own(Link),
     /// The container's link is no pair with a link of the host.
     None,
-    /// `prevResult` does not name it.
+    /// `prevResult` does not name this host end.
     Unnamed(Link),
-    /// A record of another attachment lists it.
+    /// A record of another attachment lists this host end.
     OfOthers(Link),
 }
 
@@ -31,9 +31,9 @@ pub fn living_pair(run: &Context) -> Result<Option<Link>, OpError> {
     Ok(None)
 }
 
-/// Returns the other end of this veth of the container by the kernel alone, if it is on the host: a native plugin's pair has
-/// no record. Both ends must name each other, and the host end must name the container's namespace. An index is unique in
-/// one namespace only, and root in the container can choose it.
+/// Returns the other end of a veth of the container, if it is on the host. Only the kernel is asked, because a native
+/// plugin's pair has no record. Both ends must name each other, and the host end must name the container's namespace.
+/// An index is unique only in one namespace, and root in the container can choose it.
 pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpError> {
     let Some(peer) = own.peer_index else { return Ok(None) };
     let host = system.host()?;
@@ -43,8 +43,8 @@ pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpErro
     Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
 }
 
-/// Returns the host end of the pair of a native plugin: the other end of the container's link, which `prevResult`
-/// names as a link of the host, and no record of another attachment lists. Both ends and the namespace must agree
+/// Returns the host end of a native plugin's pair: the other end of the container's link. `prevResult` must name it as
+/// a link of the host, and no record of another attachment may list it. Both ends and the namespace must match
 /// ([`mutual_end_of`]).
 pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
     match native_end(view)? {
@@ -53,7 +53,7 @@ pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
     }
 }
 
-/// As [`end_behind_native`], with what is missing.
+/// Like [`end_behind_native`], but also tells which condition is not met.
 pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
     let own = view.system.link_inside(&view.request.ifname)?.filter(|own| own.kind == "veth");
     let end = own.map(|own| mutual_end_of(view.system, &own)).transpose()?.flatten();
@@ -67,9 +67,9 @@ pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
 
 /// True if this link of the container leads to the host.
 ///
-/// The other end of a pair is a link of the host. A stacked link lies on one of the host's links. The kernel tells
-/// both by index and namespace. A device belongs to a driver. Root in the container can make links of any name, but
-/// none of these.
+/// This is so in three cases: the other end of a pair is a link of the host, a link is stacked on a link of the host,
+/// or a device belongs to a driver. For the first two cases the kernel names index and namespace. Root in the container
+/// can make links of any name, but no such links.
 pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
     if own.device.is_some() {
         return Ok(true);
@@ -91,8 +91,9 @@ pub(crate) fn is_claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -
     Ok(records_here(view)?.iter().any(|summary| is_other(summary) && claims(summary)))
 }
 
-/// Returns the records of attachments that this host namespace has. Others may have the same directory of records, but
-/// their links, rules and addresses are not here. A record that can't be read may be of any.
+/// Returns the records of attachments of this host namespace. Other host namespaces may share the directory of records,
+/// but their links, rules and addresses are elsewhere. A record that can't be read is included, because it may be of
+/// this namespace.
 pub(crate) fn records_here(view: View<'_>) -> Result<Vec<Summary>, OpError> {
     let cookie = view.system.home_cookie()?;
     let mut records = postern_state::list_known(&view.fixed.places.state).map_err(state_error)?;

@@ -1,4 +1,5 @@
-//! Questions to records and kernel: whose is this link, this address, this port, and what of `prevResult` counts?
+//! Reads records and the kernel to find the owner of a link, an address or a port, and the parts of `prevResult` that
+//! count.
 
 mod another;
 mod asked;

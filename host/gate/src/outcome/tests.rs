@@ -10,7 +10,7 @@ fn parts(conf: &str, verb: Verb) -> RunParts {
 }
 
 /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
-/// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
+/// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without a gateway.
 fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
     let mut parts = parts(r#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
     let run = parts.context();
@@ -31,7 +31,7 @@ fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
     }
 }
 
-/// The facts of a run without links, of which policy demands nothing.
+/// The facts of a run without links and without demands of policy.
 fn facts<'a>(run: &'a Context<'_>, common: &'a Common) -> RunFacts<'a> {
     let (request, own) = (run.request, run.own.addresses.as_slice());
     RunFacts { request, own, common, seen: &|_| Ok(None), unmet_demand: &|_| Ok(None) }
@@ -68,7 +68,7 @@ fn what_is_said_of_a_link_is_what_there_is() {
     for (key, seen, previous, expected) in [
         (r#""mtu":9000"#, seen(), "", ""),
         (pci.as_str(), seen(), "", ""),
-        // The values of an earlier plugin, which had more information.
+        // The values of an earlier plugin count, because it had more information.
         (&pci, plain(), before.as_str(), ""),
         (r#""socketPath":"/run/x","mtu":1"#, None, &before, ""),
         (&at("vhost.sock"), None, "", ""),
@@ -87,7 +87,7 @@ fn what_is_said_of_a_link_is_what_there_is() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Code 110 is the gate's: a guest has it for a refusal of this run, with that refusal's way out.
+/// Code 110 belongs to the gate. A guest may use it only for a refusal of this run, and gets this refusal's details.
 #[test]
 fn a_refusal_is_the_gates() {
     let mut parts = parts(r#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
@@ -112,7 +112,7 @@ fn a_refusal_is_the_gates() {
     assert_eq!(crate::errors::of_program(Error::new(111, "m")), Error::new(111, "m"));
 }
 
-/// What an earlier plugin wrote passes through, and the attachment's interface may get another address.
+/// Data of an earlier plugin may be passed on, and the attachment's interface may get another address.
 #[test]
 fn what_only_passes_through_is_the_earlier_plugins() {
     let conf = r#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","interfaces":[null,
@@ -162,7 +162,7 @@ fn an_earlier_result_counts_by_record_or_policy() {
         others::take_over(&mut run, &previous, Some(&granted)).unwrap();
         let own: Vec<String> = run.own.addresses.iter().map(|own| own.net.to_string()).collect();
         assert_eq!(own, expected, "{policy}");
-        // The result may be passed on unchanged, whichever parts count.
+        // The result may be passed on unchanged, even if its parts do not count.
         let same = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24","gateway":"10.9.0.7"}]}"#;
         assert!(read(&facts(&run, &Common::default()), &granted, "x", Verb::Add, same, 0, false).is_ok());
         let other = same.replace("10.9.0.7", "10.9.0.8");
@@ -181,7 +181,7 @@ fn an_interface_plugin_has_what_the_attachment_has() {
         ("10.9.0.2/16", "", "plugin \"bridge\" claims address 10.9.0.2/16"),
         ("10.9.0.3/24", "", "plugin \"bridge\" claims address 10.9.0.3/24"),
     ] {
-        // Only the plugin that is asked for addresses may say this.
+        // Only the IPAM plugin may have such a result.
         for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
             let message = message("bridge", policy, address, gateway);
             assert!(message.starts_with(expected) && message.is_empty() == expected.is_empty(), "{address}: {message}");

@@ -1,7 +1,7 @@
 //! The connections of a run to DHCP services.
 //!
-//! A confined process can open none. So a run opens them before: one to ask, and one to give back what a failed ADD got.
-//! The first one may still wait for an answer then.
+//! A confined process can open no connection. So a run opens two connections before: one to ask, and one to give back
+//! the lease of a failed ADD. The first connection may still wait for an answer at that time.
 
 use crate::deadline::Deadline;
 use crate::request::Request;
@@ -17,24 +17,25 @@ use std::time::{Duration, Instant};
 /// The longest time to wait for a connection, and for an answer that needs no server.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A wait that tells something. A shorter one only tells that the run had no time left.
+/// The least wait after which a missing answer means something. A shorter wait only means that the run had no time
+/// left.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DhcpUse {
-    /// All that a plugin asks.
+    /// All requests of a plugin.
     Plugin,
-    /// Giving leases back.
+    /// The return of leases.
     Release,
 }
 
 /// The reason why a service was not asked, or did not answer.
 #[derive(Clone, Debug)]
 struct Unanswered {
-    /// True if it is not there: nothing was asked, or the connection broke.
+    /// True if the service is absent: no request was sent, or the connection broke.
     is_absent: bool,
-    /// True if this question reached it, and the time was over before an answer came.
+    /// True if this request reached the service, and no answer came in time.
     is_late: bool,
     error: OpError,
 }
@@ -49,11 +50,11 @@ struct Connection {
 #[derive(Default)]
 pub struct DhcpConnections {
     open: RefCell<Vec<Connection>>,
-    /// The container's namespace, for the service to look at.
+    /// The container's namespace, which the service gets with a request.
     namespace: RefCell<Option<OwnedFd>>,
     /// True if no further connection can be opened.
     is_sealed: Cell<bool>,
-    /// Services that have given this attachment's lease back in this run. They are not asked again.
+    /// Services that have already given this attachment's lease back in this run. They are not asked again.
     released: RefCell<Vec<String>>,
 }
 
@@ -65,12 +66,12 @@ impl DhcpConnections {
     }
 
     fn connect(&self, socket: &str, of: DhcpUse, deadline: Instant) {
-        // Half of the time is left to the run, which says what is wrong and undoes what it did.
+        // Half of the time is left to the run, for its error and its undo.
         let began = Instant::now();
         let deadline = began + SOON.min(deadline.saturating_duration_since(began) / 2);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
-            // Nothing was asked, and a DEL has nothing to wait for. A service that this process could not reach may have the
-            // lease, and is asked by the next run.
+            // A service counts as absent if no request was sent: a DEL then has nothing to wait for. After a temporary
+            // failure the service may have the lease, and the next run asks it.
             is_absent: !matches!(error, ServiceError::Deadline | ServiceError::NotNow(_)),
             is_late: false,
             error: match error {
@@ -98,7 +99,7 @@ impl DhcpConnections {
 
     /// Asks the service at a socket.
     fn ask(&self, socket: &str, of: DhcpUse, ask: &Ask, deadline: Instant) -> Result<Answer, Unanswered> {
-        // A run that opened one for a use has it for all, unless it may have two asks at a time.
+        // The connection for the plugin serves the release too, if the run has no second connection.
         let of = if of == DhcpUse::Release && !self.has(socket, of) && self.has(socket, DhcpUse::Plugin) {
             DhcpUse::Plugin
         } else {
@@ -113,15 +114,15 @@ impl DhcpConnections {
             let error = OpError::new(ErrorCode::Unsupported, socket, message);
             return Err(Unanswered { is_absent: true, is_late: false, error });
         };
-        // An earlier question was late, not this one.
+        // The earlier request was late, and not this request.
         let channel =
             connection.channel.as_mut().map_err(|unanswered| Unanswered { is_late: false, ..unanswered.clone() })?;
         let namespace = self.namespace.borrow();
-        // Leases are given back by their names alone: the path of a namespace may lead elsewhere by now.
+        // A release names only the attachment, without a namespace: the namespace's path may now lead elsewhere.
         let namespace = namespace.as_ref().filter(|_| !matches!(ask, Ask::Release(_))).map(AsFd::as_fd);
         let answer = channel.ask(ask, namespace, deadline).map_err(|error| unanswered(socket, &error));
         if let Err(unanswered) = &answer {
-            // An answer that comes late would be taken for that of the next question.
+            // The connection is not used again: a late answer would be taken for the answer to the next request.
             connection.channel = Err(unanswered.clone());
         }
         answer
@@ -142,7 +143,7 @@ impl DhcpConnections {
         };
         let (is_acquire, began) = (matches!(ask, Ask::Acquire(_)), Instant::now());
         let answer = self.ask(socket, DhcpUse::Plugin, &ask, until).map_err(|unanswered| {
-            // With no time left from the start, nothing is known of a server.
+            // After a very short wait, nothing is known of the server.
             let waited = began.elapsed();
             match unanswered.is_late && is_acquire && waited >= A_WHILE {
                 true => without_lease(request, socket, waited),
@@ -155,8 +156,8 @@ impl DhcpConnections {
         }
     }
 
-    /// Gives the attachment's lease back, once in a run. Without a service it is success: the service ends the leases of namespaces that
-    /// are gone, and the server ends each when its time is over.
+    /// Gives the attachment's lease back, once in a run. An absent service is no error: when it runs again, it ends the
+    /// leases of namespaces that are gone. The server ends each lease when its time is over.
     pub fn release(&self, request: &Request, deadline: &Deadline, socket: &str) -> Result<(), OpError> {
         if self.released.borrow().iter().any(|released| released == socket) {
             return Ok(());
@@ -177,8 +178,8 @@ impl DhcpConnections {
         }
     }
 
-    /// Opens the connections to these services that this run may need, and lets no other be opened later. Where a service
-    /// does not answer, the operation that needs it says so.
+    /// Opens the connections to these services that this run may need. Later no other connection can be opened. If a
+    /// service does not answer, the operation that needs it reports the error.
     pub fn open_for(&self, verb: Verb, deadline: &Deadline, sockets: &[String]) {
         let uses: &[DhcpUse] = match verb {
             Verb::Add => &[DhcpUse::Plugin, DhcpUse::Release],
@@ -186,7 +187,7 @@ impl DhcpConnections {
         };
         for socket in sockets {
             for of in uses {
-                // A second one would wait in vain too.
+                // A second connection is not tried after a timeout: it would wait in vain too.
                 match self.why_stuck(socket) {
                     Some(why) => self.keep_connection(socket, *of, Err(why)),
                     None => self.connect(socket, *of, deadline.at()),
@@ -197,10 +198,10 @@ impl DhcpConnections {
     }
 }
 
-/// The way out if no service answers.
+/// The hint if no service answers.
 const START: &str = "start it: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
 
-/// The error of a service that takes no connection, though its socket is there.
+/// Returns the error for a service whose socket exists, but that takes no connection.
 fn stuck(socket: &str) -> OpError {
     let message = format!("the DHCP service at {socket} took no connection in time: it is stuck");
     OpError::new(ErrorCode::Deadline, socket, message)
@@ -220,11 +221,11 @@ fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
             (true, new(ErrorCode::Unsupported, message).hint(START))
         }
-        // It has the lease, if it gave one, and ends it when the container is gone.
+        // The native service keeps its lease, if it gave one, and ends the lease when the container is gone.
         ServiceError::Native => {
             (true, new(ErrorCode::Unsupported, said).hint(format!("change to Postern's service: `{SWITCH}`")))
         }
-        // One that was killed can't be asked again by this run.
+        // A service that was killed can't be asked again by this run.
         ServiceError::Closed => (true, new(ErrorCode::Io, said)),
         ServiceError::Untrusted(_) | ServiceError::Malformed(_) | ServiceError::NotNow(_) | ServiceError::Io(_) => {
             (false, new(ErrorCode::Io, said))
@@ -233,15 +234,15 @@ fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
     Unanswered { is_absent, is_late: false, error }
 }
 
-/// Converts the refusal of a service to the form that a guest gets: unchanged, as that of a delegate.
+/// Converts the refusal of a service to the guest's form: unchanged, like the error of a delegate.
 pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpError {
     let mut error = OpError::new(ErrorCode::Delegate, socket, words.clone());
     error.delegate = Some(crate::errors::of_program(postern_cni::Error::new(code, words).with_details(details)));
     error
 }
 
-/// Says what it mostly means that a service has got no lease in the time of this run. The service goes on asking until its
-/// client goes.
+/// Returns the error for a service that got no lease in the time of this run, with the most likely reason. The service
+/// continues to ask until its client disconnects.
 fn without_lease(request: &Request, socket: &str, waited: Duration) -> OpError {
     let message = format!(
         "no lease within {} s: no DHCP server answers on \"{}\", or the DHCP service at {socket} is stuck",
@@ -262,7 +263,7 @@ fn attachment(request: &Request) -> Attachment {
         netns: request.netns.clone(),
         args: request.args().to_owned(),
         configuration: request.stdin.to_string(),
-        // A lease is given back whatever they are. One that begins has them from a configuration that can be read.
+        // A new lease has the families from a valid configuration. The return of a lease does not use them.
         families: families(&request.stdin).unwrap_or_default(),
     }
 }

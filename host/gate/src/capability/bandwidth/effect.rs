@@ -1,4 +1,5 @@
-//! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
+//! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes the traffic from the
+//! container.
 
 use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::{Context, View};
@@ -10,7 +11,7 @@ use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
 use serde::{Deserialize, Serialize};
 
-/// The kernel's name for the links that shape.
+/// The kernel's name for links that shape traffic.
 pub const IFB: &str = "ifb";
 
 /// The most milliseconds that a packet waits in a token bucket, as with the native plugin.
@@ -19,27 +20,29 @@ const LATENCY: u64 = 25;
 /// The bytes of the longest packet.
 const PACKET: u64 = 64 << 10;
 
-/// Limits of the rate of an attachment's traffic. The record notes the interface index of the ifb beside it.
+/// Limits of the rate of an attachment's traffic. The record also has the interface index of the ifb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// The host end's name.
     #[serde(rename = "port")]
     pub host: String,
-    /// The host end's interface index. A later link of its name is another attachment's, which may have equal limits.
+    /// The host end's interface index. A later link of this name belongs to another attachment, which may have equal
+    /// limits.
     pub index: u32,
     /// The limit towards the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<RateLimit>,
-    /// The limit from the container, and the name of the ifb that keeps it.
+    /// The limit from the container, and the name of the ifb that applies the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<(RateLimit, String)>,
 }
 
 /// Returns the token bucket of a limit.
 ///
-/// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. More than 274 s do not fit: the bucket
-/// is smaller than asked for then. containerd asks for the largest possible burst. The native plugin cuts such numbers to
-/// their lowest 32 bits, and its CHECK expects that. It is so here, unless too little is left for one packet.
+/// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. The largest time is 274 s: a larger
+/// bucket is made smaller. containerd asks for the largest possible burst. The native plugin cuts large numbers to
+/// their lowest 32 bits, and its CHECK expects that. This function does the same, unless the bucket would be too small
+/// for one packet.
 pub fn bucket(limit: &RateLimit) -> TokenBucket {
     let (largest, cut) = (sized(limit, largest), sized(limit, lowest_bits));
     let holds = u128::from(cut.buffer) * 64 * u128::from(cut.rate) / 1_000_000_000;
@@ -50,7 +53,7 @@ pub fn bucket(limit: &RateLimit) -> TokenBucket {
     }
 }
 
-/// True if a qdisc is the bucket of a limit: ours, that of an earlier version of ours, or the native plugin's.
+/// True if a qdisc is the bucket of a limit, as made by this version, an earlier version or the native plugin.
 pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
     [bucket(limit), sized(limit, largest), sized(limit, lowest_bits)].iter().any(|bucket| qdisc.is_bucket(bucket))
 }
@@ -79,11 +82,11 @@ impl Bandwidth {
         Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| link.index == self.index))
     }
 
-    /// Makes what is missing of the limits, on links that are there. Returns true if something was. `index` is that of the
-    /// ifb, if it is known: a later link of its name is another attachment's.
+    /// Makes the missing parts of the limits, on existing links. Returns true if a part was missing. `index` is the
+    /// index of the ifb, if it is known: a later link of its name belongs to another attachment.
     ///
     /// # Errors
-    /// [`ErrorCode::Exists`]: somebody else has a qdisc or filter there. [`ErrorCode::NotFound`]: a link is gone.
+    /// [`ErrorCode::Exists`]: the link has another owner's qdisc or filter. [`ErrorCode::NotFound`]: a link is gone.
     pub(crate) fn make(&self, host: &Netlink, index: Option<u32>) -> Result<bool, OpError> {
         let end = self.end(host)?.ok_or_else(|| link_gone(&self.host))?;
         let mut changed = false;
@@ -109,8 +112,8 @@ impl Bandwidth {
         Ok(())
     }
 
-    /// Removes the ifb: by the recorded index or, where an ADD was killed before it noted that, by the name that no other
-    /// attachment's record has.
+    /// Removes the ifb by the recorded index. If an ADD was killed before it recorded the index, the ifb is found by
+    /// its name, if no other attachment's record has this name.
     fn remove_ifb(&self, run: &Context, name: &str) -> Result<(), OpError> {
         let host = run.system.host()?;
         let Some(ifb) = find(host, name)? else { return Ok(()) };
@@ -121,7 +124,7 @@ impl Bandwidth {
         if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
     }
 
-    /// True if all of it is there.
+    /// True if all parts of the limits exist.
     pub fn is_whole(&self, host: &Netlink) -> Result<bool, OpError> {
         let Some(end) = self.end(host)? else { return Ok(false) };
         if let Some(limit) = &self.ingress
@@ -151,7 +154,7 @@ fn is_limited(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     Ok(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
 }
 
-/// Gives a link its token bucket, unless it has it. Returns true if it had none.
+/// Gives a link its token bucket, if the bucket is missing. Returns true if it was missing.
 fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
     match host.root_qdisc(link.index).map_err(about(&link.name))? {
         Some(qdisc) if keeps(&qdisc, limit) => Ok(false),
@@ -160,7 +163,8 @@ fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     }
 }
 
-/// Redirects what the host end receives to the ifb, unless that is so. Returns true if it was not.
+/// Redirects the traffic that the host end receives to the ifb, if it is not redirected yet. Returns true if this was
+/// new.
 fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
         Some(qdisc) if !qdisc.is_default() => {
@@ -180,7 +184,7 @@ fn occupied(link: &LinkName, what: &str) -> OpError {
 }
 
 impl EffectKind for Bandwidth {
-    /// Removes the limits from the host end, and the ifb. The host end may stay, or be limited anew.
+    /// Removes the limits from the host end, and removes the ifb. The host end may stay, or get new limits.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let host = run.system.host()?;
         if let Some(end) = self.end(host)? {
@@ -228,14 +232,14 @@ mod tests {
             (1_000_000, 100_000, (125_000, 15_625, 1_562_500)),
             (8, 8, (1, 1, 15_625_000)),
             (16_000_000, 33_554_432, (2_000_000, 4_244_304, 32_768_000)),
-            // A rate that does not fit 32 bits, and one that is as high as can be.
+            // A rate that does not fit 32 bits, and the highest rate.
             (80_000_000_000, 80_000, (10_000_000_000, 250_010_000, 15)),
             (u64::MAX, 8, (u64::MAX / 8, u32::MAX, 0)),
             // The burst that containerd asks for.
             (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, 2_415_919_079)),
-            // Of the waiting bytes, 32 bits hold more than the burst alone.
+            // Of burst and waiting bytes together, the lowest 32 bits count.
             (1_000_000_000, 34_359_738_344, (125_000_000, 3_124_997, 536_870_906)),
-            // 2^32 ticks and 1454: a bucket of those holds no packet.
+            // 2^32 + 1454 ticks: a bucket of 1454 ticks would be too small for one packet.
             (8_000, 2_199_024, (1_000, 274_903, u32::MAX)),
         ] {
             let TokenBucket { rate, limit, buffer } = bucket(&RateLimit { rate, burst });

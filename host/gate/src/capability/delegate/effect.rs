@@ -1,4 +1,4 @@
-//! The run of another main plugin, with a configuration that the host made.
+//! The effect of running another main plugin, with a configuration that the host made.
 
 use crate::capability::ipam::effect::undo_native;
 use crate::capability::leaves::{ByContents, EffectKind};
@@ -14,18 +14,18 @@ use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Another main plugin was run. The effects of a component are in the record by themselves; a native program must be run
-/// again to remove its effects.
+/// Another main plugin was run. If the delegate is a component, the record also lists its effects. A native program
+/// must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegated {
-    /// Its name.
+    /// The delegate's name.
     pub plugin: String,
     /// True for a native program of `CNI_PATH`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
-    /// Its configuration.
+    /// The delegate's configuration.
     pub config: String,
-    /// The directory with the native plugin's file of this content, if it was written.
+    /// The directory of the native plugin's file with this configuration, if the file was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
@@ -60,7 +60,7 @@ impl ByContents for Delegated {
     }
 }
 
-/// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
+/// Writes the native plugin's file. A file of another attachment is not changed; then `None` is returned.
 pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
     let id = &view.request.container_id;
     if !Path::new(directory).is_absolute() {
@@ -93,7 +93,7 @@ pub(crate) fn write(view: View<'_>, directory: &str, content: &str) -> Result<()
     files.write(&view.request.container_id, &view.key()?, content.as_bytes()).map_err(state_error)
 }
 
-/// Removes the native plugin's file, if it has this content. What others could have put there stays.
+/// Removes the native plugin's file, if it has this content. A file that other users could have written stays.
 pub(crate) fn remove(run: &Context, directory: &str, content: &str) -> Result<(), OpError> {
     let id = &run.request.container_id;
     let key = run.view().key()?;

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// A lease that the service at a socket keeps for this attachment. The service knows it by container, network and interface.
+/// A lease that the service at a socket keeps for this attachment. The service identifies the lease by container,
+/// network and interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dhcp {
     /// The socket of the service.
     pub socket: String,
-    /// The addresses of the lease. There are none before the service was asked.
+    /// The addresses of the lease. The list is empty before the service was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
 }

@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Rules that let the attachment's addresses be forwarded. The native form names no owner, so the record is the owner.
+/// Rules that let the attachment's addresses be forwarded. Rules in the native form name no owner. Only the record says
+/// whose rules they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firewall {
     /// The packet filter of the rules.
     pub backend: FirewallBackend,
-    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The chain of the administrator's rules, with iptables.
@@ -41,8 +42,8 @@ impl Firewall {
         AddressHandles { addresses: self.addresses.clone(), handles, tables, recorded }
     }
 
-    /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
-    /// searched, and each attachment has rules of its own.
+    /// Makes the missing rules. With `is_first`, the attachment has no rules yet. Then existing rules are not searched,
+    /// and each attachment gets its own rules.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         match self.backend {
             FirewallBackend::Iptables => {
@@ -88,10 +89,10 @@ impl Firewall {
 }
 
 impl EffectKind for Firewall {
-    /// Removes the rules. If the record has their handles, they are this attachment's alone. Otherwise an address that the
-    /// record of another attachment admits in the same way keeps them.
+    /// Removes the rules. Rules whose handles are in the record belong only to this attachment. Other rules for an
+    /// address stay if another attachment's record admits the address in the same way.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // To ask the kernel is cheaper than to start programs that find nothing, or to read all records.
+        // The kernel is asked first, because starting programs and reading all records cost more.
         if self.backend == FirewallBackend::Iptables && !run.system.unless_absent(iptables::forward::may_be_admitted)? {
             return Ok(());
         }
@@ -119,7 +120,7 @@ impl EffectKind for Firewall {
         }
         match self.backend {
             FirewallBackend::Iptables => withdraw(&own, &[]),
-            // The part that firewalld had has ended with firewalld.
+            // firewalld has ended, and its rules with it.
             FirewallBackend::Firewalld if !firewalld::runs(run.system.program_runner()).map_err(firewall_error)? => {
                 Ok(())
             }

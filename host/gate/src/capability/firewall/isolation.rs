@@ -1,7 +1,7 @@
-//! The isolation of the attachment's bridge. The rules are the bridge's: all its attachments share them.
+//! The isolation of the attachment's bridge. All attachments of the bridge share its rules.
 //!
-//! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
-//! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
+//! The rules stay when an attachment is removed, like the bridge itself, and as with the native plugin. Otherwise a
+//! bridge could be open while containers of this or a native plugin are on it. `postern gc --node` removes the rules.
 
 use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::Context;
@@ -12,7 +12,7 @@ use postern_firewall::iptables::forward;
 use postern_types::{IngressPolicy, OpError};
 use serde::{Deserialize, Serialize};
 
-/// The isolation of the attachment's bridge: the record lists who wants it.
+/// The isolation of the attachment's bridge. Each attachment that wants it has this effect in its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
     /// The bridge's name.
@@ -26,7 +26,7 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// Makes the rules, as far as they are missing. Returns true if some were.
+    /// Makes the missing rules. Returns true if some were missing.
     pub(crate) fn make(&self, run: &Context) -> Result<bool, OpError> {
         let families: Vec<bool> =
             [(self.v4, false), (self.v6, true)].into_iter().filter(|of| of.0).map(|of| of.1).collect();

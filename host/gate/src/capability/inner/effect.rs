@@ -1,4 +1,4 @@
-//! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy, a tap. It dies with
+//! Inner links: links that exist only in the container's namespace (macvlan, VLAN, ipvlan, dummy, tap). They end with
 //! that namespace.
 
 use crate::capability::device::held::{self, HeldObject};
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The time that the kernel may take to end the links of a namespace that has ended.
+/// The longest time until the kernel has removed the links of an ended namespace.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
-/// The kinds of such links.
+/// The kinds of inner links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InnerKind {
@@ -43,7 +43,7 @@ impl InnerKind {
         Self::ALL.iter().any(|kind| kind.in_kernel() == link.kind)
     }
 
-    /// The name, for people and in messages.
+    /// Returns the name for people and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Macvlan => "macvlan",
@@ -54,7 +54,7 @@ impl InnerKind {
         }
     }
 
-    /// The kernel's name for such links.
+    /// Returns the kernel's name for links of this kind.
     pub const fn in_kernel(self) -> &'static str {
         if matches!(self, Self::Tap) { "tun" } else { self.name() }
     }
@@ -64,38 +64,38 @@ impl InnerKind {
     }
 }
 
-/// The link. The record notes its interface index beside it, which root in the container can't change. Before that, its
-/// first name and its address identify it.
+/// An inner link. The record also has its interface index, which root in the container can't change. Before the index
+/// is recorded, the link's first name and its address identify it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
-    /// Its kind. A macvlan has a kind of effect of its own.
+    /// Its kind. A macvlan has its own kind of effect, [`Macvlan`].
     pub kind: InnerKind,
-    /// The address that the host gave it; none where it has its parent's.
+    /// The address that the host gave the link; `None` if it has its parent's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    /// The first name, which the host chose. `None` if the link was made with the attachment's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<String>,
-    /// For an ipvlan on a link of the host: that link's index, and the mode.
+    /// For an ipvlan on a link of the host: the parent's index, and the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<(u32, IpvlanMode)>,
-    /// For a VLAN of a link of the host: that link's index, and the VLAN. Earlier versions did not write it down.
+    /// For a VLAN of a link of the host: the parent's index, and the VLAN. Earlier versions did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<(u32, VlanId)>,
 }
 
 impl InnerLink {
-    /// Returns the link that an effect is, of any kind.
+    /// Returns the inner link of an effect, of any kind.
     pub fn seen(effect: &Effect) -> Option<&Self> {
         Macvlan::of(effect).map(|Macvlan(link)| link).or_else(|| Self::of(effect))
     }
 
-    /// The link as an effect, in its kind's form.
+    /// Returns the effect of this link, in the form of its kind.
     pub fn recorded(self) -> Effect {
         if self.kind.is_macvlan() { Macvlan(self).into() } else { self.into() }
     }
 
-    /// The link, in the namespace that it was made in.
+    /// Returns the link, in the namespace in which it was made.
     pub fn find(&self, run: &Context, container: &Netlink) -> Result<Option<Link>, OpError> {
         if let Some(index) = run.journal.indices(&self.clone().recorded()).first() {
             let link = container.link_by_index(*index).map_err(kernel_error)?;
@@ -118,7 +118,7 @@ impl InnerLink {
         }
         let indices = run.journal.indices(&self.clone().recorded());
         let is_deleted = indices.iter().any(|index| run.own.deleted.contains(index));
-        // Nothing tells a link that others deleted from one that was moved.
+        // A deleted link can't be told from a link that was moved elsewhere.
         if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
             crate::say!(
                 "postern: its {} link is not in the container: root in there has deleted it, or moved it to a namespace of its own. \
@@ -129,7 +129,8 @@ impl InnerLink {
         Ok(())
     }
 
-    /// Holds the VLAN if somebody has it still: the link was moved to another namespace. A namespace ends in its own time.
+    /// Holds the VLAN if a link still has it: the link may have been moved to another namespace. Until the time
+    /// `until`, the container's namespace may still be ending.
     fn look_for_vlan(&self, run: &Context, until: Instant) -> Result<(), OpError> {
         let Some((parent, id)) = self.vlan else { return Ok(()) };
         let host = run.system.host()?;
@@ -137,7 +138,7 @@ impl InnerLink {
         loop {
             let Some(why) = held::vlan_in_use(host, parent, id)? else { return Ok(()) };
             let is_late = Instant::now() >= until;
-            // Once it was free, another attachment or the node may have it.
+            // If the VLAN was free before, another attachment or the node may have it now.
             if (is_late || is_first) && self.has_other_owner(run.view())? {
                 return Ok(());
             }
@@ -165,8 +166,8 @@ impl InnerLink {
 
 impl EffectKind for InnerLink {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
-        // link is gone too.
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If the
+        // namespace is gone, the link is gone too.
         match run.journal.container_with(run.system, &format!("{} link", self.kind.name()))? {
             Some(container) => {
                 self.delete(run, container.netlink().map_err(kernel_error)?)?;
@@ -202,7 +203,7 @@ impl AttachmentLink for InnerLink {
     }
 }
 
-/// A macvlan link, in the form that records have had before the other kinds.
+/// A macvlan link, in the form of records from before the other kinds existed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "MacvlanForm", into = "MacvlanForm")]
 pub struct Macvlan(pub InnerLink);
@@ -245,7 +246,7 @@ impl EffectKind for Macvlan {
     }
 }
 
-/// Takes such links that are gone off the record. Returns one that is there.
+/// Removes inner links that are gone from the record. Returns an existing inner link, if there is one.
 pub fn retire(run: &mut Context) -> Result<Option<(InnerKind, Link)>, OpError> {
     let mut living = None;
     let effects = run.journal.effects();

@@ -1,5 +1,5 @@
-//! The common part of `macvlan`, `vlan`, `ipvlan`, `dummy` and `tap`: the attachment's own link, which has no end on the host. An
-//! attachment has one that lives, by its record.
+//! The common part of `macvlan`, `vlan`, `ipvlan`, `dummy` and `tap`: an inner link is the attachment's own link, and
+//! exists only in the container. An attachment has at most one existing inner link in its record.
 
 pub mod effect;
 
@@ -25,40 +25,41 @@ impl Parent {
         self.namespace(gate)?.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
     }
 
-    /// The links on it that its own namespace shows.
+    /// Returns the links that are stacked on this parent in the parent's namespace.
     pub fn stacked<'g>(&self, gate: &'g Gate<'_>) -> Result<impl Iterator<Item = Link> + use<'g>, OpError> {
         let index = self.index;
         let links = self.namespace(gate)?.links().map_err(kernel_error)?;
         Ok(links.into_iter().filter(move |link| link.peer_index == Some(index) && link.peer_netnsid.is_none()))
     }
 
-    /// The namespace that it is in.
+    /// Returns the socket of the parent's namespace.
     fn namespace<'g>(&self, gate: &'g Gate<'_>) -> Result<&'g Netlink, OpError> {
         if self.in_container { gate.run.system.container_netlink() } else { gate.run.system.host() }
     }
 }
 
-/// The link as it is to be made.
+/// A link before it is made.
 pub struct NewLink {
-    /// The kind, with what only this kind has.
+    /// The kind, with the data that only this kind has.
     pub spec: InnerLinkKind,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: Option<u32>,
-    /// Its own link-layer address. None for a link that has its parent's.
+    /// Its own link-layer address. `None` for a link with its parent's address.
     pub mac: Option<Mac>,
-    /// True if it is made from the host's namespace, where its parent is.
+    /// True if the link is made from the host's namespace, where its parent is.
     pub from_host: bool,
-    /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
+    /// For an ipvlan on a link of the host: the index of the lowest link, and the mode. All ipvlans on that link share
+    /// one mode.
     pub shares: Option<(u32, IpvlanMode)>,
 }
 
 impl NewLink {
-    /// A link on a parent, with the address of that.
+    /// Makes the data of a link on a parent, with the parent's address.
     pub(crate) const fn on(parent: &Parent, spec: InnerLinkKind, mtu: Option<u32>) -> Self {
         Self { spec, mtu, mac: None, from_host: !parent.in_container, shares: None }
     }
 
-    /// The kind for people, messages and the record.
+    /// Returns the kind for people, messages and the record.
     pub(crate) const fn kind(&self) -> InnerKind {
         match self.spec {
             InnerLinkKind::Dummy => InnerKind::Dummy,
@@ -68,7 +69,7 @@ impl NewLink {
         }
     }
 
-    /// The link as the record has it. `born` is the name that it has at first, if that is another one than the attachment's.
+    /// Returns the link's effect. `born` is the link's first name, if it differs from the attachment's.
     fn effect(&self, born: Option<String>) -> Effect {
         let on_host = Some(self.spec).filter(|_| self.from_host);
         let vlan = if let Some(InnerLinkKind::Vlan { parent, id }) = on_host { Some((parent, id)) } else { None };
@@ -76,8 +77,8 @@ impl NewLink {
     }
 }
 
-/// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
-/// each sees the other.
+/// Makes the link with the name `CNI_IFNAME`, and leaves it down. `ask` is called when the intent is in the record, so
+/// that two ADDs at once see each other.
 pub(crate) fn create(
     gate: &mut Gate<'_>,
     wanted: &NewLink,
@@ -86,7 +87,8 @@ pub(crate) fn create(
     is_free(gate, wanted.kind())?;
     let name = gate.run.request.ifname.clone();
     let kind = wanted.kind().name();
-    // The kernel holds the name against the host's links too: it gets its own where it lives.
+    // A link that is made from the host gets a random name first, because the kernel also compares the name with the
+    // host's links. It gets its own name in the container.
     let born = wanted.from_host.then(random_veth_name);
     let effect = wanted.effect(born.clone());
     gate.run.journal.intend(gate.run.view(), effect.clone())?;
@@ -102,7 +104,8 @@ pub(crate) fn create(
     let netlink = if wanted.from_host { gate.run.system.host()? } else { container };
     if let Err(error) = netlink.create_inner(&spec) {
         let error = wanted.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
-        // There is nothing to undo: a link that is not there was not moved away either.
+        // No link was made, so the effect is removed from the record: a link that was just refused can't have been
+        // moved away.
         if matches!(container.link_by_name(spec.name), Ok(None)) {
             gate.run.journal.gone(|made| *made == effect);
         }
@@ -118,8 +121,8 @@ pub(crate) fn create(
     show(gate, Link { name: name.into(), ..made })
 }
 
-/// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
-/// anything is recorded: undoing a failed ADD must not take away what an earlier one made.
+/// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. The check
+/// comes before anything is recorded. Otherwise the undo of a failed ADD could remove the link of an earlier ADD.
 pub(crate) fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
     is_name_free(gate.run, format_args!("failed to create {}", kind.name()))?;
     if let Some((other, living)) = inner_link::retire(gate.run)? {
@@ -130,7 +133,7 @@ pub(crate) fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpErro
     gate.guest.room(1)
 }
 
-/// Checks that the container has no link of the attachment's name. `failed` is what can't be done otherwise.
+/// Checks that the container has no link of the attachment's name. `failed` begins the error message.
 pub(crate) fn is_name_free(run: &Context, failed: impl Display) -> Result<(), OpError> {
     let name = &run.request.ifname;
     if run.system.container_netlink()?.link_by_name(name).map_err(kernel_error)?.is_none() {
@@ -140,7 +143,7 @@ pub(crate) fn is_name_free(run: &Context, failed: impl Display) -> Result<(), Op
     Err(OpError::new(ErrorCode::Exists, name, message).hint("the attachment exists already: run DEL first"))
 }
 
-/// True if the record lists a link of this kind, and it is the one of this index.
+/// True if the record lists a link of this kind with this index.
 pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool, OpError> {
     let container = gate.run.system.container_netlink()?;
     let effects = gate.run.journal.effects();

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 pub struct Native {
     /// Its name in `CNI_PATH`.
     pub plugin: String,
-    /// Its configuration, where that was not the called plugin's own.
+    /// Its configuration, if it differs from the called plugin's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
@@ -48,9 +48,9 @@ impl ByContents for Native {
     }
 }
 
-/// Runs a native program for the DEL of what it did with this configuration.
+/// Runs DEL of a native program with the configuration of its ADD.
 pub(crate) fn undo_native(run: &Context, plugin: &str, config: String) -> Result<(), OpError> {
-    // No program with such a name was ever run.
+    // A program with an invalid name was never run.
     if native::check_name(plugin).is_err() {
         return Ok(());
     }

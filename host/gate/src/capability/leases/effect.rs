@@ -31,7 +31,7 @@ impl Lease {
         let leases = match run.view().open_leases(&self.directory, false) {
             Ok(None) => return Ok(()),
             Ok(Some(leases)) => leases,
-            // What is there may be anybody's: nothing is touched, and no DEL waits for it.
+            // Another user may have made the files in the directory: they are not touched, and DEL continues.
             Err(error @ StateError::Untrusted { .. }) if run.request.verb == Verb::Del => {
                 crate::say!(
                     "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `{}` gives them \
@@ -58,7 +58,8 @@ impl EffectKind for Lease {
     }
 
     fn undo(&self, run: &Context, taken: &[IpAddr]) -> Result<(), OpError> {
-        // Without leases the reservation failed, perhaps at a lock that another process still holds.
+        // If no lease was taken, the store is not opened: the reservation may have failed at a lock that another
+        // process still holds.
         if taken.is_empty() { Ok(()) } else { self.revert(run, Some(taken)) }
     }
 
@@ -77,7 +78,7 @@ impl ByContents for Lease {
     }
 }
 
-/// Returns the command that looks in this directory for leases that nobody uses.
+/// Returns the command that finds unused leases in this directory.
 pub fn collecting(directory: &str) -> String {
     match directory == DEFAULT_DIRECTORY {
         true => "postern gc --native".to_owned(),

@@ -1,4 +1,4 @@
-//! `link-settings`: attributes of the attachment's own link, which come back.
+//! `link-settings`: attributes of the attachment's own link. DEL restores their earlier values.
 
 pub mod effect;
 
@@ -22,7 +22,7 @@ use postern_state::Backups;
 use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, host};
 use std::path::Path;
 
-/// The longest file of a native plugin that is read, in bytes. It writes about a hundred.
+/// The longest file of a native plugin that is read, in bytes. The native plugin writes about 100 bytes.
 const LIMIT: u64 = 4096;
 
 pub(crate) const FACTS: Facts = Facts {
@@ -108,9 +108,9 @@ fn possible(settings: &LinkSettings) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Returns the port with spoofing protection of this attachment, if the address is to be changed. The rules follow to an
-/// address that the operator or the runtime names, and to no other: policy alone may name more. A third party's plugin has
-/// a key of its own for it: the grant says which.
+/// Returns the port with spoofing protection of this attachment, if the address is to be changed. The rules change only
+/// to an address that the operator or the runtime names: policy may allow more addresses. A plugin of a third party may
+/// have its own key for the address, and the grant names this key.
 fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<String>, OpError> {
     let run = &*gate.run;
     let Some(mac) = settings.mac else { return Ok(None) };
@@ -145,7 +145,7 @@ fn own_link(system: &System, index: u32, name: &str) -> Result<Link, OpError> {
     system.container_netlink()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
 }
 
-/// Puts back what a native plugin's file says, and removes the file. No record lists the change.
+/// Restores the values in a native plugin's file, and removes the file. No record lists the change.
 fn restore_native(run: &Context) -> Result<(), OpError> {
     let (place, request) = (directory(&run.request.conf), run.request);
     if !Path::new(&place).is_absolute() {
@@ -159,7 +159,7 @@ fn restore_native(run: &Context) -> Result<(), OpError> {
     let (backups, content) = match found {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(()),
-        // It may be anybody's: nothing in it is used, and no DEL waits for it.
+        // Another user may have written the file: its values are not used, and DEL continues.
         Err(error) => {
             crate::say!("postern: the native plugin's file about {} is not used: {error}", request.ifname);
             return Ok(());

@@ -8,7 +8,7 @@ use postern_kernel::{Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 
-/// The fact that `lo` was down before.
+/// `lo` was set up, and was down before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackUp {}
 

@@ -26,11 +26,11 @@ impl host::Loopback for Gate<'_> {
         Ok(())
     }
 
-    /// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
-    /// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
+    /// No record names the owner of `lo`, and a path can now lead to another container, because a process ID is used
+    /// again. So `lo` stays up if the path is that of a process, or if another link is up. It ends with its namespace.
     fn down(&mut self) -> Result<(), OpError> {
         let Some(netlink) = self.run.system.netlink_inside()? else { return Ok(()) };
-        // Links that can't be listed, asked twice, may be in use.
+        // Links that can't be listed in two attempts may be in use.
         let links = || netlink.links().or_else(|_| netlink.links());
         let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
         if is_of_process(&self.run.request.netns) || is_used() {
@@ -47,15 +47,15 @@ impl host::Loopback for Gate<'_> {
     }
 }
 
-/// True if a path to a namespace is that of a process, or of a thread: no mount keeps it.
+/// True if a path to a namespace belongs to a process or thread. Such a path is not pinned by a mount.
 fn is_of_process(path: &str) -> bool {
     let mut parts = path.rsplit('/').skip(1);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     parts.next() == Some("ns") && parts.next().is_some_and(|of| is_number(of) || ["self", "thread-self"].contains(&of))
 }
 
-/// Root in the container can give `lo` any number of addresses. Keeps the first of each family, and before them those that are
-/// no loopback addresses: one of these is reason enough to refuse `lo`.
+/// Keeps the first addresses of each family, because root in the container can give `lo` any number of addresses.
+/// Addresses that are no loopback addresses come first: one such address is a reason to refuse `lo`.
 fn of_interest(mut addresses: Vec<LinkAddress>) -> Vec<LinkAddress> {
     addresses.sort_by_key(|address| address.net.addr().is_loopback());
     let mut room = [MOST_OF_FAMILY; 2];

@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::path::Path;
 
-/// Spoofing protection. An earlier version recorded no fields: then it has the native name and protects the record's
-/// pair.
+/// Spoofing protection. Earlier versions recorded no fields. Then the protection has the native name, and is for the
+/// record's pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacGuard {
     /// The name in its rules and chains; `None` for the native plugins' name of the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The host end that it protects.
+    /// The host end that is protected.
     #[serde(default, rename = "port", skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The only address that may send there.
+    /// The only address that may send on the host end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
 }
 
 impl EffectKind for MacGuard {
-    /// Removes the rules, except those of other attachments, which can have the same names. A name that is not possible
-    /// for rules has none.
+    /// Removes the rules, except rules of other attachments with equal names. A name that rules can't have needs no
+    /// removal.
     ///
     /// Before that, the protected port is set down: no frame of the container passes it without protection.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
@@ -46,14 +46,14 @@ impl EffectKind for MacGuard {
         let own: Vec<String> = host.map(str::to_owned).into_iter().chain(ends).collect();
         let netlink = run.system.host()?;
         let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-        // Without its own pair this is a native plugin's attachment, or its record is lost. Its rules are found by
-        // their names, except those that another record claims.
+        // Without a recorded pair, the attachment is a native plugin's, or its record is lost. Its rules are found by
+        // their names, except rules that another record claims.
         let claimed = OnceCell::new();
         let is_claimed = |port: &str| match claimed.get_or_init(|| host_ends_of_others(run.view())) {
             Some(ports) => ports.iter().any(|claimed| claimed == port),
             None => true,
         };
-        // The same holds if a native plugin has made the attachment again: no record lists that.
+        // The same holds if a native plugin has made the attachment again, because no record lists the new pair.
         let is_anothers = |port: &str| match own.is_empty() || run.journal.is_replaced() {
             true => is_there(port) && is_claimed(port),
             false => !own.iter().any(|own| own == port) && is_there(port),
@@ -66,7 +66,7 @@ impl EffectKind for MacGuard {
     }
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        // Earlier versions did not write the port and the address down. Then only an ADD knows them.
+        // Earlier versions did not record port and address. Then only an ADD can make the rules again.
         let (Some(host), Some(mac)) = (&self.host, guarded(run.journal, self)) else { return Ok(Reapplied::NoRules) };
         if is_whole(run, host, mac)? {
             return Ok(Reapplied::Complete);
@@ -92,9 +92,10 @@ pub(crate) fn recorded(run: &Context) -> Vec<(MacGuard, Vec<u64>)> {
     effects.into_iter().filter_map(|noted| Some((MacGuard::of(&noted.effect)?.clone(), noted.handles))).collect()
 }
 
-/// True if all rules are there that let this host end send only with this address. The record has their name.
+/// True if all rules exist that let this host end send only with this address. Their name is in the record.
 pub(crate) fn is_whole(run: &Context, host: &str, mac: Mac) -> Result<bool, OpError> {
-    // An earlier one can be listed still: a guard whose name was taken, if the note failed that it is gone.
+    // The last recorded guard counts. An earlier guard, whose name was taken, may still be listed if the note of its
+    // removal failed.
     let guard = recorded(run).into_iter().rev().find(|(guard, _)| guard.host.as_deref() == Some(host));
     let (guard, handles) = guard.unwrap_or_default();
     let id = guard.id.unwrap_or_else(|| native(run.request));
@@ -109,7 +110,7 @@ pub(crate) fn claim(system: &System, id: &str, host: &str, mac: Mac) -> Result<O
     macguard::claim(&mut *system.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
 }
 
-/// Lets the port send with this address only, instead of the one before. Returns the handles of the new rules.
+/// Lets the port send only with this address, instead of its earlier address. Returns the handles of the new rules.
 pub(crate) fn follow(view: View<'_>, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
     let id = guard.id.clone().unwrap_or_else(|| native(view.request));
     claim(view.system, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))
@@ -122,11 +123,10 @@ pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
 }
 
 /// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
-/// lists, or else the port that the rules name. The link of another plugin leaves its bridge instead.
+/// lists, or else the port that the rules name. Another plugin's link leaves its bridge instead.
 fn take_down(run: &Context, id: &str, host: Option<&str>) -> Result<(), OpError> {
     let netlink = run.system.host()?;
     let (pairs, joined) = (run.journal.pairs(), run.journal.ports());
-    // Another plugin's link leaves its bridge, and is not set down.
     for port in joined.iter().filter(|port| host.is_none_or(|host| host == port.name)) {
         port.leave(netlink)?;
     }
@@ -146,7 +146,7 @@ fn take_down(run: &Context, id: &str, host: Option<&str>) -> Result<(), OpError>
 /// Returns the ports that the rules of an attachment without a recorded pair name. Their other end must be in the
 /// container's namespace, and no other attachment's record may list them.
 fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
-    // Without its namespace the pair is gone.
+    // If the container's namespace is gone, the pair is gone.
     let Ok(namespace) = view.system.namespace() else { return Ok(Vec::new()) };
     let netlink = view.system.host()?;
     let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel_error)? else { return Ok(Vec::new()) };

@@ -22,12 +22,12 @@ impl host::MacGuard for Gate<'_> {
         let (index, name) = self.guest.port(host)?;
         if self.guest.object(host)?.kind() == HandleKind::Port {
             must_be_takeable(self.run, index, &name)?;
-            // If nothing tells the address behind such a link, the plugin chooses it once, as it does for a pair.
+            // If the address behind such a link is unknown, the plugin chooses it once, as for a pair.
             self.run.own.container_mac.get_or_insert(mac);
         } else {
             veth::must_live(self.run, index, &name)?;
         }
-        // Only the address that the pair was made with is allowed. Another one would let frames of another container pass.
+        // Only the pair's first address is allowed. Another address would let frames of another container pass.
         if self.run.own.container_mac != Some(mac) {
             let message = format!("{mac} is not the address of the container's end of \"{name}\"");
             return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));

@@ -12,13 +12,13 @@ use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Masquerading rules. nftables identifies them by the attachment; iptables by its addresses, because attachments of
-/// one container share a chain there.
+/// Masquerading rules. In nftables the rules are identified by the attachment. In iptables they are identified by its
+/// addresses, because attachments of one container share a chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masquerade {
     /// The packet filter of the rules.
     pub backend: Backend,
-    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The addresses with masqueraded traffic.
@@ -27,15 +27,15 @@ pub struct Masquerade {
 }
 
 impl Masquerade {
-    /// Returns the effect that the record has of these addresses; if it has none, the one that an ADD makes.
+    /// Returns the recorded effect for these addresses or, if there is none, the effect of a new ADD.
     pub(crate) fn of_run(run: &Context, backend: Backend, addresses: &[IpNet]) -> Self {
         let wanted = Self { backend, variant: None, addresses: addresses.to_vec() };
         let by_iptables = backend == Backend::Iptables;
         placed(run.journal, wanted, by_iptables.then_some(addresses), |made| &mut made.variant)
     }
 
-    /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: nftables has no rules to search.
-    /// The noted handles must be all of the attachment's. The next look searches otherwise.
+    /// Makes the rules, and notes their handles. With `is_first`, the attachment has no rules yet, and nftables is not
+    /// searched. The noted handles must be complete. Otherwise the next check searches all rules.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
         if self.backend == Backend::Iptables {
@@ -64,7 +64,8 @@ impl Masquerade {
     }
 
     fn recorded(&self, run: &Context, handles: &[u64]) -> Recorded {
-        // The programs of one family can make rules elsewhere than those of the other. Only all handles tell of all rules.
+        // The handles count only if they are complete: the programs of the two IP families may use different variants
+        // of iptables.
         let handles = if handles.len() == self.addresses.len() { handles } else { &[] };
         recorded(run, &self.clone().into(), self.variant, handles)
     }
@@ -74,14 +75,14 @@ impl EffectKind for Masquerade {
     /// Removes the rules of one backend.
     ///
     /// If no addresses are known, it removes the iptables rules of all attachments of the container to the network,
-    /// except those that another record claims. A native attachment may lose its masquerading too; otherwise rules
+    /// except those that another record claims. A native attachment may lose its masquerading too. Otherwise rules
     /// would stay for ever.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let (key, (handles, tables)) = (run.request.masquerade_key(), run.journal.numbers(self));
         if self.backend == Backend::Nftables {
             return run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles)).map(drop);
         }
-        // To ask the kernel is cheaper than to start programs that find nothing.
+        // The kernel is asked first, because starting programs costs more.
         if !iptables::has_legacy_nat()
             && !run.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Masquerading, &key))?
         {
@@ -113,7 +114,7 @@ impl EffectKind for Masquerade {
     }
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        // Earlier versions did not write the addresses down. Then only an ADD knows them.
+        // Earlier versions did not record the addresses. Then only an ADD can make the rules again.
         if self.addresses.is_empty() {
             return Ok(Reapplied::NoRules);
         }

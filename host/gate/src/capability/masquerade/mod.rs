@@ -41,7 +41,7 @@ impl host::Masquerade for Gate<'_> {
             iptables::validate(ChainKind::Masquerading, &key).map_err(firewall_error)?;
         }
         let made = Masquerade::of_run(self.run, backend, &own);
-        // The question comes before the intent is written: an intent that is written twice has one line.
+        // `is_first` is asked before the intent is written, because the intent itself would count.
         let is_first = is_first::<Masquerade>(self.run.journal);
         self.run.journal.intend(self.run.view(), made.clone())?;
         made.make(self.run, is_first)
@@ -67,8 +67,8 @@ impl host::Masquerade for Gate<'_> {
     }
 }
 
-/// Returns the packet filters of which one has the rules: the named one, or those that the record lists. A native plugin
-/// may have made the rules with either.
+/// Returns the packet filters that may have the rules: the named filter, or the filters in the record. A native plugin
+/// may have made the rules with either filter.
 fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
     if let Some(named) = named {
         return vec![named];
@@ -77,11 +77,11 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
     if recorded.is_empty() { Backend::ALL.to_vec() } else { recorded }
 }
 
-/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both
-/// backends.
+/// Removes the attachment's rules: the recorded rules or, if the record may be incomplete, its rules in both packet
+/// filters.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<Masquerade>(run)? {
-        // The configuration may have changed since then, so both backends are searched.
+        // The configuration may have changed since the ADD, so both packet filters are searched.
         let addresses: Vec<IpNet> = run.request.previous().ips.iter().map(|ip| ip.address).collect();
         Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
         Masquerade { backend: Backend::Iptables, variant: None, addresses }.remove(run)?;
@@ -90,8 +90,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the rules of attachments of this network that are not valid, of both backends: each rule has the network in
-/// its comment. Attachments that are being made are spared.
+/// Removes the rules of attachments of this network that are not valid, from both packet filters: each rule has the
+/// network in its comment. Attachments that are being made are spared.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, || busy(run)))?.len();

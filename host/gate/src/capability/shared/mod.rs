@@ -1,4 +1,4 @@
-//! What several capabilities leave, and how what they changed comes back.
+//! Effects that several capabilities leave, and how their changes are undone.
 
 pub mod link_state;
 pub mod multipath;
@@ -13,16 +13,16 @@ use postern_kernel::Worker;
 use postern_kernel::sysctl::Setting;
 use postern_types::OpError;
 
-/// True in a DEL if neither a section of the called plugin nor an effect of this kind is in the record: a native plugin may
-/// have made what is there.
+/// True in a DEL if neither a section of the called plugin nor an effect of this kind is in the record: a native plugin
+/// may have made the objects.
 pub(crate) fn may_be_native<T: TryFrom<Effect>>(run: &Context) -> bool {
     run.request.verb == Verb::Del
         && run.journal.has_no_section(&run.request.plugin)
         && run.journal.recorded::<T>().is_empty()
 }
 
-/// Writes the value that a setting had before. Link or kernel may have no such setting any more. Root in the container can give
-/// the link a name that no setting can have.
+/// Restores the earlier value of a setting. It is no error if the link or the kernel no longer has the setting. Root in
+/// the container can give the link a name that no setting can have.
 pub(crate) fn write_before(container: &Worker, parts: &[&str], value: &str) -> Result<(), OpError> {
     let Some(setting) = Setting::new(parts.iter().copied()) else { return Ok(()) };
     as_far_as_possible(|| match container.setting_write(&setting, value) {

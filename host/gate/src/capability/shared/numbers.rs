@@ -1,5 +1,5 @@
-//! The kernel's numbers of rules, as the record has them. By these, rules are found again without a search. And the rules of
-//! others, by their records.
+//! The kernel's handles of rules in the record, by which rules are found again without a search. Also the rules of
+//! other attachments, by their records.
 
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, Journal, View};
@@ -13,7 +13,8 @@ use postern_firewall::{AttachmentKey, ChainKind, FirewallError};
 use postern_state::Header;
 use postern_types::{IptablesVariant, OpError};
 
-/// Tells where an effect's rules are. Only rules of nf_tables have handles; a record without a variant says no more.
+/// Returns where an effect's rules are. Without a recorded variant only the handles show this, and only rules of
+/// nf_tables have handles.
 pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesVariant>, handles: &[u64]) -> Recorded {
     match variant {
         Some(variant) => Recorded::In(variant),
@@ -23,8 +24,8 @@ pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesV
     }
 }
 
-/// Makes an effect's rules of these addresses in iptables, and notes their numbers. `tables` finds the numbers of their tables.
-/// If a table was made with the rules, its number is not noted: it could be another's by now.
+/// Makes an effect's rules for these addresses in iptables, and notes their handles. `tables` finds the handles of
+/// their tables. The handle of a table that was made with the rules is not noted: it could now belong to another table.
 pub(crate) fn made_by_iptables(
     run: &mut Context,
     effect: &Effect,
@@ -39,15 +40,15 @@ pub(crate) fn made_by_iptables(
     Ok(())
 }
 
-/// Returns an effect with the place of its rules: the one that the record has or, if it does not list the effect, the place of
-/// `new` rules for these addresses in iptables.
+/// Returns an effect with the variant of its rules: the recorded variant or, for an effect that is not recorded, the
+/// variant for `new` rules of these addresses in iptables.
 pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     journal: &Journal,
     mut wanted: T,
     new: Option<&[IpNet]>,
     place: fn(&mut T) -> &mut Option<IptablesVariant>,
 ) -> T {
-    // The place is what is looked for, and no part of the comparison.
+    // The variant is searched, so it is no part of the comparison.
     place(&mut wanted).take();
     let recorded = journal.recorded::<T>().into_iter().find_map(|mut made| {
         let variant = place(&mut made).take();
@@ -57,14 +58,14 @@ pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     wanted
 }
 
-/// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none. Then the
-/// rules of other attachments need not be searched.
+/// True if the rules that this run is about to make are the attachment's first: its record is complete, and lists no
+/// such effect. Then existing rules need not be searched.
 pub(crate) fn is_first<T: TryFrom<Effect>>(journal: &Journal) -> bool {
     journal.record().is_some_and(|record| record.warnings().is_empty()) && journal.recorded::<T>().is_empty()
 }
 
-/// Removes the effects of a kind that the record lists. False if there may be others: this is a native plugin's attachment, or
-/// its record is lost.
+/// Removes the effects of a kind that the record lists. Returns false if there may be more rules: the attachment is a
+/// native plugin's, or its record is lost.
 pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) -> Result<bool, OpError> {
     let made = run.journal.recorded::<T>();
     made.iter().try_for_each(|made| made.remove(run))?;
@@ -72,8 +73,8 @@ pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) ->
     Ok(is_known && !run.journal.is_replaced())
 }
 
-/// Removes the chains in iptables of attachments of this network that are not valid. A program is started only if there may be
-/// rules of others than these.
+/// Removes the chains in iptables of attachments of this network that are not valid. A program is started only if there
+/// may be rules of attachments that are not valid.
 pub(crate) fn retain_chains(run: View<'_>, kind: ChainKind, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
@@ -89,7 +90,7 @@ pub(crate) fn busy(run: View<'_>) -> Result<Vec<(String, String)>, FirewallError
     collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()))
 }
 
-/// Returns the effects of a kind that the records of other attachments list, as far as these attachments are meant.
+/// Returns the effects of a kind in the records of other attachments, for which `is_meant` is true.
 pub(crate) fn of_others<T: TryFrom<Effect>>(
     view: View<'_>,
     is_meant: impl Fn(&AttachmentKey) -> bool,

@@ -1,8 +1,8 @@
-//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that left the main
-//! table for them.
+//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that were moved
+//! from the main table into these tables.
 //!
-//! All of it is in the container's namespace, where root can change it. It is therefore found by the record: a rule by
-//! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
+//! Rules and routes are in the container's namespace, where root can change them. They are found by the record: a rule
+//! by sender and table, a route by table, link, destination and gateway. A missing rule or route is no error.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
@@ -17,7 +17,7 @@ use postern_types::{KeptRoute, OpError, Route, WholeRoute};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Source routing of one call.
+/// The source routing that one call made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRoutes {
     /// The link's index in the container's namespace. Root in the container cannot change it.
@@ -27,10 +27,11 @@ pub struct SourceRoutes {
     /// The routes in the tables of these rules, in the order in which they can be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<KeptRoute>,
-    /// The link's routes in the main table, before. With hints some of them stay there, and are replaced.
+    /// The link's earlier routes in the main table. With hints, some of them stay there and are replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
-    /// Of these, the IPv4 routes that have next hops of other links too, with these. An earlier build knows only `moved`.
+    /// The IPv4 routes among `moved` that also have next hops of other links, with these next hops. Earlier builds know
+    /// only `moved`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub multipath: Vec<WholeRoute>,
     /// The routes to the link's own networks that were put into the main table.
@@ -38,7 +39,7 @@ pub struct SourceRoutes {
     pub hints: Vec<KeptRoute>,
 }
 
-/// A rule: what this sender sends is routed by this table.
+/// A rule: packets of this sender are routed by this table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRule {
     /// The sender, an address of the attachment.
@@ -48,7 +49,7 @@ pub struct SourceRule {
 }
 
 impl SourceRoutes {
-    /// Returns what is missing of it, in words. Without `routes` only its rules count.
+    /// Names a rule or route that is missing. Without `routes` only the rules are checked.
     pub fn missing(&self, rules: &[RoutingRule], routes: Option<&[(u32, KeptRoute)]>) -> Option<String> {
         let stands = |own: &SourceRule| {
             rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
@@ -59,7 +60,7 @@ impl SourceRoutes {
         self.missing_route(routes?.iter().map(|(link, kept)| (*link, &kept.route)))
     }
 
-    /// Returns what is missing of its routes, in words.
+    /// Names a route that is missing.
     pub fn missing_route<'r>(&self, routes: impl Iterator<Item = (u32, &'r Route)> + Clone) -> Option<String> {
         let gone = self.routes.iter().map(|kept| &kept.route).find(|own| {
             !routes.clone().any(|(link, route)| {
@@ -80,12 +81,12 @@ impl SourceRoutes {
             run.fixed.deadline.in_time()?;
             as_far_as_possible(|| netlink.delete_route(self.index, &kept.route))?;
         }
-        // Without its link a route cannot be.
+        // Routes are restored only if the link exists and is up.
         if as_far_as_possible(|| netlink.link_by_index(self.index))?.is_some_and(|link| link.up) {
             let moved = |is_wanted: &dyn Fn(&KeptRoute) -> bool| {
                 give_routes(run.fixed, netlink, self.index, self.moved.iter().rev().filter(|kept| is_wanted(kept)))
             };
-            // Their gateways are reached by the others.
+            // Multipath routes come last, because the other routes lead to their gateways.
             moved(&|kept| !multipath::has(&self.multipath, kept))?;
             for whole in &self.multipath {
                 run.fixed.deadline.in_time()?;

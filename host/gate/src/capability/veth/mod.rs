@@ -1,5 +1,5 @@
-//! `veth`: the pair between container and host. An attachment has one living pair, which the record and the kernel
-//! identify. The name of the container's end proves nothing: root in the container can change it.
+//! `veth`: the pair between container and host. An attachment has one living pair. The record and the kernel identify
+//! the pair. The name of the container's end proves nothing, because root in the container can change it.
 
 pub mod effect;
 
@@ -18,7 +18,7 @@ use postern_state::DataPath;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, VethPair, host};
 use std::time::{Duration, Instant};
 
-/// The longest time until a host end is operational. The native plugins allow 2.55 seconds.
+/// The longest wait until a host end is operational. The native plugins allow 2.55 seconds.
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
 
 impl host::Veth for Gate<'_> {
@@ -51,7 +51,8 @@ impl host::Veth for Gate<'_> {
             OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
         };
         let container = self.run.system.container_netlink()?;
-        // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
+        // The name is checked before the record is written. Otherwise the undo of a failed ADD could remove an earlier
+        // run's link.
         if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
             return Err(exists(&peer_name));
         }
@@ -64,7 +65,7 @@ impl host::Veth for Gate<'_> {
             return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
         }
         self.guest.room(2)?;
-        // The address is chosen here. Root in the container may change the link's address before it is read later.
+        // The host chooses the address here, because root in the container may change it before the link is read.
         let mac = mac.unwrap_or_else(|| Mac(random_mac()));
         self.run.journal.intend(self.run.view(), Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
         let spec = VethSpec {
@@ -84,7 +85,7 @@ impl host::Veth for Gate<'_> {
         })?;
         let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
         self.run.own.container_mac = Some(mac);
-        // The settings of an earlier pair of this run are gone with it.
+        // The settings of this run's earlier pair are gone with that pair.
         self.run.own.path = DataPath::default();
         let host = self.run.system.host()?;
         let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
@@ -103,13 +104,13 @@ impl host::Veth for Gate<'_> {
         for pair in self.run.journal.pairs() {
             end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
         }
-        // A pair of an earlier ADD is not changed here, only shown.
+        // A pair of an earlier ADD is only shown, and not changed.
         let journal = &*self.run.journal;
         let is_this_runs =
             |end: &Link| journal.has_made(|undo| Veth::of(&undo.effect).is_some_and(|pair| pair.host == end.name));
         let ours = end.as_ref().is_some_and(|end| self.run.request.verb != Verb::Add || is_this_runs(end));
         if end.is_none() {
-            // A native plugin's pair can be looked at, and nothing else.
+            // A native plugin's pair can only be read.
             end = others::mutual_end_of(self.run.system, &own)?;
         }
         let Some(end) = end else { return Ok(None) };
@@ -119,8 +120,8 @@ impl host::Veth for Gate<'_> {
     }
 }
 
-/// Checks that a handle's link is the attachment's end on the host: that of its living pair, or the link that it joined
-/// with.
+/// Checks that a handle's link is the attachment's end on the host: the host end of its living pair, or the link with
+/// which it joined.
 pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     match others::end(run)? {
         Some(link) if link.index == index && link.name == name => Ok(()),
@@ -128,8 +129,8 @@ pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpE
     }
 }
 
-/// Removes the pairs that are gone from the record. Their spoofing protection is removed from node and record: it
-/// protects nothing any more, and must not be mistaken for the next pair's. Returns the host end of a living pair.
+/// Removes the pairs that are gone from the record. Their spoofing protection is removed from node and record, because
+/// the next pair must not be taken for protected. Returns the host end of a living pair.
 pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
     let living = others::living_pair(run)?.map(|link| link.name.to_string());
     let is_gone = |host: &String| living.as_ref() != Some(host);
@@ -143,21 +144,21 @@ pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
     Ok(living)
 }
 
-/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off. Where
-/// `/proc/sys` may not be written, it stays on, as with the native plugins, and that is said. Another refusal is an error: a
-/// container could give the node addresses and routes.
+/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has no such setting. If `/proc/sys`
+/// is read-only, autoconfiguration stays on, as with the native plugins, and a message says so. Any other refusal is an
+/// error, because a container could give the node addresses and routes.
 pub(crate) fn ignore_router_advertisements(system: &System, link: &str) -> Result<(), OpError> {
     switch_off(system, link, "accept_ra", "takes router advertisements of its container")
 }
 
-/// Switches duplicate address detection of a link of the node off. Root in a container behind it could say of each address
-/// that it has it, of the link-local one too. The node would not ask for the containers' hardware addresses any more. Without
-/// IPv6 there is nothing to switch.
+/// Switches duplicate address detection (DAD) off for a link of the node. Root in a container behind the link could
+/// claim each address, also the link-local address. Then the node could no longer find the containers' hardware
+/// addresses. Without IPv6 nothing is switched.
 pub(crate) fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpError> {
     switch_off(system, link, "accept_dad", "loses addresses that a container says it has")
 }
 
-/// Switches a setting of a link of the node off. Where the node's settings can't be written, it says what this means.
+/// Switches a setting of a link of the node off. If the node's settings are read-only, a message says what this means.
 fn switch_off(system: &System, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
     let key = Sysctl::Ipv6Conf(link.to_owned(), key);
     let set = match system.container() {

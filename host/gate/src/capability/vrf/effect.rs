@@ -1,8 +1,8 @@
-//! The effect of a VRF: the attachment's own link is in it, with its routes.
+//! The effect of a VRF: the attachment's own link is in the VRF, with its routes.
 //!
-//! The VRF is shared by attachments of the container, as a bridge is by those of a node. It goes with the last link in it,
-//! under the lock that joining takes too. Root in the container can change all of it. So the VRF is found as the master of
-//! the link that the record names, by its noted index, or by name and table.
+//! Attachments of one container share the VRF, like attachments of a node share a bridge. The VRF is removed with its
+//! last link, under the lock that joining also takes. Root in the container can change the VRF and its links. So the
+//! VRF is found as the master of the recorded link, by the recorded index, or by name and table.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
@@ -30,15 +30,16 @@ pub struct Vrf {
     pub name: String,
     /// Its table.
     pub table: u32,
-    /// True if this attachment made it.
+    /// True if this attachment made the VRF.
     pub made: bool,
     /// The link's global IPv6 addresses. The kernel removes them when the link's master changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
-    /// The link's routes, before: those of the main table and of source routing.
+    /// The link's earlier routes: routes of the main table and of source routing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
-    /// Of these, the IPv4 routes that have several next hops, with those of other links. An earlier build knows only `moved`.
+    /// The IPv4 routes among `moved` that have several next hops, with the next hops of other links. Earlier builds
+    /// know only `moved`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub multipath: Vec<WholeRoute>,
 }
@@ -61,12 +62,13 @@ impl Vrf {
         let own = as_far_as_possible(|| netlink.link_by_index(self.index))?;
         let Some(vrf) = self.find(run, netlink, own.as_ref())? else { return Ok(()) };
         let member = own.as_ref().filter(|own| own.master == Some(vrf.index)).map(|own| own.index);
-        // An ADD that failed leaves a VRF that was there before, with members or without.
+        // The undo of an ADD keeps a VRF that existed before, even without members.
         match run.request.verb == Verb::Add && !self.made {
             true => member.map_or(Ok(()), |own| release(netlink, own))?,
             false => leave_vrf(netlink, member, &vrf)?,
         }
-        // Root in the container may have made things impossible: what is not possible stays away.
+        // Root in the container may have made it impossible to restore addresses and routes. Then they are not
+        // restored, and this is no error.
         if member.is_some() {
             let _ = settle(run.fixed, netlink, self, MAIN_TABLE);
             run.fixed.deadline.in_time()?;
@@ -91,14 +93,15 @@ impl EffectKind for Vrf {
     }
 }
 
-/// Gives the link the addresses that it lost, and its routes, beside those of other links: those of the main table in this
-/// one, and the others in their own.
+/// Restores the link's addresses and routes, beside the routes of other links. Routes of the main table are put into
+/// `table`, and other routes into their own tables.
 pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
     let have = netlink.addresses(vrf.index).map_err(kernel_error)?;
     for address in &vrf.addresses {
         fixed.deadline.in_time()?;
         let failed = |error| native_error(error, &address.to_string(), "failed to add IPv6 address");
-        // The link had it until now, so that nobody else has. While the kernel asks for it, no route can have it as source.
+        // The address needs no DAD: the link had it until now, so no other host has it. During DAD no route could have
+        // the address as its source.
         match have.iter().find(|have| have.net == *address) {
             Some(have) if !have.tentative => continue,
             Some(_) => netlink.delete_address(vrf.index, *address).map_err(failed)?,
@@ -110,7 +113,8 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
     for kept in vrf.moved.iter().filter(|kept| !multipath::has(&vrf.multipath, kept)) {
         fixed.deadline.in_time()?;
         let mut kept = kept.clone();
-        // A next hop of a route with several is not flushed: the kernel makes it a dead one, and it lives again with the link.
+        // The kernel does not flush a next hop of a multipath route: the next hop is dead at first, and is used again
+        // with the link.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
             let left = Route { table: Some(before), ..kept.route.clone() };
             let dst = left.dst.to_string();
@@ -127,13 +131,13 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
     })
 }
 
-/// Does the same for an IPv4 route with several next hops. With those of other links the kernel keeps it, and the own next hop
-/// lives again in it.
+/// Restores an IPv4 route with several next hops. If the route has next hops of other links, the kernel keeps it, and
+/// uses the own next hop again.
 fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u32) -> Result<(), OpError> {
     let Some(mut own) = whole.with(|hop| hop.link == index) else { return Ok(()) };
     settle_in(&mut own.kept, table);
     if own.hops.len() < whole.hops.len() {
-        // Another table keeps it whole by itself.
+        // In another table than the main table the kernel keeps the whole route.
         if !is_main(&whole.kept) || table == MAIN_TABLE && multipath::put_back(netlink, index, whole) {
             return Ok(());
         }
@@ -145,18 +149,19 @@ fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u3
     is_put(netlink.put_whole_route(&own, false), &own.kept)
 }
 
-/// Puts a route of the main table into this one. One of another table stays there.
+/// Puts a route of the main table into `table`. A route of another table stays there.
 fn settle_in(kept: &mut KeptRoute, table: u32) {
     if is_main(kept) {
         kept.route.table = Some(table);
     } else if table != MAIN_TABLE {
-        // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of such a
-        // table, the sender has it already.
+        // The own addresses are in the VRF's table now, so a route of another table can't have one as its source. The
+        // rule to such a table selects by the source address, so the route needs no source.
         kept.route.source = None;
     }
 }
 
-/// Turns the kernel's answer about a route into the guest's. The kernel may have made the route again by itself.
+/// Converts the kernel's answer about a route for the guest. An existing route is no error: the kernel may have made it
+/// again by itself.
 fn is_put(put: Result<(), KernelError>, kept: &KeptRoute) -> Result<(), OpError> {
     match put {
         Err(error) if error.is(Errno::EEXIST) => Ok(()),
@@ -171,7 +176,7 @@ fn is_main(kept: &KeptRoute) -> bool {
     kept.route.table.is_none_or(|table| table == MAIN_TABLE)
 }
 
-/// Takes a link out of a VRF, and removes the VRF if no link is left in it. Under the lock.
+/// Takes a link out of a VRF, and removes the VRF if no link is left in it. The caller holds the lock.
 pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Result<(), OpError> {
     if let Some(own) = own {
         release(netlink, own)?;

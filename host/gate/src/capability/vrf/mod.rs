@@ -1,7 +1,7 @@
 //! `vrf`: the attachment's own link in a VRF of the container's namespace.
 //!
-//! The kernel flushes routes and IPv6 addresses of a link whose master changes. What the link had is read before, is in the
-//! record, and is put back: routes of the main table in the VRF's, others in their own.
+//! The kernel flushes routes and IPv6 addresses of a link whose master changes. So they are read and recorded before,
+//! and are restored: routes of the main table into the VRF's table, and other routes into their own tables.
 
 pub mod effect;
 
@@ -54,11 +54,11 @@ impl host::Vrf for Gate<'_> {
         let addresses = addresses
             .into_iter()
             .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
-        // Those of source routing come back into their own tables.
+        // Routes of source routing are restored into their own tables.
         let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
         let mut moved: Vec<KeptRoute> =
             routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
-        // The networks of the link come before what lies behind its gateways.
+        // The link's own networks come before routes through its gateways.
         moved.sort_by_key(|kept| kept.route.gateway.is_some());
         let effect = Vrf {
             index,
@@ -113,10 +113,10 @@ impl host::Vrf for Gate<'_> {
     }
 }
 
-/// Checks the VRF that is there, and returns its table.
+/// Checks the existing VRF, and returns its table.
 fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError> {
     let exists = |message: String| OpError::new(ErrorCode::Exists, name, message);
-    // By an alternative name it would be found, and not be shown.
+    // The kernel also finds a link by an alternative name. The VRF must have `name` as its main name.
     let Some(table) = vrf.vrf_table.filter(|_| vrf.kind == KIND && vrf.name == name) else {
         return Err(exists(format!("Netlink {name} is not a VRF")).hint("name another one as `vrfname`"));
     };
@@ -130,7 +130,7 @@ fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError>
     }
 }
 
-/// Returns the table of a new VRF: the one that is wanted, or the lowest one that nothing uses.
+/// Returns the table of a new VRF: the wanted table, or the lowest unused table.
 fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)]) -> Result<u32, OpError> {
     may_be_named(wanted, "no VRF's")?;
     let mut used: BTreeSet<u32> = routes.iter().filter_map(|(_, kept)| kept.route.table).collect();
