@@ -1,5 +1,5 @@
-//! The actual state of the attachment's port, read from the kernel before a result is accepted. It is compared with the
-//! demands of policy.
+//! The actual state of the attachment's port, read from the kernel before a result is accepted. This state is compared
+//! with the demands of policy.
 //!
 //! A record only lists what was made. The object may be gone, or may not belong to the port that carries the traffic.
 

@@ -51,7 +51,7 @@ impl Called {
     }
 }
 
-/// A run that has come as far as its guest.
+/// A run that is ready to start its guest.
 pub struct PreparedRun {
     pub parts: RunParts,
     pub called: Called,
@@ -142,7 +142,7 @@ fn ready(
     let of_delegates = main.map(|main| main.request(run.request, run.request.verb));
     launcher.prepare_delegates(&run.fixed.places.state, of_delegates.as_ref().unwrap_or(run.request));
     if run.request.verb == Verb::Status {
-        // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
+        // STATUS checks disks and programs here, because the gate is not confined yet. No guest has run yet.
         status::able(run.view(), launcher, called)?;
         if let Some(main) = main.and_then(|main| launcher.delegate(&main.plugin).ok()) {
             let request = of_delegates.as_ref().unwrap_or(run.request);

@@ -84,8 +84,8 @@ pub fn claimants(view: View<'_>, claims: &[Claim]) -> Result<Vec<Summary>, OpErr
     candidates(view, claims, before).or_else(|_| records(view, None))
 }
 
-/// Returns the records of this host that may list this link of the host. For a pair, the other end is in a container's
-/// or another namespace.
+/// Returns the records of this host that may list this link of the host. For a veth, records list the host end by name:
+/// the pair's other end is in a container's or another namespace.
 pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpError> {
     let mut claims = vec![Claim::link(link.index)];
     claims.extend(link.device.as_ref().map(|device| Claim::device(&device.bus, &device.name)));

@@ -39,7 +39,8 @@ pub fn undo(run: &mut Context, before: usize) {
     run.fixed.deadline.set(before_cleanup);
 }
 
-/// Prepares the deletion of the attachment's link: removes what uses the DHCP leases, and then gives the leases back.
+/// Prepares the deletion of the attachment's link: removes the users of the DHCP leases, and then gives the leases
+/// back.
 pub fn before_deletion(run: &mut Context) -> Result<(), OpError> {
     if run.journal.dhcp_leases().is_empty() {
         return Ok(());
@@ -69,7 +70,7 @@ fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// What was done to take the addresses of a lease from the attachment's link.
+/// The acts that took the addresses of a lease from the attachment's link.
 struct Taken {
     /// The acts, for the audit log.
     acts: Vec<(serde_json::Value, Result<(), KernelError>, Duration)>,
@@ -101,10 +102,10 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
     Ok(Some(Taken { acts, is_free }))
 }
 
-/// Removes all listed effects that use the attachment's addresses, whichever plugin made them.
+/// Removes all recorded effects of all plugins that use the attachment's addresses.
 ///
-/// It runs before a plugin's DEL gives the addresses back, because the plugin could stop at that point. The record, and
-/// not the plugin, ensures that no two containers have one address.
+/// This happens before a plugin's DEL gives the addresses back, because the plugin could stop after that. The record,
+/// and not the plugin, ensures that no two containers have one address.
 ///
 /// It also fails if the record is incomplete and the container still has the attachment's link. The plugin has to
 /// delete this link first.
@@ -269,8 +270,8 @@ fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Res
 /// Removes all sections of the attachments of this network, on this host, that are no longer valid. Rules go first,
 /// leases last.
 ///
-/// It removes the sections of all plugins, not only of the called one. A collection goes from plugin to plugin in the
-/// order of the list. An address must not be free while the rules of a later plugin still use it.
+/// The sections of all plugins are removed, not only the called plugin's. A collection calls the plugins in the order
+/// of the list. An address must not be free while the rules of a later plugin still lead to it.
 pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
     let network = &view.request.conf.name;
     let here = view.system.home_cookie()?;
@@ -314,8 +315,8 @@ pub fn busy(view: View<'_>) -> Result<Vec<(String, String)>, OpError> {
     Ok(own.filter(|(container_id, ifname)| is_busy(view, container_id, ifname)).collect())
 }
 
-/// Removes all sections of another attachment's record. It does nothing if that attachment's own run has made progress since
-/// this collection began.
+/// Removes all sections of another attachment's record. Nothing is removed if that attachment's own run has made
+/// progress since this collection began.
 fn sections(view: View<'_>, key: &RecordKey, record: Record<Effect>) -> Result<usize, OpError> {
     // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
     if postern_state::has_progress(record.sections(), view.fixed.started) {

@@ -10,7 +10,7 @@ use postern_state::{RecordKey, Summary, Valid};
 use postern_types::OpError;
 use std::collections::HashMap;
 
-/// The number of containers that one collection enters. Each container needs a thread.
+/// The most containers that one collection enters. Each container needs a thread.
 const MOST: usize = 64;
 
 /// Returns the records of this network's attachments that are not valid, as they were at the first call. Later records

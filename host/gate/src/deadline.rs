@@ -27,8 +27,8 @@ impl Deadline {
         self.at.get()
     }
 
-    /// Fails with [`ErrorCode::Deadline`] if no time is left. It is called before each operation, and before each step
-    /// of a long operation.
+    /// Fails with [`ErrorCode::Deadline`] if no time is left. This function is called before each operation, and before
+    /// each step of a long operation.
     pub fn in_time(&self) -> Result<(), OpError> {
         if Instant::now() >= self.at() {
             return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));

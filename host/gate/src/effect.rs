@@ -99,7 +99,7 @@ macro_rules! effects {
                 }
             }
 
-            /// Tells how often the effect is written to the record.
+            /// Returns how often the effect is written to the record.
             pub(crate) const fn record_timing(&self) -> RecordTiming {
                 match self {
                     $(Self::$kind(_) => RecordTiming::$timing,)+
@@ -113,7 +113,7 @@ macro_rules! effects {
                 }
             }
 
-            /// Tells how the effect is related to the attachment's addresses.
+            /// Returns the effect's relation to the attachment's addresses.
             pub fn addresses(&self) -> Addresses<'_> {
                 match self {
                     $(Self::$kind(effect) => addresses!($concern, effect),)+

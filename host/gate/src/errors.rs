@@ -54,7 +54,7 @@ pub fn firewall_error(error: FirewallError) -> OpError {
     converted
 }
 
-/// Converts a kernel error about `object` to the native plugins' words: `what`, then the error number's text.
+/// Converts a kernel error about `object` to the native plugins' form: `what`, then the error number's text.
 pub fn native_error(error: KernelError, object: &(impl ToString + ?Sized), what: impl fmt::Display) -> OpError {
     let message = format!("{what}: {}", error.message);
     OpError { message, object: object.to_string(), ..kernel_error(error) }

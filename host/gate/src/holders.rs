@@ -71,8 +71,8 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     found
 }
 
-/// Removes the effects of attachments that are provably gone, and returns what is known of the other attachments. The
-/// error has code 11 if a run for one of them is under way.
+/// Removes the effects of attachments that are provably gone, and returns the state of the other attachments. The error
+/// has code 11 if a run for one of them is under way.
 pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<RecordKey, HolderState>, Error> {
     let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
     for holder in holders {
@@ -108,8 +108,7 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
     Ok(known)
 }
 
-/// Returns the proof that an attachment is gone, in words. Without a proof, the error is what is known of the
-/// attachment.
+/// Returns the proof that an attachment is gone, in words. Without a proof, the error is the state of the attachment.
 fn proof(
     view: View<'_>,
     record: &Record<Effect>,

@@ -1,4 +1,4 @@
-//! Restores what effects changed in the container's namespace.
+//! Undoes changes of effects in the container's namespace.
 //!
 //! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
 //! may leave objects unchanged in a namespace that root controls anyway. It makes a DEL fail in only one case: an

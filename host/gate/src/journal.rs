@@ -111,7 +111,7 @@ impl Journal {
     /// The record names the maker as soon as there is a link, except a record of Postern 0.1. Before that, the maker is
     /// the plugin that policy lets make a link.
     fn is_owner(&self, section: Option<&Section>, makes_links: bool) -> bool {
-        // The link is another plugin's, even if policy lets this one make links.
+        // The link is another plugin's, even if policy lets this plugin make links.
         if section.is_some_and(|section| section.joined) {
             return false;
         }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
-/// Finds plugins and starts them. One for each run.
+/// Finds plugins and starts them. Each run has one launcher.
 pub struct Launcher {
     catalog: Result<PathBuf, PluginError>,
     engine: Engine,

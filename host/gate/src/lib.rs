@@ -6,8 +6,9 @@
 //! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] prepares the plugin
 //!   ([`prepared`]), and does all other steps before a guest starts.
 //! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
-//! - [`gate`] asks [policy](postern_policy) and writes the intent into the attachment's record ([`journal`], [`effect`]). One file of
-//!   [`capability`] does the work with the parts of the run ([`context`]), and [`audit`] logs it.
+//! - [`gate`] asks [policy](postern_policy) and writes the intent into the attachment's record ([`journal`],
+//!   [`effect`]). One file of [`capability`] carries out the operation with the parts of the run ([`context`]), and
+//!   [`audit`] logs the operation.
 //! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that the guest made.
 //! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.
 //!

@@ -6,7 +6,7 @@ use postern_cni::{Json, NetConf};
 pub const OF_RUNTIME: [&str; 5] =
     ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
 
-/// Passes each value of the operator's own part of a configuration to `each`, also those within objects and lists.
+/// Passes each value of the operator's own part of a configuration to `each`, also values within objects and lists.
 pub fn each_value<'c>(conf: &'c NetConf, each: &mut impl FnMut(&'c Json)) {
     each(conf.raw());
     let Json::Object(entries) = conf.raw() else { return };

@@ -73,9 +73,9 @@ pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>)
     Ok(())
 }
 
-/// Runs a plugin as a delegate: the environment of this process with the verb replaced, and the attachment's standard input
-/// unchanged. Its result has gateways of its addresses' IP versions. An error is the delegate's own error object; it has code 0 if
-/// the delegate failed without one, and code 999 if the object can't be understood.
+/// Runs a plugin as a delegate: the environment of this process with the verb replaced, and the attachment's standard
+/// input unchanged. Its result has gateways of its addresses' IP versions. An error is the delegate's own error object.
+/// It has code 0 if the delegate failed without an error object, and code 999 if the object can't be understood.
 pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Option<CniResult>, Error> {
     let result = run_with(path, run, verb, run.request.stdin.to_string())?;
     one_family(plugin, result.iter().flat_map(|result| &result.ips))?;

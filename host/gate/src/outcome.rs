@@ -227,8 +227,8 @@ fn require(run: &RunFacts<'_>, granted: &Granted, plugin: &str) -> Result<(), Er
 
 /// Checks that an address is the attachment's own: leased in this run, given by IPAM, or made by an earlier plugin.
 ///
-/// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the IPAM plugin can add new addresses,
-/// and only addresses that its policy names.
+/// Addresses of `prevResult` may always be passed on unchanged. Only the IPAM plugin can add new addresses, and only
+/// addresses that its policy names.
 fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
     let owned = run.own.iter().any(|own| own.net == address);

@@ -33,8 +33,8 @@ pub const LOGS: &str = "/var/log/postern";
 /// The directory with the versions of an installation. Each version has its own programs and catalog.
 pub const VERSIONS: &str = "versions";
 
-/// Returns the catalog of this executable. It is beside the executable, in its installation, or in one of the usual
-/// places. A service may run longer than its version is installed, and then uses the catalog of the next version.
+/// Returns the catalog of this executable. The catalog is beside the executable, in its installation, or in one of the
+/// usual places. A service may run longer than its version is installed, and then uses the catalog of the next version.
 ///
 /// # Errors
 /// There is no catalog; the error names the places.
@@ -92,7 +92,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds the directories, and makes those that are missing.
+    /// Finds the directories, and makes missing directories.
     ///
     /// # Errors
     /// No directory can be written, or another user could write to one of them. The error has a hint.
@@ -220,8 +220,8 @@ impl TrustedDir {
         Ok(opened.map(|dir| Self { dir, path: path.to_owned() }))
     }
 
-    /// Opens a regular file of the directory. It must be in the directory itself, and no other user may be able to
-    /// change it. `None` if there is no such file.
+    /// Opens a regular file of the directory. The file must be in the directory itself, and no other user may be able
+    /// to change it. `None` if there is no such file.
     pub fn file(&self, name: &str) -> Result<Option<File>, PluginError> {
         let path = self.path.join(name);
         let opened = self.dir.file(name, OpenMode::Read);

@@ -1,5 +1,5 @@
-//! One plugin's run: from its name to its result. It is the same for the plugin that the runtime called and for a
-//! delegate.
+//! One plugin's run: from its name to its result. The plugin that the runtime called and a delegate run in the same
+//! way.
 
 use crate::budget::Common;
 use crate::context::Context;
@@ -46,7 +46,7 @@ fn run_once(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, pl
         Ok(granted) => granted,
         Err(error) => return Ran::hindered(Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())),
     };
-    // The version of the configuration was judged for the plugin that the runtime called, except on DEL.
+    // The version of the configuration was already checked for the plugin that the runtime called, except on DEL.
     if (depth > 0 || request.verb == Verb::Del)
         && let Err(error) = config_version(request.conf.raw()).and_then(|version| plugin.speaks(request.verb, &version))
     {

@@ -77,7 +77,7 @@ impl Request {
         })
     }
 
-    /// Returns the request of an IPAM plugin: another verb for the same configuration.
+    /// Returns the request of an IPAM plugin: this configuration with `verb`.
     pub fn of_delegate(&self, verb: Verb) -> Self {
         Self { verb, ..self.clone() }
     }

@@ -15,8 +15,8 @@ const PIECE: usize = 4096;
 /// The longest wait until a message for people is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes one line for people to standard error, with any text ([`postern_cni::terminal`]). It never fails: a closed
-/// stream must not prevent the host from undoing its effects.
+/// Writes one line for people to standard error, with any text ([`postern_cni::terminal`]). The macro never fails: a
+/// closed stream must not prevent the host from undoing its effects.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };

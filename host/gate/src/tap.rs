@@ -16,7 +16,7 @@ const CALLS: &[libc::c_long] = &[
 
 const REQUEST: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::TUNSETIFF as u32])])];
 
-/// Gives up all rights except making a tap, and makes the requested tap. Without confinement no tap is made.
+/// Gives up all rights except the right to make a tap, and makes the requested tap. Without confinement no tap is made.
 pub fn main() {
     if confine().is_some() {
         postern_kernel::tap::make_for_another();

@@ -75,7 +75,7 @@ impl SearchedObjects {
     }
 }
 
-/// Removes what a capability made for the attachment.
+/// Removes the objects of a capability for the attachment.
 type Removal = fn(&mut Context) -> Result<(), OpError>;
 
 /// Removes the objects with the attachment's names: rules first, addresses last, and no addresses while the pair stays.

@@ -225,7 +225,7 @@ impl Heap {
     }
 }
 
-/// Ends the process with these words, without any allocation.
+/// Ends the process with this message, without any allocation.
 fn end(words: &str) -> ! {
     if !ANSWERS.load(Relaxed) {
         for part in ["postern: ", words, "\n"] {

@@ -31,7 +31,7 @@ const ADMIN: &str = "postern-admin";
 /// The sibling that keeps DHCP leases alive.
 const DHCP: &str = "postern-dhcpd";
 
-/// Does what the arguments say. The first argument is the name by which the program was called.
+/// Carries out the command of the arguments. The first argument is the name by which the program was called.
 #[cfg_attr(test, allow(dead_code, reason = "the tests have a program of their own"))]
 fn run(arguments: Vec<OsString>) {
     let mut arguments = arguments.into_iter();

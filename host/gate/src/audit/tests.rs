@@ -16,7 +16,7 @@ impl Place {
         Self(dir)
     }
 
-    /// Returns the log's lines; those of the previous log come first.
+    /// Returns the log's lines; the lines of the previous log come first.
     fn lines(&self) -> Vec<Value> {
         let text =
             [".1", ""].map(|end| std::fs::read_to_string(self.0.join(format!("{LOG}{end}"))).unwrap_or_default());

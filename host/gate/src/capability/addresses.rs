@@ -17,7 +17,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 /// The most addresses or routes in one list. With this limit the list fits into one message.
 const MOST_LISTED: usize = 4096;
 
-/// The most addresses or routes that one call asks about.
+/// The most addresses or routes about which one call may ask.
 const MOST_ASKED: usize = 1024;
 
 impl host::Addresses for Gate<'_> {

@@ -19,8 +19,8 @@ impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         let below = parent.link(self)?;
-        // An ipvlan on an ipvlan becomes its sibling on the lowest link, even if the first ipvlan is a container's and
-        // the lowest link is the host's.
+        // An ipvlan on an ipvlan becomes its sibling on the lowest link. The lowest link can be the host's, even if the
+        // first ipvlan is a container's.
         let (lowest, shown) = match below.ipvlan_mode {
             Some(other) => {
                 let is_here = !parent.in_container || others::leads_here(self.run.system, &below)?;

@@ -47,7 +47,7 @@ pub trait EffectKind {
 
 /// The function of an effect whose own data decide its relation to the attachment's addresses.
 pub trait ByContents {
-    /// Tells how the effect is related to the attachment's addresses.
+    /// Returns the effect's relation to the attachment's addresses.
     fn addresses(&self) -> Addresses<'_>;
 }
 

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// The rights of the plugins of this run, and of the records that it works on.
 #[derive(Debug, Default)]
 pub struct Rights {
-    /// True if this run looks at the tables of legacy iptables.
+    /// True if this run reads the tables of legacy iptables.
     pub legacy: bool,
     /// Netlink and sysctls.
     pub network: bool,
@@ -46,9 +46,9 @@ pub struct Rights {
     pub files: Vec<PathBuf>,
     /// Programs to run.
     pub programs: Vec<Allowed>,
-    /// True if the iptables rules of masquerading, or of the node's ports, were looked at.
+    /// True if the rights for the iptables rules of masquerading, or of the node's ports, were added.
     iptables: [bool; 2],
-    /// True if the rules of the firewall plugin were looked at.
+    /// True if the rights for the rules of the firewall plugin were added.
     forwarding: bool,
     /// True if the run may talk to firewalld.
     pub bus: bool,
@@ -118,7 +118,7 @@ impl Rights {
                     policy.grants(Capability::Masquerade) || policy.grants(Capability::PortMappings)
                 }
             };
-            // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
+            // Every collection reads the node's rules before it gives an address back.
             rights.network |= verb == Verb::Gc;
             let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
             rights.legacy |= looks;
@@ -299,7 +299,7 @@ impl Rights {
     }
 }
 
-/// True if iptables may have chains of attachments that are not valid, so that a collection has to look at them.
+/// True if iptables may have chains of attachments that are not valid. A collection has to remove such chains.
 fn has_others(view: View<'_>) -> bool {
     let conf = &view.request.conf;
     let valid = conf.valid_attachments.iter().flatten();

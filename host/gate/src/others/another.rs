@@ -33,8 +33,8 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
 
 /// Checks whether a program without records has made the attachment again, after the recorded link was gone.
 ///
-/// This is so if the container has a link with the attachment's name that no other record claims, or if the runtime's
-/// last result names another link. Then the record is incomplete.
+/// This is so in two cases. The container has a link with the attachment's name that no other record claims, or the
+/// runtime's last result names another link. Then the record is incomplete.
 pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     // Links in the container could not be read before its namespace was entered.
     if run.journal.has_lost_link {

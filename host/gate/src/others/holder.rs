@@ -1,4 +1,4 @@
-//! Finds the other attachment that has an address, by its record. It also describes an attachment that has what an ADD
+//! Finds the other attachment that has an address, by its record, and describes the holder of something that an ADD
 //! wants.
 //!
 //! An ADD behind a native plugin uses this module. The index of claims names the records to read
@@ -43,7 +43,7 @@ impl LedTo {
     }
 }
 
-/// Returns what is known of an attachment that has what this ADD wants. If this run did not check the attachment, the
+/// Returns the known state of an attachment that has what this ADD wants. If this run did not check the attachment, the
 /// next ADD will.
 pub fn words_on_holder(view: View<'_>, key: Option<&RecordKey>) -> String {
     key.map_or_else(|| OTHERWISE.to_owned(), |key| words_on(view, key, None))
@@ -110,8 +110,8 @@ pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
     Ok(false)
 }
 
-/// Names the other attachment of this host whose record has an address, and says what is known of that attachment. The
-/// first call fills the index.
+/// Names the other attachment of this host whose record has an address, with that attachment's known state. The first
+/// call fills the index.
 pub fn holder_in_words(view: View<'_>, address: IpAddr) -> Result<Option<String>, OpError> {
     for summary in claims::candidates(view, &[address.into()], view.fixed.deadline.answer_by())? {
         if let Some((key, attachment)) = holder(view, &summary, address)? {

@@ -67,9 +67,9 @@ pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
 
 /// True if this link of the container leads to the host.
 ///
-/// This is so in three cases: the other end of a pair is a link of the host, a link is stacked on a link of the host,
-/// or a device belongs to a driver. For the first two cases the kernel names index and namespace. Root in the container
-/// can make links of any name, but no such links.
+/// The other end of a pair is a link of the host, a stacked link is on a link of the host, and a device belongs to a
+/// driver. For a pair and a stacked link the kernel names index and namespace. Root in the container can make links of
+/// any name, but no such links.
 pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
     if own.device.is_some() {
         return Ok(true);

@@ -31,7 +31,7 @@ const ON_THE_LINK: &str = "the plugin before has to put the address on the link 
 /// Takes the addresses and gateways of `prevResult` that count as the attachment's own. The first address of the
 /// network always counts as a gateway, because it is the default gateway.
 ///
-/// A CHECK compares what only native plugins gave, and can't use it otherwise.
+/// If only native plugins gave the addresses, a CHECK compares them, and can't use them otherwise.
 pub fn take_over(run: &mut Context, previous: &CniResult, granted: Option<&Granted>) -> Result<(), OpError> {
     let mut ips = Vec::new();
     for ip in &previous.ips {
@@ -147,7 +147,7 @@ pub(super) fn is_elsewhere(view: View<'_>, sandbox: &str) -> bool {
     is_path && view.system.namespace().is_ok_and(|own| own.is_not_at(sandbox))
 }
 
-/// Returns the reason why an address of `prevResult` does not count, as the end of a sentence, and the way out.
+/// Returns the reason why an address of `prevResult` does not count, as the end of a sentence, and a hint.
 pub fn not_counting(view: View<'_>, address: &IpNet, granted: &Granted) -> (String, String) {
     let previous = view.request.previous();
     let named = previous.ips.iter().find(|ip| ip.address == *address);

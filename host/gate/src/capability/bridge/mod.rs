@@ -76,8 +76,8 @@ impl host::Bridge for Gate<'_> {
         let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
         noted.dedup();
         for gateway in gateways {
-            // The hardware address is set at once. A later gateway may fail, and this one must not stay on a bridge whose
-            // hardware address changes.
+            // The hardware address is set at once. A later gateway may fail, and the first gateway must not stay on a
+            // bridge whose hardware address changes.
             if ensure_address(netlink, &target, gateway, force)? && !pinned {
                 pin_hardware_address(netlink, &target)?;
                 pinned = true;

@@ -1,4 +1,4 @@
-//! A link of the node that was moved into the container. It stays the node's, and comes home.
+//! A link of the node that was moved into the container. The link stays the node's, and comes home.
 //!
 //! The link is looked up each time, in the container and on the host. When the container's namespace ends, the kernel
 //! moves a driver's device to the machine's first namespace, under its name in the container. A virtual link ends with

@@ -128,7 +128,7 @@ impl Display for HeldNote {
     }
 }
 
-/// The notes on held objects, and the log of what is done with these objects.
+/// The notes on held objects, and the log of acts on these objects.
 pub struct Notes {
     state: PathBuf,
     audit: Audit,
@@ -408,7 +408,7 @@ impl HeldNote {
         noted(state, host.cookie().map_err(kernel_error)?, |other| self.is_noted_by(other))
     }
 
-    /// True if another note is about the same object and attachment.
+    /// True if `other` is about this object and attachment.
     fn is_noted_by(&self, other: &Self) -> bool {
         let own = (&self.network, &self.container_id, &self.ifname);
         self.object.is_same(&other.object) && own == (&other.network, &other.container_id, &other.ifname)
@@ -433,7 +433,7 @@ impl HeldNote {
         Err(OpError::new(ErrorCode::TryAgain, name, message).hint(held.remedy()))
     }
 
-    /// Returns what a user can do.
+    /// Returns what an operator can do.
     pub fn remedy(&self) -> String {
         let Some(device) = self.object.device() else {
             return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"

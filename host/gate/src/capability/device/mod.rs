@@ -87,7 +87,7 @@ impl host::Device for Gate<'_> {
     }
 }
 
-/// Fails unless a link may leave the host: it belongs to no other attachment, and the node does not need it.
+/// Fails if a link may not leave the host, because it belongs to another attachment, or because the node needs it.
 fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), OpError> {
     let run = &*gate.run;
     let belongs = |to: &str| {
@@ -156,7 +156,7 @@ fn has_default_route(host: &Netlink, links: &[Link]) -> Result<bool, OpError> {
     Ok(links.iter().any(|link| is_default(link.index)))
 }
 
-/// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.
+/// `device.give-back`. For a device without a record, `is_named` is true if this network names the device.
 pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -> bool) -> Result<(), OpError> {
     run.journal.only_of_this_run(run.request, Device::is, "device")?;
     let recorded = run.journal.recorded::<Device>();

@@ -88,7 +88,7 @@ pub(crate) fn create(
     let name = gate.run.request.ifname.clone();
     let kind = wanted.kind().name();
     // A link that is made from the host gets a random name first, because the kernel also compares the name with the
-    // host's links. It gets its own name in the container.
+    // host's links. The link gets the attachment's name in the container.
     let born = wanted.from_host.then(random_veth_name);
     let effect = wanted.effect(born.clone());
     gate.run.journal.intend(gate.run.view(), effect.clone())?;

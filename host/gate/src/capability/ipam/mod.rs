@@ -139,7 +139,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
     if !gate.guest.granted().has_object("ipam.native", name) {
         let listed = Native::of_run(name, gate.run).into();
         if verb == Verb::Del {
-            // A policy must not prevent a DEL. The record undoes what it lists.
+            // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if !gate.run.journal.has(&listed) {
                 crate::say!(
                     "postern: policy does not allow native \"{name}\", so it is not run for this DEL; if it gave the container \

@@ -146,7 +146,7 @@ fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAd
     }
 }
 
-/// Returns text that names the attachment that keeps an address, and what the operator can do.
+/// Names the attachment that keeps an address, and what the operator can do.
 pub fn kept(view: View<'_>, led: &LedTo) -> String {
     format!("{}; {}", led.words(), others::words_on_lessee(view, &led.key))
 }

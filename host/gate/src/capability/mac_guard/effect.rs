@@ -165,7 +165,7 @@ fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
 fn host_ends_of_others(view: View<'_>) -> Option<Vec<String>> {
     let own = view.key().ok()?;
     let summaries = others::records_here(view).ok()?;
-    // An unreadable record that was set aside still belongs to this attachment, whatever its content.
+    // An unreadable record that was set aside still belongs to this attachment, as its file name shows.
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| in_record(&summary).collect::<Vec<_>>());

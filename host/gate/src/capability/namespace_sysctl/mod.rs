@@ -29,7 +29,7 @@ pub const ALLOW_LIST: &str = "/etc/cni/tuning/allowlist.conf";
 
 const LIST_LIMIT: u64 = 64 << 10;
 
-/// The most bytes of a value: less than a page, which is what the kernel takes.
+/// The most bytes of a value. The kernel takes less than a page.
 const VALUE_LIMIT: usize = 4000;
 
 /// The most lines of the list in a refusal.
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Returns values that a setting may take, other than the one that it has.
+    /// Returns values that a setting may take, except its present value.
     fn others(value: &str) -> Vec<String> {
         let numbers: Option<Vec<i64>> = value.split_whitespace().map(|word| word.parse().ok()).collect();
         let moved = |by: i64| {
@@ -380,7 +380,7 @@ mod tests {
             "",
             r#","sysctl":{}"#,
             r#","sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1","net/ipv6/conf/eth0/accept_ra":"0"}"#,
-            // Refused before it is looked at.
+            // This key is refused before its file is read.
             r#","sysctl":{"kernel.hostname":"x"}"#,
         ] {
             assert!(!takes(text), "{text}");

@@ -1,5 +1,5 @@
-//! The return of a device to the host: it is moved, its settings are restored, and it is set up if it is certainly
-//! clean.
+//! The return of a device to the host. The device is moved, and its settings are restored. It is set up if it is
+//! certainly clean.
 
 use super::{Device, is_ordinary, ordinary_name};
 use crate::capability::device::held::{self, HeldObject, Notes};
@@ -266,7 +266,7 @@ impl Device {
         }
     }
 
-    /// Restores the settings that only files below `/sys` have, and returns the settings that stay different. `name` is
+    /// Restores the settings that only files below `/sys` have, and returns the settings that still differ. `name` is
     /// the device's present name.
     fn put_files_back(&self, files: Option<&LinkFiles>, name: &LinkName) -> Vec<String> {
         if self.files.is_empty() {
@@ -277,7 +277,8 @@ impl Device {
                 return Ok(vec!["it is gone".to_owned()]);
             };
             let before = files.read(&directory)?;
-            // All files are written: one file also controls settings that it does not show (netdev genl).
+            // All files are written, even if they do not differ: one file also controls settings that it does not show
+            // (netdev genl).
             files.put_back(&directory, &self.files);
             let now = files.read(&directory)?;
             for name in self.files.keys().filter(|name| before.get(*name) != now.get(*name)) {
@@ -293,7 +294,7 @@ impl Device {
         put_back(files).unwrap_or_else(|error| vec![error.to_string()])
     }
 
-    /// Restores the other settings that rtnetlink shows, by their attributes. Returns the settings that stay different.
+    /// Restores the other settings that rtnetlink shows, by their attributes. Returns the settings that still differ.
     fn put_settings_back(&self, host: &Netlink, index: u32) -> Result<Vec<String>, String> {
         let (before, differing) = self.differing_settings(host, index)?;
         let mut failed = Vec::new();
