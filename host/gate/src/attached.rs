@@ -80,7 +80,7 @@ fn look(run: &Context, granted: &Granted) -> Result<Option<AttachedPort>, OpErro
         Some(mac) => is_whole(run, &link.name.to_string(), mac)?,
         None => false,
     };
-    // A plugin that attached nothing itself sees the port that another plugin of the list attached.
+    // If this run joined no bridge, another plugin's port counts as joined.
     let is_joined = link.master.is_some() && run.own.joined.is_none_or(|bridge| link.master == Some(bridge));
     Ok(Some(AttachedPort { name: link.name.to_string(), is_joined, isolated: link.isolated, vlans, guarded }))
 }

@@ -98,7 +98,7 @@ struct Line<'a, R: Serialize> {
 }
 
 impl<'a, R: Serialize> Line<'a, R> {
-    /// Makes the line of an act of the host itself.
+    /// Makes the line of the host's own act.
     fn of_host(attachment: &'a str, verb: &'a str, operation: &'a str, request: &'a R, took: Duration) -> Self {
         Self {
             time: now(),

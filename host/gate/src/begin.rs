@@ -63,8 +63,8 @@ pub struct PreparedRun {
     pub part: SearchedObjects,
 }
 
-/// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
-/// the record.
+/// Carries out all steps before the guest. `refused` logs a refusal that the runtime does not get, because DEL then
+/// uses the record.
 pub fn begin(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -133,7 +133,7 @@ fn ready(
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
     let run = parts.context();
-    // Only an earlier result has addresses to take over.
+    // The policy on earlier results matters only if there is an earlier result.
     let has_previous = matches!(run.request.conf.previous_result(), Ok(Some(_)));
     let of_previous = called.granted().filter(|_| has_previous);
     let enters = |namespace: &Namespace| acts || others::asks_container(&run, of_previous, namespace);

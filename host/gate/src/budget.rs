@@ -1,5 +1,5 @@
-//! The limits of all guests of a run together. The limits hold for the whole run, because a delegate is started again
-//! at each call: a limit per start would limit nothing.
+//! The common limits of all guests of a run. The limits hold for the whole run, because a delegate is started again at
+//! each call: a limit per start would limit nothing.
 
 use postern_cni::Error;
 use postern_types::{DENIED, ErrorCode, OpError};

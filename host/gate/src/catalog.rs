@@ -29,8 +29,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The directory of the notes, in the state directory.
 const VERIFIED: &str = "verified";
 
-/// The time that a file must be unchanged before a note on it is written, in nanoseconds. The kernel's clock for change
-/// times has steps of up to a second on some file systems. A second change within one step would not be seen.
+/// A note on a file is written only if the file was unchanged for this time, in nanoseconds. The kernel's clock for
+/// change times has steps of up to a second on some file systems. A second change within one step would not be seen.
 const SETTLED: i128 = 2_000_000_000;
 
 /// The greatest size of a note, in bytes. Real notes are shorter.

@@ -35,7 +35,7 @@ pub fn undo(run: &mut Context, before: usize) {
             }
         }
     }
-    // A delegate's ADD was undone, and its caller continues.
+    // The earlier deadline comes back: if a delegate's ADD was undone, its caller continues.
     run.fixed.deadline.set(before_cleanup);
 }
 
@@ -257,7 +257,7 @@ fn remove_listed(
     failed.map_or(Ok(removed), Err)
 }
 
-/// True if a link that the record lists is there.
+/// True if a link that the record lists exists.
 fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Result<bool, OpError> {
     for noted in listed {
         if noted.effect.is_living_link(run)? {
@@ -290,7 +290,8 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
                 Err(error) => failed = Some(error),
             },
             Ok(_) | Err(StateError::Locked { .. }) => {}
-            // A record that could not be read is read again here. If that fails for good, it is reported and set aside.
+            // A record that could not be read is read again here. If the record is damaged, it is reported and set
+            // aside.
             Err(error) if summary.header.is_none() || matches!(error, StateError::Corrupt { .. }) => {
                 crate::say!("postern: {error}");
             }
@@ -301,7 +302,8 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
-/// have known it when it listed the valid attachments. An attachment whose record can't be read is spared too.
+/// have known the attachment when it listed the valid attachments. An attachment whose record can't be read is spared
+/// too.
 pub fn is_busy(view: View<'_>, container_id: &str, ifname: &str) -> bool {
     let Ok(key) = view.key_of(container_id, ifname) else { return true };
     postern_state::is_busy(&view.fixed.places.state, &key, view.fixed.started).unwrap_or(true)
@@ -318,7 +320,7 @@ pub fn busy(view: View<'_>) -> Result<Vec<(String, String)>, OpError> {
 /// Removes all sections of another attachment's record. Nothing is removed if that attachment's own run has made
 /// progress since this collection began.
 fn sections(view: View<'_>, key: &RecordKey, record: Record<Effect>) -> Result<usize, OpError> {
-    // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
+    // The check is made while the lock is held. Without the lock a whole ADD could happen after the check.
     if postern_state::has_progress(record.sections(), view.fixed.started) {
         return Ok(0);
     }

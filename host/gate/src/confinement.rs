@@ -3,7 +3,7 @@
 //! The host does not trust its own sandbox. An attacker who escapes from a sandbox and then finds a fault in the gate
 //! gets the rights that are listed here. The other rights of the runtime's root are gone.
 //!
-//! Everything is decided from policy, configuration and the record, before the first guest is started.
+//! All rights are decided before the first guest starts, from policy, configuration and the record.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -135,13 +135,15 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
 impl Rights {
     /// Returns the Linux capabilities to keep (capabilities(7)).
     fn capabilities(&self) -> CapabilitySet {
-        // The sandboxes belong to another user. The filter below lists the processes that may be killed.
+        // Sandboxes belong to another user, so this process needs the right to kill them. The filter lists the
+        // processes that may be killed.
         let mut kept = CapabilitySet::KILL;
         if self.network {
             kept |= CapabilitySet::NET_ADMIN;
         }
         if !self.leases.is_empty() {
-            // A data directory may belong to another user than root, and its time is set back (host/state).
+            // A data directory may belong to another user than root, and its modification time is restored
+            // (host/state).
             kept |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         } else if !self.backups.is_empty() {
             // The native plugin makes the directory without search permission.

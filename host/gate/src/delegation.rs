@@ -18,7 +18,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The greatest size of a subnet file, in bytes. flanneld writes about 150.
+/// The greatest size of a subnet file, in bytes. flanneld writes about 150 bytes.
 const LIMIT: u64 = 64 << 10;
 
 /// The greatest size of a native plugin's file, in bytes. The plugin's standard input has the same limit.

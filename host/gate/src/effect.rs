@@ -106,7 +106,7 @@ macro_rules! effects {
                 }
             }
 
-            /// True if it is on a disk, and not in a kernel.
+            /// True if the effect is on a disk, and not in the kernel.
             pub fn outlives_boot(&self) -> bool {
                 match self {
                     $(Self::$kind(_) => matches!(Lives::$lives, Lives::OnDisk),)+

@@ -52,7 +52,7 @@ pub struct Gate<'a> {
     /// See [`Ran::hindered`].
     pub hindered: bool,
     pub delegates: Delegates<'a>,
-    /// The outcome of the delegate that has run for the operation that is being answered.
+    /// The outcome of the delegate that has run for the current operation.
     pub ran: Option<Ran>,
     /// SHA-256 of the calling plugin's component.
     pub digest: &'a str,

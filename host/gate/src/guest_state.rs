@@ -10,7 +10,8 @@ use crate::request::Request;
 use postern_policy::{Granted, Question, Rule};
 use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, Operation, PortSpec, Takes};
 
-/// The object that a handle stands for. Its kind is the permission: each operation takes one kind and no other.
+/// The object that a handle stands for. The kind of the object is the permission: each operation takes objects of one
+/// kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The attachment's link in the container's namespace: configure, delete.
@@ -51,7 +52,7 @@ pub struct BridgeLink {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Its address when the handle was given out, before a port could change it.
+    /// The bridge's hardware address when the handle was given out, before a port could change it.
     pub mac: Option<Mac>,
     /// Its MTU.
     pub mtu: u32,
@@ -210,7 +211,8 @@ impl<'a> GuestState<'a> {
         Ok(u32::try_from(self.objects.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Checks that another handle can be given out, before something is made that needs one.
+    /// Checks that there is room for `wanted` more handles. The check comes before an object is made that needs a
+    /// handle.
     pub(crate) fn room(&self, wanted: usize) -> Result<(), OpError> {
         let limit = self.granted.limits().handles();
         if self.objects.len() + wanted <= limit as usize {
@@ -260,7 +262,7 @@ impl<'a> GuestState<'a> {
         if let Object::Bridge(bridge) = object { Ok(bridge.clone()) } else { Err(object.is_not(OF_BRIDGE)) }
     }
 
-    /// Returns a link that policy grants to stack others on, by handle.
+    /// Returns a link on which policy lets other links be stacked, by handle.
     pub(crate) fn parent(&self, handle: Handle) -> Result<Parent, OpError> {
         let object = self.take(handle, Takes::Parent)?;
         if let Object::Parent(parent) = object { Ok(parent.clone()) } else { Err(object.is_not(OF_PARENT)) }

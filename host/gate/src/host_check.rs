@@ -1,5 +1,5 @@
 //! The host's part of CHECK: a comparison of the host with the attachment's record. A plugin can't check these objects,
-//! because it has no handle for them. An attachment without a record has only its plugin's CHECK.
+//! because it has no handle for them. For an attachment without a record, only its plugin's CHECK is made.
 
 use crate::context::{Context, System};
 use crate::effect::Port;

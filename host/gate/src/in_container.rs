@@ -96,7 +96,7 @@ pub(crate) fn give_addresses(fixed: &Fixed, netlink: &Netlink, index: u32, addre
 }
 
 /// Restores the lost addresses of a link, and then its lost routes. The kernel adds a route to the network of each
-/// address. This route is removed again if the link had no such route (the container's end of a routed pair).
+/// address. If the link had no such route (the container's end of a routed pair), the route is removed again.
 pub(crate) fn give_back(
     run: &Context,
     netlink: &Netlink,

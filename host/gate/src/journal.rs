@@ -27,7 +27,7 @@ pub struct Undo {
     pub leases: Vec<IpAddr>,
 }
 
-/// See the module. Intent is written here before the node is changed.
+/// See the module. An intent is written to the journal before the node is changed.
 pub struct Journal {
     /// The record, if it is open.
     pub record: Option<Record<Effect>>,
@@ -46,7 +46,7 @@ pub struct Journal {
     /// The conditions under which an address is given back, if this is not a DEL.
     retention: Option<Retention>,
     whole: bool,
-    /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
+    /// True if the links that the record lists are gone. Other objects may have the attachment's names now.
     pub has_lost_link: bool,
     replaced: bool,
     /// The last message about the record.
@@ -93,7 +93,7 @@ impl Journal {
     /// another boot or namespace, or if this plugin made the link. The earlier process has ended, because this run has
     /// the lock of the record.
     pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Vec<Option<String>> {
-        // A section that this run began before a helper was started is not a leftover.
+        // A section that this run began itself, before a helper was started, is not left from an earlier run.
         let Some(record) = self.record.as_ref().filter(|_| !self.is_section_open) else { return Vec::new() };
         let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
         let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
@@ -119,8 +119,8 @@ impl Journal {
         maker.map_or(makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
     }
 
-    /// Finds the section of this run, and if its plugin owns the attachment: by the record. Without such a section, the
-    /// links that policy lets the plugin make decide.
+    /// Finds the section of this run in the record, and whether its plugin owns the attachment. Without such a section,
+    /// the plugin is the owner if policy lets it make links.
     pub fn find_section(&mut self, View { request, fixed, .. }: View<'_>) {
         let plugin = &request.plugin;
         let record = self.record.as_ref();
@@ -179,7 +179,7 @@ impl Journal {
     }
 
     /// Begins the section of the called plugin, before the first operation that changes anything. A change that can't
-    /// be written down must not be made.
+    /// be recorded must not be made.
     pub fn begin(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.is_section_open || view.request.verb != Verb::Add {
             return Ok(());
@@ -195,7 +195,7 @@ impl Journal {
         Ok(())
     }
 
-    /// As [`Journal::begin`], before the container's namespace is entered.
+    /// Like [`Journal::begin`], but before the container's namespace is entered.
     pub fn begin_for(&mut self, view: View<'_>, namespace: Option<&Namespace>) -> Result<(), OpError> {
         // An existing record may be from another boot or namespace, which is known later. Recovery and `begin` come
         // then.
@@ -250,9 +250,8 @@ impl Journal {
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
         let Some(record) = self.record.as_mut().filter(|_| self.is_section_open) else { return };
-        // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The
-        // runtime has the result, so nothing can be undone. After an error, which may be temporary, the write is tried
-        // once more.
+        // Without this note the ADD looks as if it was killed, and `postern gc` removes the attachment. The runtime has
+        // the result, so nothing can be undone. After an error, which may be temporary, the write is tried once more.
         let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
         self.tell(noted);
     }
@@ -276,13 +275,13 @@ impl Journal {
         }
     }
 
-    /// Notes that the DEL of a section, or of all sections, has begun. A failed write does not prevent the removal.
+    /// Notes that the DEL of a section, or of all sections, has begun. If the write fails, the removal continues.
     pub fn ending(&mut self, section: Option<&str>) {
         let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(section));
         self.tell(noted);
     }
 
-    /// Notes that a section, or all sections, have nothing left to do.
+    /// Notes that a section, or all sections, have ended.
     pub fn ended(&mut self, section: Option<&str>) {
         let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(section));
         self.tell(noted);

@@ -33,7 +33,7 @@ pub fn is_served(system: &System, look: &LazyServed, address: IpAddr) -> Option<
 /// Reads the rules, once.
 fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served, FirewallError> {
     look.get_or_init(|| {
-        // A separate socket, because this reading may take longer than the operation that needs it.
+        // A separate socket is used, because reading all rules may take longer than the operation that needs them.
         let mut nft = match Nft::open(Instant::now() + WITHIN) {
             Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(Served::default()),
             opened => opened?,

@@ -46,12 +46,12 @@ impl Launcher {
         Self { catalog, engine, warm: Vec::new(), delegates: Vec::new(), closed: false, saves_sandboxes: false }
     }
 
-    /// Starts no process for a plugin whose work on this verb the host does.
+    /// Starts no process for a plugin whose work on `verb` is done by the host.
     pub fn save_sandboxes(&mut self, verb: Verb) {
         self.saves_sandboxes = verb == Verb::Gc;
     }
 
-    /// Starts processes for all plugins from now on. A plugin that was started without one is started again.
+    /// Starts processes for all plugins from now on. A plugin that was started without a process is started again.
     pub fn need_sandboxes(&mut self) {
         self.saves_sandboxes = false;
         self.warm.retain(|(_, started)| started.as_ref().is_ok_and(|started| started.sandbox.is_some()));

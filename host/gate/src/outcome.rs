@@ -20,7 +20,7 @@ use std::path::Path;
 /// The greatest size of a guest's output in bytes; the sandbox has the same limit.
 const LIMIT: usize = 1 << 20;
 
-/// The facts of a run with which a result is compared.
+/// The facts of a run that are compared with a result.
 pub struct RunFacts<'a> {
     /// The request.
     pub request: &'a Request,
@@ -267,7 +267,7 @@ fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpC
     }
 }
 
-/// Returns the text of a policy that allows a gateway for all addresses of a network.
+/// Returns the policy line that allows a gateway for all addresses of a network.
 fn gateway_line(address: &IpNet, gateway: &IpAddr) -> String {
     match address.contains(gateway) {
         true => gateway.to_string(),

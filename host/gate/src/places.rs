@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name of the directory beside the executable that contains code and policy.
+/// The name of the directory with code and policies, beside the executable.
 pub const CATALOG: &str = "postern.d";
 
 /// The places of the catalog if the catalog is not beside the executable. So a copy of the host executable in a CNI bin
@@ -48,7 +48,7 @@ fn own_file() -> Result<PathBuf, PluginError> {
         .map_err(|e| PluginError(format!("cannot find out where postern itself is: {e}")))
 }
 
-/// Returns the directory of the installation that this executable belongs to, with all its versions.
+/// Returns the directory of this executable's installation, with all its versions.
 pub fn installation() -> Option<PathBuf> {
     installation_of(&own_file().ok()?)
 }
@@ -172,7 +172,7 @@ fn below_runtime_dir() -> Result<PathBuf, PluginError> {
     })
 }
 
-/// Opens a directory itself, never the target of a symbolic link with that name.
+/// Opens a directory, but not through a symbolic link at this path.
 pub fn directory(path: &Path) -> Result<Dir, PluginError> {
     Dir::open_itself(path).map_err(|reason| {
         PluginError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
@@ -244,7 +244,7 @@ impl TrustedDir {
     }
 }
 
-/// True if a file was not opened because it is a link.
+/// True if a file was not opened because it is a symbolic link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ELOOP as i32)
 }

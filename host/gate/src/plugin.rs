@@ -67,14 +67,14 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
     let (stdout, status) = match process {
         Process::Sandbox(sandbox) => {
             let (start, deadline) = (start(request, verb, gate.guest.granted()), gate.run.fixed.deadline.at());
-            // Only the processes of delegates are used again.
+            // `StartLast` is for the plugin that the runtime called: only processes of delegates are used again.
             let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
             let ended = serve(first, name, sandbox, start, deadline, |operation| {
                 let reply = answer(gate, operation);
                 gate.guest.spent().map_or(Ok(reply), |words| Err(words.into()))
             });
-            // A delegate may be needed again, but not once the plugin that the runtime called has ended. All processes end
-            // while the answer is being made.
+            // A delegate's process may be needed again until the plugin that the runtime called has ended. Then all
+            // processes end, while the answer is being made.
             if depth == 0 || matches!(&ended, Err(BadEnd { lost: true, .. })) {
                 *process = Process::Ended;
             }
@@ -260,7 +260,7 @@ struct Stderr<'a> {
 }
 
 impl Stderr<'_> {
-    /// Prints lines while there is room. The name before each line counts too.
+    /// Prints lines up to the limit. The name before each line counts too.
     fn show(&mut self, text: &str) {
         for line in text.lines() {
             if self.left == 0 {

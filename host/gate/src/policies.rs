@@ -127,7 +127,7 @@ mod tests {
         // Other users can write to the link's target.
         std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(read("bridge.toml").unwrap_err().to_string().contains("kept can be written by others"));
-        // This pipe has no writer: a run would wait for as long as its runtime does.
+        // This pipe has no writer: a run that opened it would wait for ever.
         mkfifo(&policies.join("pipe.toml"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
         assert!(read("pipe.toml").unwrap_err().to_string().contains("no regular file"));
         std::fs::create_dir(policies.join("directory.toml")).unwrap();

@@ -65,8 +65,8 @@ impl Prepared {
         }
     }
 
-    /// Returns the policy for the configuration that the plugin was prepared for; `None` if a value is ambiguous, which
-    /// refuses its start.
+    /// Returns the policy for the configuration for which the plugin was prepared. `None` if a value is ambiguous: then
+    /// the plugin is not started.
     pub fn granted(&self) -> Option<&Granted> {
         self.granted.as_ref().ok()
     }

@@ -97,7 +97,7 @@ fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     end(1)
 }
 
-/// Waits until all sandboxes are gone, so that no other process has to reap them. The kernel needs time to free a
+/// Waits until all sandboxes have ended, so that no other process has to reap them. The kernel needs time to free a
 /// guest's memory, so this is called after the answer was given.
 ///
 /// No sandbox is reaped before. So a process that has ended keeps its ID, and a later kill can't hit another process.

@@ -40,7 +40,7 @@ const ERROR_WITHIN: Duration = Duration::from_secs(5);
 /// Performs one run. Returns the exit status.
 pub fn main(name: &str, engine: Engine) -> u8 {
     inherited::put_right();
-    // Descriptors that a runtime forgot to close are not needed here.
+    // Descriptors that a runtime forgot to close are closed.
     if let Err(error) = close_all_but(&[0, 1, 2]) {
         crate::say!("postern: inherited descriptors stay open: {error}");
     }
@@ -145,7 +145,7 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     } else {
         parts.journal.undone();
     }
-    // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
+    // A failed ADD is undone at this point. Its record is removed too, unless the record still lists an effect.
     parts.journal.close_record();
     if let Called::Plugin(plugin) = called {
         // The policy is not freed, because this process ends soon.

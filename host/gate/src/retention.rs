@@ -17,7 +17,7 @@ pub struct Retention {
     pub served: LazyServed,
     /// The plugin that the runtime has called. Native IPAM programs read only this plugin's configuration.
     pub called: Option<String>,
-    /// The reason why plugins of the chain may have left objects that Postern can't remove.
+    /// The reason to believe that plugins of the chain left objects that Postern can't remove.
     pub chain: Option<String>,
     /// True if the record had port mappings when its collection began: the rules that were read may still include them.
     /// [`crate::context::Journal::set_retention`] sets it.

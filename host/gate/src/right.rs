@@ -1,5 +1,5 @@
-//! The rights that a gate keeps, as capabilities and effects request them. [`crate::confinement`] decides how it keeps
-//! them.
+//! The rights that a gate keeps, as capabilities and effects request them. [`crate::confinement`] decides how the gate
+//! keeps them.
 
 use std::borrow::Cow;
 

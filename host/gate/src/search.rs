@@ -55,8 +55,7 @@ impl Living {
         searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
     }
 
-    /// True if something keeps the namespace of this number alive, false if nothing does. An error says what could not
-    /// be inspected.
+    /// True if the namespace with this cookie is alive. An error says what could not be inspected.
     pub fn has(&self, number: u64) -> Result<bool, String> {
         match &self.gap {
             _ if self.numbers.contains(&number) => Ok(true),
@@ -153,7 +152,7 @@ const RULES: &[CallRule] = &[
     CallRule(libc::SYS_openat, &[Argument::Lacks(2, WRITING)]),
     #[cfg(target_arch = "x86_64")]
     CallRule(libc::SYS_open, &[Argument::Lacks(1, WRITING)]),
-    // A descriptor that was copied from another process is never written to.
+    // Data are written only to the channel, and never to a descriptor that was copied from another process.
     CallRule(libc::SYS_sendto, &[CHANNEL]),
     CallRule(libc::SYS_sendmsg, &[CHANNEL]),
     CallRule(libc::SYS_write, &[CHANNEL]),

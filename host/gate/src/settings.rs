@@ -1,4 +1,4 @@
-//! The operator's settings for the node ([`postern_policy::NODE_FILE`]), in a run.
+//! How a run uses the operator's settings for the node ([`postern_policy::NODE_FILE`]).
 
 use crate::context::View;
 use std::fmt::Display;

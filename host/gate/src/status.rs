@@ -1,6 +1,6 @@
-//! STATUS: could an ADD work? The plugin checks its configuration, its IPAM plugin, and free addresses. This file
-//! checks the host's part: the grants, the packet filter, and if records and leases can be written. STATUS changes
-//! nothing, and needs no container.
+//! STATUS: checks whether an ADD could work. The plugin checks its configuration, its IPAM plugin, and free addresses.
+//! This file checks the host's part: the grants, the packet filter, and whether records and leases can be written.
+//! STATUS changes nothing, and needs no container.
 //!
 //! A runtime that gets an error reports the whole network as not ready, and a kubelet then evicts the node's healthy
 //! pods. The native plugins fail only for a wrong configuration. Postern also fails if policy refuses the ADD. A fault

@@ -149,7 +149,7 @@ impl System {
         self.worker = None;
     }
 
-    /// Returns the container's namespace itself, for questions to the kernel.
+    /// Returns the container's namespace itself, for requests to the kernel.
     pub fn namespace(&self) -> Result<&Namespace, OpError> {
         self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
@@ -199,7 +199,7 @@ impl System {
         self.look_home().map(|home| &home.namespace)
     }
 
-    /// Returns the number of the host's namespace, unique until the node reboots. The first call has to come before this
+    /// Returns the cookie of the host's namespace, unique until the node reboots. The first call must come before this
     /// process is confined.
     pub fn home_cookie(&self) -> Result<u64, OpError> {
         self.look_home().map(|home| home.cookie)

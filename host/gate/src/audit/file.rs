@@ -94,7 +94,7 @@ impl Open {
             if size > limit {
                 match self.set_aside(&self.stat) {
                     Ok(()) => return Ok(false),
-                    // A log that is too long is better than a line that is not written.
+                    // The line is still written: a log that is too long is better than a missing line.
                     Err(e) => crate::say!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
                 }
             }

@@ -18,7 +18,7 @@ use postern_types::{Capability, ErrorCode, Handle, LinkInfo, OpError, host};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The time that the kernel may take to end the links of a namespace that has ended.
+/// The longest time until the kernel has removed the links of an ended namespace.
 const DEAD_WITHIN: Duration = Duration::from_secs(2);
 
 impl host::Link for Gate<'_> {

@@ -64,7 +64,7 @@ fn is_null(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == makedev(1, 3))
 }
 
-/// Reads the settings of resolv.conf(5) that CNI has a key for.
+/// Reads the settings of resolv.conf(5) for which CNI has a key.
 fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text.lines() {

@@ -11,11 +11,11 @@ pub const SANDBOXES: usize = 3;
 pub static GATE: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
-/// As [`GATE`], for a gate that may bring a device home.
+/// Like [`GATE`], for a gate that may bring a device home.
 pub static WITH_LOOK: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], DefaultAction::Absent);
 
-/// As [`GATE`], for a thread that makes a tap.
+/// Like [`GATE`], for a thread that makes a tap.
 pub static WITH_TAP: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 

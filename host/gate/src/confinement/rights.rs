@@ -21,7 +21,7 @@ use postern_types::{Capability, OpError};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// The rights of the plugins of this run, and of the records that it works on.
+/// The rights for the plugins of this run, and for its records.
 #[derive(Debug, Default)]
 pub struct Rights {
     /// True if this run reads the tables of legacy iptables.
@@ -189,7 +189,8 @@ impl Rights {
             }
             Right::Iptables | Right::HostPorts => {
                 self.network = true;
-                // Its error is reported if the rules of this run depend on it.
+                // The settings are read before confinement. An error is reported later, if the rules of this run depend
+                // on them.
                 let _ = run.fixed.settings();
                 self.add_iptables(run.view(), right == Right::HostPorts);
             }
@@ -233,7 +234,7 @@ impl Rights {
             return;
         }
         let directory = PathBuf::from(directory);
-        // GC has as many records as there are attachments.
+        // A directory is added once: GC has as many records as there are attachments.
         if self.leases.iter().any(|(have, _)| *have == directory) {
             return;
         }
@@ -319,7 +320,7 @@ fn recorded(run: &Context) -> Result<Vec<Effect>, OpError> {
     let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
     if run.request.verb == Verb::Gc {
         let network = &run.request.conf.name;
-        // The records of valid attachments stay, and are not even opened.
+        // Records of valid attachments stay, so they are not opened.
         for summary in collectable::records(run.view())? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
                 // An effect that can't be read is skipped here. The removal reports it.

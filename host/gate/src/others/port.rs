@@ -120,7 +120,7 @@ pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Fails if the node itself uses a link: the node would be cut off.
+/// Fails if the node itself uses a link: otherwise the node would be cut off.
 fn must_be_unused(system: &System, link: &Link) -> Result<(), OpError> {
     let host = system.host()?;
     let is_routable = |address: &IpAddr| match address {

@@ -66,7 +66,7 @@ fn counting(
     Ok(Some(IpConfig { gateway, ..ip.clone() }))
 }
 
-/// True if this run has to look into the container's namespace to learn which addresses of `prevResult` count.
+/// True if this run must read the addresses in the container to decide which addresses of `prevResult` count.
 pub fn asks_container(run: &Context, granted: Option<&Granted>, namespace: &Namespace) -> bool {
     let is_stale = || {
         let noted = run.journal.record().and_then(|record| record.header().netns_cookie);
@@ -196,7 +196,7 @@ fn may_be_own(address: IpAddr) -> bool {
     !(is_special || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
-/// True if the record has this gateway for a section, on a link or in a route.
+/// True if the section has this gateway, on a link or in a route.
 fn has_noted(section: &Section, gateway: &IpAddr) -> bool {
     let noted = section.path.gateways.iter().chain(&section.path.routes).filter_map(|text| text.split_once(' '));
     let gateway = gateway.to_string();
@@ -314,7 +314,7 @@ mod tests {
         run.journal.close_record();
     }
 
-    /// The index of claims is not there yet, was not filled to its end, is lost, or lacks a record that came later.
+    /// The holder is found if the index of claims is missing, incomplete or lost, or lacks a later record.
     #[test]
     fn whoever_has_an_address_is_found() {
         let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));

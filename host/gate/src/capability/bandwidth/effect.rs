@@ -163,8 +163,8 @@ fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     }
 }
 
-/// Redirects the traffic that the host end receives to the ifb, if it is not redirected yet. Returns true if this was
-/// new.
+/// Redirects the traffic that the host end receives to the ifb, if it is not redirected yet. Returns true if it was not
+/// redirected before.
 fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
         Some(qdisc) if !qdisc.is_default() => {

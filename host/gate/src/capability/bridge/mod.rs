@@ -67,8 +67,8 @@ impl host::Bridge for Gate<'_> {
         let shown = port.vlan.map(|vlan| vlan_gateway(self, &bridge, vlan, port)).transpose()?;
         let target = shown.as_ref().map_or(bridge, BridgeLink::of);
         spares_node(self.run, netlink, &target)?;
-        // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
-        // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
+        // Root in a container could claim the link-local address of a bridge that Postern did not make. With
+        // `accept_dad=2` the bridge would then lose all its IPv6 addresses, and could get no others.
         if target.asks && gateways.iter().any(|gateway| gateway.addr().is_ipv6()) {
             ask_for_no_address(self.run.system, &target.name)?;
         }
@@ -171,7 +171,7 @@ fn must_be_bridge(link: &Link) -> Result<(), OpError> {
         .hint("give the network another bridge name, or remove that link"))
 }
 
-/// The error for a bridge on which VLANs separate nothing.
+/// Returns the error for a bridge that does not filter VLANs.
 pub fn unfiltered(name: &str) -> OpError {
     let message = format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
     OpError::new(ErrorCode::Unsupported, name, message).hint(format!(
@@ -216,7 +216,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
              alone, and drops the container's frames without a tag; take it out of one of the two"
         );
     }
-    // Each VLAN once, even if it is listed twice.
+    // Each VLAN is added once, even if it is listed twice.
     for id in BTreeSet::from_iter(&port.trunk) {
         netlink.add_vlan(index, *id, false, false).map_err(failed)?;
     }

@@ -82,7 +82,7 @@ fn no_result() -> OpError {
     OpError::new(ErrorCode::Delegate, "", "the delegate has given no result")
 }
 
-/// Returns the delegate's run, if it is a component. Before an ADD the record has the delegation.
+/// Returns the delegate's run, if the delegate is a component. For an ADD the delegation is recorded first.
 pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Option<DelegateRun>, OpError> {
     let verb = match operation {
         ops::Delegate::SubnetFile => return Ok(None),
@@ -180,7 +180,7 @@ fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
 fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {
     let verb = run.request.verb;
     let program = match native::find(plugin, &run.request.path) {
-        // No ADD could succeed.
+        // For STATUS a missing delegate means that no ADD could succeed.
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
     };

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The time that the kernel may take to bring a device home from a namespace that has ended.
+/// The longest time until the kernel has brought a device home from an ended namespace.
 const HOME_WITHIN: Duration = Duration::from_secs(3);
 
 /// A moved link, as it was on the host. The record also has the link's index in the container.
@@ -75,7 +75,7 @@ pub struct Device {
     /// Index of the bridge (or bond, …) of which it was a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<u32>,
-    /// Index of its other end, or of the link that it is stacked on.
+    /// Index of its other end, or of the link on which it is stacked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
     /// The number of the namespace of the link `peer`, in the node's namespace. `None` if `peer` is in the node's
@@ -253,9 +253,9 @@ impl Device {
         Ok((None, None))
     }
 
-    /// Returns the link on the host. It may have any name there. A virtual link has its earlier index or its index in
-    /// the container (`noted`): a move keeps an index that is free. Another link with the device's name is not the
-    /// device.
+    /// Returns the link on the host. The link may have any name there. A virtual link has its earlier index or its
+    /// index in the container (`noted`): a move keeps an index that is free. Another link with the device's name is not
+    /// the device.
     fn find_on_host(&self, host: &Netlink, noted: &[u32]) -> Result<Option<Link>, OpError> {
         if self.device.is_some() {
             return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
@@ -301,7 +301,7 @@ impl Device {
 
     /// Brings the device home, if it is found.
     fn come_home(&self, run: &Context) -> Result<(), OpError> {
-        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
+        // In a DEL or ADD, the runtime names the container's namespace. A collection has searched for it.
         let container = run.netlink_of_record()?;
         let mut unlisted = None;
         if let Some(container) = container {

@@ -233,10 +233,10 @@ impl Notes {
     }
 }
 
-/// Notes that an object is held, and says so. The run succeeds.
+/// Notes that an object is held, and reports it. The run succeeds.
 ///
 /// # Errors
-/// The note can't be written: the attachment then keeps the object on its record.
+/// The note can't be written. Then the object stays in the attachment's record.
 pub(crate) fn hold(run: &Context, object: HeldObject, why: &[String]) -> Result<(), OpError> {
     let name_now = name_now(run.system.host()?, &object);
     let held = HeldNote { name_now, ..of_run(run, object, why) };
@@ -414,7 +414,7 @@ impl HeldNote {
         self.object.is_same(&other.object) && own == (&other.network, &other.container_id, &other.ifname)
     }
 
-    /// True if this link of the host is the device that is held.
+    /// True if this link of the host is the held device.
     pub(crate) fn claims(&self, link: &Link) -> bool {
         self.object.device().is_some_and(|device| device.is_claim(link))
     }

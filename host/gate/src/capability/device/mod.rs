@@ -29,7 +29,8 @@ use postern_types::{DeviceKey, ErrorCode, LinkInfo, LinkName, Mac, OpError, host
 use std::path::{Path, PathBuf};
 
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
-/// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
+/// The drivers that leave a device to programs, so that the device has no link (native host-device,
+/// `userspaceDrivers`).
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 pub(crate) const FACTS: Facts = Facts { keeps: |_, _| Some(Right::Device(None)), ..ALWAYS };
@@ -167,7 +168,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     if !recorded.is_empty() || run.request.verb == Verb::Add {
         return Ok(());
     }
-    // The alias of a native plugin's link is its name on the host. Root in the container can choose alias and link.
+    // A native plugin keeps the device's name on the host as the link's alias. Root in the container can choose alias
+    // and link.
     let Some(container) = run.system.netlink_inside()? else { return Ok(()) };
     let name = run.request.ifname.clone();
     let Some(own) = container.link_by_name(&name).map_err(kernel_error)? else { return Ok(()) };

@@ -22,7 +22,7 @@ pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
 use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Route, host};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The most routes of a lease. A packet of 4 KiB has room for more, but no honest server needs them.
+/// The most routes of a lease. A packet of 4 KiB has room for more routes, but no honest server needs more.
 const MOST_ROUTES: usize = 128;
 
 /// The shortest prefix of a network with a lease. A shorter prefix would be a large part of the Internet. For IPv6 a
@@ -168,7 +168,7 @@ fn refused(address: IpNet, why: &str) -> OpError {
     OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
 }
 
-/// Converts a lease, and checks all of it that can be checked without the node.
+/// Converts a lease, and makes all checks that do not need the node.
 fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
     for family in Family::ALL {
         let is_of = |address: IpAddr| address.is_ipv4() == (family == Family::Ipv4);

@@ -166,7 +166,7 @@ impl InnerLink {
 
 impl EffectKind for InnerLink {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If the
+        // In a DEL or ADD, the runtime names the container's namespace. A collection has searched for it. If the
         // namespace is gone, the link is gone too.
         match run.journal.container_with(run.system, &format!("{} link", self.kind.name()))? {
             Some(container) => {

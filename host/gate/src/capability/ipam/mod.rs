@@ -133,7 +133,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
     }
     let program = native::find(name, &gate.run.request.path).map_err(|error| {
         *hindered = name == HOST_LOCAL || gate.delegates.launcher.lists(name);
-        // No ADD could succeed.
+        // For STATUS a missing program means that no ADD could succeed.
         if verb == Verb::Status { Error { code: code::PLUGIN_NOT_AVAILABLE, ..error } } else { error }
     })?;
     if !gate.guest.granted().has_object("ipam.native", name) {

@@ -31,7 +31,7 @@ impl Lease {
         let leases = match run.view().open_leases(&self.directory, false) {
             Ok(None) => return Ok(()),
             Ok(Some(leases)) => leases,
-            // Another user may have made the files in the directory: they are not touched, and DEL continues.
+            // Another user may have made the files in the directory: the files are not touched, and DEL continues.
             Err(error @ StateError::Untrusted { .. }) if run.request.verb == Verb::Del => {
                 crate::say!(
                     "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `{}` gives them \

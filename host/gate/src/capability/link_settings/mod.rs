@@ -95,7 +95,7 @@ impl host::LinkSettings for Gate<'_> {
     }
 }
 
-/// Refuses attributes that no link can have, before anything is written down.
+/// Refuses attributes that no link can have, before anything is recorded.
 fn possible(settings: &LinkSettings) -> Result<(), OpError> {
     if let Some((mac, (why, way_out))) = settings.mac.and_then(|mac| Some((mac, no_address(mac)?))) {
         let message = format!("cannot assign requested address: {why}");

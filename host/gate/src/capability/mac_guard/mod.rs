@@ -1,7 +1,7 @@
 //! `mac-guard`: frames with another source address are dropped at the attachment's host end.
 //!
-//! The rules have the native plugins' name for the attachment, if it is free. If the rules of another port already have
-//! that name, these rules get their own name, which the record lists.
+//! The rules have the native plugins' name for the attachment, if it is free. If another port's rules already have this
+//! name, the attachment's rules get another name, which the record lists.
 
 pub mod effect;
 

@@ -134,7 +134,8 @@ impl PortMappings {
         system.unless_absent(|nft| forget_udp(nft, address.is_ipv6(), &ports, is_ours)).map(drop)
     }
 
-    /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.
+    /// Returns the link towards the container, if connections from the node's 127.0.0.1 need `route_localnet` on this
+    /// link.
     pub fn localnet_link(&self, host: &Netlink) -> Result<Option<Link>, KernelError> {
         let address = self.address.addr();
         if self.masquerade == NatSources::None || address.is_ipv6() {

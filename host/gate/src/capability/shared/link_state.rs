@@ -160,9 +160,9 @@ impl LinkKey {
     }
 }
 
-/// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the
-/// earlier value is noted first, once. If other attachments of the container changed the setting before, the noted
-/// value is the value before their changes. The last attachment restores this value.
+/// Writes a setting of the attachment's link, or a setting of `lo` for the attachment. On a link that this run did not
+/// make, the earlier value is noted first, once. If other attachments of the container changed the setting before, the
+/// noted value is the value before their changes. The last attachment restores this value.
 pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKey, value: &str) -> Result<(), OpError> {
     let (sysctl, name) = key.of(link);
     if of_another(run, own)?.is_some() {

@@ -71,7 +71,7 @@ impl Device {
         let mut found = owner()?;
         if let Some(other) = &found {
             let made_way = match own.filter(|own| own.index == other.index) {
-                // Root in the container gave the device its own name as an alternative one.
+                // Root in the container made the device's own name an alternative name.
                 Some(own) => host
                     .change_other_names(own.index, std::slice::from_ref(&self.name), false)
                     .map(|()| true)
@@ -107,7 +107,7 @@ impl Device {
         }
     }
 
-    /// Settles a device that is at home, and holds it if it may not be clean.
+    /// Restores the settings of a device that is at home, and holds the device if it may not be clean.
     fn arrive(&self, run: &Context, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
         let why = self.settle(home, link, doubts);
         if why.is_empty() {
@@ -179,7 +179,7 @@ impl Device {
     }
 
     /// Restores the settings of a device that is at home, and reports each setting. The device is set up if it was up
-    /// before and is certainly clean. Returns the reasons why the device may not be clean: then it is down.
+    /// before and is certainly clean. Returns the reasons why the device may not be clean: then the device is down.
     fn settle(&self, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
         let mut failed = self.put_right(home, link);
         // A failure can be temporary (ENOBUFS): settings that still differ are tried once more.
@@ -426,7 +426,7 @@ impl Device {
         }
     }
 
-    /// Returns the link of the host that this held device is.
+    /// Returns the link of this held device on the host.
     pub(in crate::capability::device) fn held_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         let found = match self.device {
             Some(_) => self.find_on_host(host, &[])?,
