@@ -31,13 +31,13 @@ pub struct Call<'a> {
     pub started: Instant,
 }
 
-/// The plugin that a run is for, if it can be run.
+/// The called plugin, if it can be run.
 #[expect(clippy::large_enum_variant, reason = "a run has one of these, and most have the large one")]
 pub enum Called {
     /// The plugin that the runtime called.
     Plugin(Prepared),
-    /// Only the host acts, for a DEL. The text is the reason why the plugin can't be run. The host removes what the
-    /// record lists. Without a record it uses the attachment's names.
+    /// Only the host acts, for a DEL. The text is the reason why the plugin can't be run. The host removes the effects
+    /// in the record. Without a record it uses the attachment's names.
     Nobody(String),
 }
 

@@ -256,7 +256,8 @@ impl Journal {
         self.tell(noted);
     }
 
-    /// Reports a note that could not be written. Each message is reported only once, for example that of a full disk.
+    /// Reports a note that could not be written. A repeated message, such as that of a full disk, is not reported
+    /// again.
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
         let error = error.to_string();

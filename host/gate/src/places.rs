@@ -110,7 +110,7 @@ impl Places {
 }
 
 /// True if the directory exists and no user may write to it: its disk is read-only, or it is immutable (chattr(1)).
-/// This process's user may still be its owner.
+/// Such a directory still counts as this user's.
 pub fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }

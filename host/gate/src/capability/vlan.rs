@@ -21,7 +21,7 @@ impl host::Vlan for Gate<'_> {
         }
         parent.can_carry(mtu)?;
         let below = parent.link(self)?;
-        // The kernel refuses a VLAN that is in use too, but can't name its link.
+        // The kernel would also refuse a VLAN that is in use, but can't name its link.
         let is_it = |link: &Link| link.vlan_id == Some(id) && !link.is_provider_vlan;
         if let Some(other) = parent.stacked(self)?.find(is_it) {
             return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));

@@ -109,7 +109,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes effects that are gone from the record and from the list to undo.
+    /// Deletes effects that no longer exist from the record and from the list to undo.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
         for noted in self.effects().into_iter().filter(|noted| matches(&noted.effect)) {

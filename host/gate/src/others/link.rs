@@ -67,8 +67,8 @@ pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
 
 /// True if this link of the container leads to the host.
 ///
-/// The other end of a pair is a link of the host, a stacked link is on a link of the host, and a device belongs to a
-/// driver. For a pair and a stacked link the kernel names index and namespace. Root in the container can make links of
+/// Such a link is an end of a pair whose other end is on the host, is stacked on a link of the host, or is a driver's
+/// device. For a pair and a stacked link the kernel names index and namespace. Root in the container can make links of
 /// any name, but no such links.
 pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
     if own.device.is_some() {

@@ -419,7 +419,7 @@ impl HeldNote {
         self.object.device().is_some_and(|device| device.is_claim(link))
     }
 
-    /// Checks the object again for an ADD. The error tells the runtime to try again later if the object is still held.
+    /// Checks the object again for an ADD. If the object is still held, the error asks the runtime to try again later.
     pub(crate) fn mend_for(&self, run: &Context) -> Result<(), OpError> {
         let Some(held) = self.mend(DeviceHome::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
         let name = held.object.name();

@@ -76,7 +76,7 @@ pub struct InnerLink {
     /// The first name, which the host chose. `None` if the link was made with the attachment's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<String>,
-    /// For an ipvlan on a link of the host: the parent's index, and the mode.
+    /// For an ipvlan on a link of the host: the index of the lowest link, and the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<(u32, IpvlanMode)>,
     /// For a VLAN of a link of the host: the parent's index, and the VLAN. Earlier versions did not record them.
@@ -246,7 +246,7 @@ impl EffectKind for Macvlan {
     }
 }
 
-/// Removes inner links that are gone from the record. Returns an existing inner link, if there is one.
+/// Deletes inner links that no longer exist from the record. Returns an existing inner link, if there is one.
 pub fn retire(run: &mut Context) -> Result<Option<(InnerKind, Link)>, OpError> {
     let mut living = None;
     let effects = run.journal.effects();

@@ -26,8 +26,9 @@ impl host::Loopback for Gate<'_> {
         Ok(())
     }
 
-    /// No record names the owner of `lo`, and a path can now lead to another container, because a process ID is used
-    /// again. So `lo` stays up if the path is that of a process, or if another link is up. It ends with its namespace.
+    /// No record names the owner of `lo`, and a path can lead to another container later, because process IDs are
+    /// reused. So `lo` stays up if the path is that of a process, or if another link is up. `lo` ends with its
+    /// namespace.
     fn down(&mut self) -> Result<(), OpError> {
         let Some(netlink) = self.run.system.netlink_inside()? else { return Ok(()) };
         // Links that can't be listed in two attempts may be in use.
