@@ -79,4 +79,26 @@ impl Answer {
         }
         serde_json::from_str(&self.stdout).with_context(|| format!("plugin printed no JSON: {}", self.stdout))
     }
+
+    /// Returns the standard output of a command that must succeed.
+    ///
+    /// # Errors
+    /// When the command failed.
+    pub fn printed(&self) -> Result<&str> {
+        anyhow::ensure!(self.status == 0, "status {}: {}{}", self.status, self.stdout, self.stderr);
+        Ok(&self.stdout)
+    }
+
+    /// Returns the JSON that a command printed, whatever its status.
+    ///
+    /// # Errors
+    /// When the command printed something else.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self:?}"))
+    }
+
+    /// Returns all words that were printed, on standard output first. Line breaks don't count.
+    pub fn words(&self) -> String {
+        crate::flat(&format!("{}\n{}", self.stdout, self.stderr))
+    }
 }

@@ -1,7 +1,7 @@
 //! A node: a network and a mount namespace for one host, and container namespaces in it.
 
 use crate::inside::{Namespaces, on_thread};
-use crate::{Answer, Call};
+use crate::{Answer, Call, plugin_bin};
 use anyhow::{Context, Result, bail, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -195,7 +195,31 @@ impl Node {
             }
         };
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
-        let output = self.run(None, &mut command, Some(call.stdin()))?;
+        self.answer(&mut command, Some(call.stdin()))
+    }
+
+    /// Runs `postern` of the plugins under test: `node.postern("ls --json")`. White space separates its arguments.
+    ///
+    /// # Errors
+    /// It can't be started. Its failure is an answer, not an error.
+    pub fn postern(&self, arguments: &str) -> Result<Answer> {
+        self.postern_of(plugin_bin()?, arguments)
+    }
+
+    /// As [`Node::postern`], of the plugins in another directory.
+    ///
+    /// # Errors
+    /// As [`Node::postern`].
+    pub fn postern_of(&self, bin: impl AsRef<Path>, arguments: &str) -> Result<Answer> {
+        self.answer(Command::new(bin.as_ref().join("postern")).args(arguments.split_whitespace()), None)
+    }
+
+    /// Runs a program on the node and returns its answer, whatever its status.
+    ///
+    /// # Errors
+    /// As [`Node::run`].
+    pub fn answer(&self, command: &mut Command, input: Option<&[u8]>) -> Result<Answer> {
+        let output = self.run(None, command, input)?;
         Ok(Answer {
             status: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
