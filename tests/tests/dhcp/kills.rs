@@ -1,10 +1,10 @@
 //! Runs and the service are killed at random instants while attachments come and go. No address is lost or doubled, and
 //! nothing is left. `POSTERN_KILL_SEED` is another seed.
 
-use crate::lab::{Lab, wait};
-use crate::plugin::{call_for, lab_with, network};
+use crate::lab::wait;
+use crate::plugin::{lab_with, network};
 use anyhow::{Context, Result, anyhow, ensure};
-use postern_tests::{Call, Random, merge, plugin_bin};
+use postern_tests::{Attachment, Network, Random};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -31,18 +31,19 @@ struct Worker {
 }
 
 impl Worker {
-    fn act(&mut self, lab: &Lab, network: &Value) -> Result<()> {
+    /// The attachment, with the result of its ADD.
+    fn attachment(&self, network: &Network) -> Attachment {
+        Attachment { result: self.result.clone(), ..network.attachment(self.container) }
+    }
+
+    fn act(&mut self, network: &Network) -> Result<()> {
         let verb = match (&self.result, self.is_unknown) {
             (_, true) => "DEL",
             (Value::Null, _) => "ADD",
             _ => "DEL",
         };
-        let mut config = network.clone();
-        if verb == "DEL" && self.result.is_object() {
-            merge(&mut config, &json!({"prevResult": self.result}));
-        }
-        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        let mut child = lab.node.start(&call.attachment(self.container, &lab.node.netns(self.container), "eth0"))?;
+        let previous = if self.result.is_null() { json!({}) } else { json!({"prevResult": self.result}) };
+        let mut child = network.node.start(&network.request(0, verb, self.container, &previous)?)?;
         if self.random.chance(2) {
             std::thread::sleep(Duration::from_millis(self.random.below(1200)));
             child.kill()?;
@@ -73,13 +74,11 @@ impl Worker {
 }
 
 /// With the service there, and no run: who is attached has its own address and its lease.
-fn judge(lab: &Lab, network: &Value, workers: &[Worker]) -> Result<()> {
+fn judge(network: &Network, workers: &[Worker]) -> Result<()> {
     let mut addresses = BTreeSet::new();
     for worker in workers.iter().filter(|worker| worker.result.is_object() && !worker.is_unknown) {
-        let mut config = network.clone();
-        merge(&mut config, &json!({"prevResult": worker.result}));
-        call_for(lab, worker.container, "CHECK", &config)?.success().with_context(|| worker.container.to_owned())?;
-        let shown = lab.node.sh_in(worker.container, "ip -o -4 addr show dev eth0 | awk '{print $4}'")?;
+        worker.attachment(network).check()?;
+        let shown = network.node.sh_in(worker.container, "ip -o -4 addr show dev eth0 | awk '{print $4}'")?;
         let wanted = worker.result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default();
         ensure!(shown.trim() == wanted, "{}: {shown} instead of {wanted}", worker.container);
         ensure!(addresses.insert(wanted.to_owned()), "{wanted} is given twice");
@@ -95,7 +94,7 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
         "--dhcp-authoritative",
         "ip netns add c2; ip netns add c3; ip netns add c4; ip link set br0 address 02:00:00:00:05:01",
     )?;
-    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}));
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}))?;
     let worker = |(number, container): (usize, &&'static str)| Worker {
         container,
         random: Random::new(seed * 100 + number as u64),
@@ -110,7 +109,7 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
         std::thread::scope(|scope| -> Result<()> {
             let threads: Vec<_> = workers
                 .iter_mut()
-                .map(|worker| scope.spawn(|| (0..ACTS).try_for_each(|_| worker.act(&lab, &network))))
+                .map(|worker| scope.spawn(|| (0..ACTS).try_for_each(|_| worker.act(&network))))
                 .collect();
             for _ in 0..KILLS {
                 std::thread::sleep(Duration::from_millis(700 + random.below(1500)));
@@ -119,18 +118,15 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
             }
             threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
         })
-        .and_then(|()| judge(&lab, &network, &workers))
+        .and_then(|()| judge(&network, &workers))
         .with_context(|| format!("seed {seed}, round {round}: {}", lab.log("service")))?;
     }
     // A lease that no DEL could give back goes with the next attachment of its container.
     for worker in &mut workers {
         if worker.is_unknown || worker.result.is_object() {
-            call_for(&lab, worker.container, "DEL", &network)?.success()?;
+            network.attachment(worker.container).del()?;
         }
-        let result = call_for(&lab, worker.container, "ADD", &network)?.success()?;
-        let mut config = network.clone();
-        merge(&mut config, &json!({"prevResult": result}));
-        call_for(&lab, worker.container, "DEL", &config)?.success()?;
+        network.add(worker.container)?.del()?;
     }
     ensure!(lab.leases()?.is_empty(), "{:?}", lab.leases()?);
     let left = lab.node.sh("ls /var/lib/postern/dhcp /run/postern/attachments | grep -v : || true")?;

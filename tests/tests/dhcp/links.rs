@@ -1,11 +1,11 @@
 //! DHCP over links that this kernel may lack; `tests/vm/kernel` runs these tests where it has them.
 
 use crate::lab::{Lab, wait};
-use crate::plugin::{call, call_for, lab_with, network};
+use crate::plugin::{lab_with, network};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::Standing;
 use postern_tests::kernel::has_or_skips;
-use postern_tests::{merge, skip};
+use postern_tests::{Attachment, skip};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,29 +22,24 @@ fn acknowledged(lab: &Lab) -> usize {
 
 /// Two containers have their leases, keep them over a renewal, and give them back.
 fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
-    let mut network = network(lab, main);
-    let mut addresses = Vec::new();
+    let network = network(lab, main)?;
+    let mut attachments = Vec::new();
     for container in ["c1", "c2"] {
         // A master has each VLAN once.
-        if container == "c2" && network.get("type").is_some_and(|kind| kind == "vlan") {
-            merge(&mut network, &json!({"master": "m2"}));
-        }
-        let result = call_for(lab, container, "ADD", &network)?.success()?;
-        let address = result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default().to_owned();
-        ensure!(address.starts_with("10.5.0."), "{result}");
+        let is_vlan = main.get("type").is_some_and(|kind| kind == "vlan");
+        let other = if container == "c2" && is_vlan { json!({"master": "m2"}) } else { json!({}) };
+        let attachment = network.clone().with(&other).add(container)?;
+        ensure!(attachment.addresses().concat().starts_with("10.5.0."), "{}", attachment.result);
         lab.node.sh_in(container, "ping -c1 -W2 10.5.0.1")?;
-        addresses.push((container, address, network.clone(), result));
+        attachments.push(attachment);
     }
-    let differ = |pair: &[(&str, String, Value, Value)]| matches!(pair, [one, other] if one.1 != other.1);
+    let addresses: Vec<_> = attachments.iter().map(Attachment::addresses).collect();
+    let differ = |pair: &[Vec<String>]| matches!(pair, [one, other] if one.first() != other.first());
     ensure!(differ(&addresses), "one address for both: {addresses:?}");
     let before = acknowledged(lab);
     wait(Duration::from_secs(20), || Ok(acknowledged(lab) >= before + 2))
         .with_context(|| format!("not renewed: {}", lab.log("dnsmasq")))?;
-    for (container, _, mut network, result) in addresses {
-        merge(&mut network, &json!({"prevResult": result}));
-        call_for(lab, container, "CHECK", &network)?.success()?;
-        call_for(lab, container, "DEL", &network)?.success()?;
-    }
+    attachments.into_iter().try_for_each(|attachment| attachment.check()?.del())?;
     wait(Duration::from_secs(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(").count() == 2))?;
     ensure!(lab.leases()?.is_empty());
     Ok(())
@@ -84,8 +79,8 @@ fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
     }
     for mode in ["l3", "l3s"] {
         let lab = lab_with(SOON, MASTER)?;
-        let network = network(&lab, &json!({"type": "ipvlan", "master": "m0", "mode": mode}));
-        let answer = call(&lab, "ADD", &network)?;
+        let network = network(&lab, &json!({"type": "ipvlan", "master": "m0", "mode": mode}))?;
+        let answer = network.call("ADD", "c1")?;
         let words = format!("is an ipvlan in mode {mode}, which carries no broadcasts");
         ensure!(answer.status != 0 && answer.stdout.contains(&words), "{answer:?}");
         ensure!(answer.stdout.contains("\"code\": 7"), "{answer:?}");
@@ -103,8 +98,7 @@ fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
         return Ok(());
     }
     let lab = lab_with("--dhcp-authoritative", "true")?;
-    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}));
-    let result = call(&lab, "ADD", &network)?.success()?;
+    let attachment = network(&lab, &json!({"type": "bridge", "bridge": "br0"}))?.add("c1")?;
     let (begun, mut days, mut before) = (Instant::now(), 0, SystemTime::now());
     while days < 3 {
         ensure!(begun.elapsed() < Duration::from_secs(30), "nobody sets the clock");
@@ -120,8 +114,5 @@ fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
     ensure!(held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
     ensure!((117..=121).contains(&(left + passed)), "{left} s after {passed} s");
     ensure!(acknowledged(&lab) == 1, "it was asked for once: {}", lab.log("dnsmasq"));
-    let mut network = network;
-    merge(&mut network, &json!({"prevResult": result}));
-    call(&lab, "CHECK", &network)?.success()?;
-    call(&lab, "DEL", &network)?.success().map(drop)
+    attachment.check()?.del()
 }

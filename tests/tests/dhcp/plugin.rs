@@ -3,7 +3,7 @@
 use crate::lab::{Lab, wait};
 use anyhow::{Result, ensure};
 use postern_dhcp_channel::Standing;
-use postern_tests::{Answer, Call, merge, plugin_bin};
+use postern_tests::{Network, plugin_bin};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -22,44 +22,28 @@ pub fn lab_with(options: &str, script: &str) -> Result<Lab> {
     Ok(lab)
 }
 
-/// A network of this main plugin.
-pub fn network(lab: &Lab, main: &Value) -> Value {
-    let ipam = json!({"type": "dhcp", "daemonSocketPath": lab.socket()});
-    let mut network = json!({"cniVersion": "1.1.0", "name": "net", "ipam": ipam});
-    merge(&mut network, main);
-    network
-}
-
-pub fn call(lab: &Lab, verb: &str, network: &Value) -> Result<Answer> {
-    call_for(lab, "c1", verb, network)
-}
-
-/// The same for another container.
-pub fn call_for(lab: &Lab, container: &str, verb: &str, network: &Value) -> Result<Answer> {
-    let plugin = network.get("type").and_then(Value::as_str).unwrap_or_default();
-    let call = Call::new(&plugin_bin()?, plugin, verb, network.to_string());
-    lab.node.call(&call.attachment(container, &lab.node.netns(container), "eth0"))
+/// A network of this main plugin, with leases of the lab's service.
+pub fn network(lab: &Lab, main: &Value) -> Result<Network> {
+    let ipam = json!({"ipam": {"type": "dhcp", "daemonSocketPath": lab.socket()}});
+    Ok(Network::new(&lab.node, main)?.with(&ipam))
 }
 
 /// An attachment from ADD to DEL. The server gets its address back.
 fn whole_life(main: &Value) -> Result<()> {
     let lab = lab()?;
-    let mut network = network(&lab, main);
-    let result = call(&lab, "ADD", &network)?.success()?;
-    let address = result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default();
-    ensure!(address.starts_with("10.5.0.") && address.ends_with("/24"), "{result}");
+    let attachment = network(&lab, main)?.add("c1")?;
+    let address = attachment.addresses().into_iter().next().unwrap_or_default();
+    ensure!(address.starts_with("10.5.0.") && address.ends_with("/24"), "{}", attachment.result);
     lab.node.sh_in("c1", "ping -c1 -W2 10.5.0.1")?;
     let held = lab.leases()?;
     ensure!(held.len() == 1 && held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
-    merge(&mut network, &json!({"prevResult": result}));
-    call(&lab, "CHECK", &network)?.success()?;
+    let attachment = attachment.check()?;
     ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"));
-    call(&lab, "DEL", &network)?.success()?;
+    attachment.del()?;
     lab.until_said("dnsmasq", "DHCPRELEASE")?;
     let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
     ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {:?}", lab.leases()?);
-    call(&lab, "DEL", &network)?.success()?;
-    Ok(())
+    attachment.del()
 }
 
 #[test]
@@ -87,9 +71,8 @@ fn lab_of_both() -> Result<Lab> {
 /// An attachment of both families, or of IPv6 alone, from ADD to DEL.
 fn whole_life_with_ipv6(main: &Value, families: &[&str]) -> Result<()> {
     let lab = lab_of_both()?;
-    let mut network = network(&lab, main);
-    merge(&mut network, &json!({"ipam": {"families": families}}));
-    let result = call(&lab, "ADD", &network)?.success()?;
+    let attachment = network(&lab, main)?.with(&json!({"ipam": {"families": families}})).add("c1")?;
+    let result = &attachment.result;
     let router = lab.router_address()?.to_string();
     let last = families.len() - 1;
     let text = |place: &str| result.pointer(place).and_then(Value::as_str).unwrap_or_default();
@@ -104,15 +87,15 @@ fn whole_life_with_ipv6(main: &Value, families: &[&str]) -> Result<()> {
     let shown = lab.node.sh_in("c1", "ip -6 -o addr show dev eth0 scope global; ip -6 route show default")?;
     ensure!(shown.lines().count() == 2 && shown.contains(&format!("default via {router}")), "{shown}");
     ensure!(lab.node.sh_in("c1", "sysctl -n net.ipv6.conf.eth0.accept_ra")?.trim() == "0");
-    merge(&mut network, &json!({"prevResult": result}));
-    call(&lab, "CHECK", &network)?.success()?;
+    let attachment = attachment.check()?;
     ensure!(lab.leases()?.len() == families.len());
-    let shown = lab.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
+    let shown = lab.node.postern("show c1")?;
+    let shown = shown.printed()?;
     ensure!(
         shown.contains("2001:db8:5::") && shown.matches("more, by the service").count() == families.len(),
         "{shown}"
     );
-    call(&lab, "DEL", &network)?.success()?;
+    attachment.del()?;
     wait(Duration::from_secs(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == families.len()))?;
     let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
     ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {:?}", lab.leases()?);
@@ -133,12 +116,11 @@ fn a_macvlan_has_ipv6_alone() -> Result<()> {
 #[test]
 fn a_ptp_has_no_lease_and_says_why() -> Result<()> {
     let lab = lab()?;
-    let network = network(&lab, &json!({"type": "ptp"}));
-    let answer = call(&lab, "ADD", &network)?;
+    let network = network(&lab, &json!({"type": "ptp"}))?;
+    let answer = network.call("ADD", "c1")?;
     ensure!(answer.status != 0 && answer.stdout.contains("has no link"), "{answer:?}");
     ensure!(lab.leases()?.is_empty());
-    call(&lab, "DEL", &network)?.success()?;
-    Ok(())
+    network.call("DEL", "c1")?.success().map(drop)
 }
 
 /// An ADD that fails after it has a lease gives it back, too.
@@ -147,8 +129,8 @@ fn a_failed_add_gives_its_lease_back() -> Result<()> {
     let lab = lab()?;
     // A server may choose no address of the node, so the bridge must have the gateway already. It has another one.
     lab.node.sh("ip address add 10.77.0.1/24 dev br0")?;
-    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0", "isGateway": true}));
-    let answer = call(&lab, "ADD", &network)?;
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0", "isGateway": true}))?;
+    let answer = network.call("ADD", "c1")?;
     ensure!(answer.status != 0, "{answer:?}");
     lab.until_said("dnsmasq", "DHCPRELEASE")?;
     let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
@@ -160,10 +142,8 @@ fn a_failed_add_gives_its_lease_back() -> Result<()> {
 #[test]
 fn a_del_by_the_record_gives_its_lease_back() -> Result<()> {
     let lab = lab()?;
-    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}));
-    call(&lab, "ADD", &network)?.success()?;
-    let mut broken = network.clone();
-    merge(&mut broken, &json!({"ipam": {"type": "nowhere"}}));
-    let _ = call(&lab, "DEL", &broken)?;
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}))?;
+    network.add("c1")?;
+    network.call_at(0, "DEL", "c1", &json!({"ipam": {"type": "nowhere"}}))?;
     lab.until_said("dnsmasq", "DHCPRELEASE")
 }
