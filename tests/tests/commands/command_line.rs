@@ -2,7 +2,7 @@
 //! question.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, plugin_bin};
+use postern_tests::{Answer, Network, Node, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -12,46 +12,39 @@ const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
 
 const NETWORK: &str = "a-network-with-a-long-name";
 
-struct CommandOutput {
-    status: i32,
-    out: String,
-    err: String,
-}
-
 /// Runs postern as on a terminal with colours, and with backtraces on.
-fn postern(node: &Node, arguments: &[&str]) -> Result<CommandOutput> {
-    let mut command = node.command(plugin_bin()?.join("postern"));
-    command.args(arguments).stdin(Stdio::null());
-    for (name, value) in [("RUST_BACKTRACE", "1"), ("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1"), ("TERM", "xterm")] {
-        command.env(name, value);
-    }
-    let output = command.output()?;
-    let status = output.status.code().context("postern was killed")?;
-    Ok(CommandOutput { status, out: String::from_utf8(output.stdout)?, err: String::from_utf8(output.stderr)? })
+fn postern(node: &Node, arguments: &[&str]) -> Result<Answer> {
+    let mut command = Command::new(plugin_bin()?.join("postern"));
+    command.args(arguments).envs([
+        ("RUST_BACKTRACE", "1"),
+        ("CLICOLOR_FORCE", "1"),
+        ("FORCE_COLOR", "1"),
+        ("TERM", "xterm"),
+    ]);
+    node.answer(&mut command, None)
 }
 
-fn config() -> Value {
+fn bridge() -> Value {
+    let ranges = json!([[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:1234:5678:9abc::/64"}]]);
     json!({
-        "cniVersion": "1.0.0", "name": NETWORK, "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "ipMasqBackend": "nftables", "macspoofchk": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:1234:5678:9abc::/64"}]]},
+        "cniVersion": "1.0.0", "name": NETWORK, "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": "nftables", "macspoofchk": true, "ipam": {"type": "host-local", "ranges": ranges},
     })
 }
 
-fn call(node: &Node, verb: &str, container: &str) -> Result<()> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config().to_string());
-    node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success().map(drop)
+/// A network whose configuration is in a file too. Both containers are attached.
+fn attached() -> Result<Network> {
+    let network = Network::new(&Node::new()?, &bridge())?;
+    for container in CONTAINERS {
+        network.node.add_container(container)?;
+        network.add(container)?;
+    }
+    network.node.sh(&format!("mkdir -p /run/net.d; echo '{}' > /run/net.d/10-net.conf", bridge()))?;
+    Ok(network)
 }
 
-/// A node with two attachments, and its network in a file.
 fn node() -> Result<Node> {
-    let node = Node::new()?;
-    for container in CONTAINERS {
-        node.add_container(container)?;
-        call(&node, "ADD", container)?;
-    }
-    node.sh(&format!("mkdir -p /run/net.d; echo '{}' > /run/net.d/10-net.conf", config()))?;
-    Ok(node)
+    Ok(attached()?.node)
 }
 
 const VERBS: [&str; 10] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc", "reapply"];
@@ -73,13 +66,13 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
     calls.push((vec!["net", "validate"], 2));
     for (arguments, status) in calls {
         let printed = postern(&node, &arguments)?;
-        ensure!(printed.status == status, "{arguments:?}: {} {}", printed.status, printed.err);
-        for line in printed.out.lines().chain(printed.err.lines()) {
+        ensure!(printed.status == status, "{arguments:?}: {} {}", printed.status, printed.stderr);
+        for line in printed.stdout.lines().chain(printed.stderr.lines()) {
             ensure!(line.chars().count() <= 80, "{arguments:?}: {line}");
             ensure!(!line.contains("postern-admin") && !line.contains('\u{1b}'), "{arguments:?}: {line}");
         }
     }
-    let help = postern(&node, &["--help"])?.out;
+    let help = postern(&node, &["--help"])?.stdout;
     ensure!(help.contains("Usage: postern <COMMAND>"), "{help}");
     for status in 0..=3 {
         ensure!(help.contains(&format!("\n  {status}  ")), "no exit status {status}: {help}");
@@ -94,7 +87,7 @@ fn help_says_all_that_a_verb_prints_or_restores() -> Result<()> {
         ["ok", "stuck", "incomplete", "replaced", "container gone", "previous boot", "drift", "damaged", "held"];
     let rules = ["masquerading", "spoofing protection", "forwards of ports", "isolation of bridges", "limits of rates"];
     for (verb, words) in [("ls", &states[..]), ("reapply", &rules[..])] {
-        let help = postern(&node, &[verb, "--help"])?.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let help = flat(&postern(&node, &[verb, "--help"])?.stdout);
         for word in words {
             ensure!(help.contains(word), "{verb} --help lacks \"{word}\": {help}");
         }
@@ -133,7 +126,7 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
     ] {
         let printed = postern(&node, arguments)?;
         let mut command = false;
-        for line in printed.out.lines().chain(printed.err.lines()) {
+        for line in printed.stdout.lines().chain(printed.stderr.lines()) {
             ensure!(!line.contains('\u{1b}') && !line.contains("backtrace"), "{arguments:?}: {line}");
             // Three things can't be broken: a single word, a line of JSON, and a command for copying.
             let unbreakable = line.trim().split(' ').count() == 1 || line.trim_start().starts_with('"') || command;
@@ -147,12 +140,12 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
 #[test]
 fn no_two_containers_look_the_same() -> Result<()> {
     let node = node()?;
-    let table = postern(&node, &["ls"])?.out;
+    let table = postern(&node, &["ls"])?.stdout;
     for container in CONTAINERS {
         let shown = container.get(..17).context("a short ID")?;
         ensure!(table.contains(&format!("{shown} ")) && !table.contains(container), "{table}");
     }
-    let whole = postern(&node, &["ls", "--no-trunc"])?.out;
+    let whole = postern(&node, &["ls", "--no-trunc"])?.stdout;
     for part in [CONTAINERS[0], CONTAINERS[1], NETWORK, "fd00:1234:5678:9abc::2/64", "bridge@", " UTC)"] {
         ensure!(whole.contains(part), "not {part}: {whole}");
     }
@@ -182,10 +175,9 @@ fn everything_has_a_form_for_scripts() -> Result<()> {
         let network = json!({"cniVersion": "1.0.0", "name": "s", "type": "static", "ipam": ipam});
         node.sh(&format!("echo '{network}' > /run/static.conf"))?;
         let printed = postern(&node, arguments)?;
-        serde_json::from_str::<Value>(&printed.out)
-            .with_context(|| format!("{arguments:?}: {} {}", printed.out, printed.err))?;
+        printed.json().with_context(|| format!("{arguments:?}"))?;
     }
-    let log = postern(&node, &["log", "--json"])?.out;
+    let log = postern(&node, &["log", "--json"])?.stdout;
     ensure!(log.lines().count() > 10 && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
     Ok(())
 }
@@ -209,21 +201,22 @@ fn who_is_not_there_is_an_error() -> Result<()> {
         (&["net", "add", "none", "/run/netns/none", "--separate"], 2, "each plugin has a process of its own"),
     ] {
         let printed = postern(&node, arguments)?;
-        let err = printed.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        let err = flat(&printed.stderr);
         ensure!(printed.status == status && err.contains(words), "{arguments:?}: {} {err}", printed.status);
     }
     let own = postern(&node, &["log", "--container", CONTAINERS[0]])?;
-    ensure!(own.status == 0 && !own.out.contains(CONTAINERS[1]), "{}", own.out);
+    ensure!(own.status == 0 && !own.stdout.contains(CONTAINERS[1]), "{}", own.stdout);
     Ok(())
 }
 
 #[test]
 fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
-    let node = node()?;
+    let network = attached()?;
+    let node = &network.node;
     let lines = |arguments: &[&str]| -> Result<Vec<String>> {
-        let printed = postern(&node, &[&["log", "--json"], arguments].concat())?;
-        ensure!(printed.status == 0, "{arguments:?}: {}", printed.err);
-        Ok(printed.out.lines().map(str::to_owned).collect())
+        let printed = postern(node, &[&["log", "--json"], arguments].concat())?;
+        ensure!(printed.status == 0, "{arguments:?}: {}", printed.stderr);
+        Ok(printed.stdout.lines().map(str::to_owned).collect())
     };
     let all = lines(&[])?;
     ensure!(lines(&["-n", "3"])? == all.get(all.len() - 3..).unwrap_or_default());
@@ -235,7 +228,7 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     let mut follower = follow.spawn()?;
     let mut followed = BufReader::new(follower.stdout.take().context("stdout")?).lines();
     ensure!(followed.next().transpose()?.as_ref() == all.last());
-    call(&node, "DEL", CONTAINERS[0])?;
+    network.call("DEL", CONTAINERS[0])?.success()?;
     let next = followed.next().transpose()?.context("nothing more came")?;
     // `timeout`, which started it, hands SIGTERM on. It could not hand on SIGKILL.
     ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "it has ended by itself");
@@ -246,21 +239,22 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
 
 #[test]
 fn node_objects_are_shown_first() -> Result<()> {
-    let node = node()?;
+    let network = attached()?;
     for container in CONTAINERS {
-        call(&node, "DEL", container)?;
+        network.call("DEL", container)?.success()?;
     }
+    let node = &network.node;
     let bridge = || node.sh("ip -o link show type bridge | wc -l");
-    let shown = postern(&node, &["gc", "--node"])?;
-    ensure!(shown.status == 0 && shown.out.contains("unused: bridge br9"), "{}", shown.out);
-    ensure!(shown.out.contains("postern gc --node --yes") && bridge()?.trim() == "1", "{}", shown.out);
-    let object: Value = serde_json::from_str(&postern(&node, &["gc", "--node", "--json"])?.out)?;
+    let shown = postern(node, &["gc", "--node"])?;
+    ensure!(shown.status == 0 && shown.stdout.contains("unused: bridge br9"), "{}", shown.stdout);
+    ensure!(shown.stdout.contains("postern gc --node --yes") && bridge()?.trim() == "1", "{}", shown.stdout);
+    let object = postern(node, &["gc", "--node", "--json"])?.json()?;
     ensure!(object["done"] == false && object["unused"][0]["name"] == "br9" && bridge()?.trim() == "1", "{object:#}");
-    let removed = postern(&node, &["gc", "--node", "--yes"])?;
-    ensure!(removed.status == 0 && bridge()?.trim() == "0", "{}", removed.out);
-    ensure!(removed.out.contains("removed bridge br9"), "{}", removed.out);
+    let removed = postern(node, &["gc", "--node", "--yes"])?;
+    ensure!(removed.status == 0 && bridge()?.trim() == "0", "{}", removed.stdout);
+    ensure!(removed.stdout.contains("removed bridge br9"), "{}", removed.stdout);
     ensure!(node.sh("sysctl -n net.ipv4.ip_forward")?.trim() == "1");
-    postern(&node, &["gc", "--node", "--forwarding", "--yes"])?;
+    postern(node, &["gc", "--node", "--forwarding", "--yes"])?;
     ensure!(node.sh("sysctl -n net.ipv4.ip_forward")?.trim() == "0");
     Ok(())
 }
@@ -268,20 +262,20 @@ fn node_objects_are_shown_first() -> Result<()> {
 #[test]
 fn a_list_with_a_plugin_that_is_nowhere_is_a_failed_plan() -> Result<()> {
     let node = Node::new()?;
-    let mut list = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [config(), {"type": "nowhere"}]});
+    let mut list = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [bridge(), {"type": "nowhere"}]});
     let plan = |list: &Value| {
         node.sh(&format!("echo '{list}' > /run/plan.conflist"))?;
         postern(&node, &["plan", "/run/plan.conflist", "--json", "--cni-path", "/run/native:/run/none"])
     };
     let printed = plan(&list)?;
-    let object: Value = serde_json::from_str(&printed.out)?;
+    let object = printed.json()?;
     let message = object["plugins"][1]["error"]["msg"].as_str().unwrap_or_default();
     ensure!(printed.status == 1 && message.contains("there is no plugin \"nowhere\""), "{object:#}");
     ensure!(message.contains("/run/native:/run/none"), "{message}");
     node.sh("mkdir /run/native; cp /bin/true /run/native/nowhere")?;
     ensure!(plan(&list)?.status == 0);
     list["plugins"][0]["ipam"] = json!({"type": "elsewhere"});
-    let object: Value = serde_json::from_str(&plan(&list)?.out)?;
+    let object = plan(&list)?.json()?;
     let message = object["plugins"][0]["error"]["msg"].as_str().unwrap_or_default();
     ensure!(message.contains("there is no plugin \"elsewhere\""), "{object:#}");
     Ok(())

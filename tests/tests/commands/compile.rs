@@ -60,17 +60,7 @@ fn slow(import: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-/// Returns exit status, output, and duration.
-fn postern(node: &Node, arguments: &[&str]) -> Result<(i32, String, Duration)> {
-    let start = Instant::now();
-    let output = node.command(plugin_bin()?.join("postern")).args(arguments).output()?;
-    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    // Lines are broken at the width of a terminal.
-    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-    Ok((output.status.code().unwrap_or(-1), printed, start.elapsed()))
-}
-
-fn place() -> Result<Node> {
+fn node() -> Result<Node> {
     let node = Node::new()?;
     node.sh("mount -t tmpfs -o mode=755 mnt /mnt")?;
     std::fs::write(node.path("/mnt/refused.wasm"), slow(Some("evil:host/files")))?;
@@ -85,23 +75,24 @@ fn place() -> Result<Node> {
 
 #[test]
 fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
-    let node = place()?;
+    let node = node()?;
     let refused = "the component imports what a plugin cannot have: evil:host/files";
     for (arguments, status, words) in [
-        (&["inspect", "/mnt/refused.wasm"][..], 1, refused),
-        (&["inspect", "--diff", "bridge", "/mnt/refused.wasm"], 1, refused),
-        (&["learn", "/mnt/refused.wasm", "--name", "large", "--network", "/mnt/net.conf"], 1, refused),
-        (&["add", "/mnt/refused.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, refused),
-        (&["inspect", "/mnt/library.wasm"], 1, "does not export wasi:cli/run"),
+        ("inspect /mnt/refused.wasm", 1, refused),
+        ("inspect --diff bridge /mnt/refused.wasm", 1, refused),
+        ("learn /mnt/refused.wasm --name large --network /mnt/net.conf", 1, refused),
+        ("add /mnt/refused.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, refused),
+        ("inspect /mnt/library.wasm", 1, "does not export wasi:cli/run"),
         // It would run: its abilities are shown without compiling it, too.
-        (&["inspect", "/mnt/large.wasm"], 3, "veth: new options, host-end.attributes"),
-        (&["add", "/mnt/large.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, "grants \"loopback\""),
-        (&["add", "/mnt/large.wasm", "--policy", "/mnt/pin.toml", "--catalog", "/mnt/x"], 1, "another component"),
+        ("inspect /mnt/large.wasm", 3, "veth: new options, host-end.attributes"),
+        ("add /mnt/large.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, "grants \"loopback\""),
+        ("add /mnt/large.wasm --policy /mnt/pin.toml --catalog /mnt/x", 1, "another component"),
     ] {
-        let (status_now, printed, took) = postern(&node, arguments)?;
-        ensure!(printed.contains(words), "{arguments:?}: {printed}");
-        ensure!(status_now == status, "{arguments:?}: status {status_now}");
-        ensure!(took < SOON, "{arguments:?}: {took:?}");
+        let start = Instant::now();
+        let answer = node.postern(arguments)?;
+        let took = start.elapsed();
+        ensure!(answer.status == status && answer.words().contains(words), "{arguments}: {answer:?}");
+        ensure!(took < SOON, "{arguments}: {took:?}");
     }
     ensure!(node.sh("ls -A /mnt")?.lines().all(|name| name != "x"), "something was placed");
     Ok(())
@@ -109,7 +100,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
 
 #[test]
 fn the_compiler_has_no_privileges() -> Result<()> {
-    let node = place()?;
+    let node = node()?;
     std::fs::write(node.path("/mnt/bridge.toml"), std::fs::read(plugin_bin()?.join("postern.d/bridge.toml"))?)?;
     let host = plugin_bin()?.join("postern");
     let script = format!(

@@ -5,17 +5,22 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each, test_bin};
-use postern_tests::{Answer, Call, Node, copy_bin, flat, plugin_bin, skip};
+use postern_tests::{Answer, Network, Node, copy_bin, flat, plugin_bin, skip};
+use serde_json::json;
 use std::path::Path;
+use std::process::Command;
 
 /// The copy of the directory under test, on the node.
 const COPY: &str = "/run/copy";
 
-const STATIC: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
-    "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24"}]}}"#;
+/// A network of a plugin in this directory, with a fixed address.
+fn fixed(node: &Node, bin: &str, plugin: &str) -> Result<Network> {
+    let ipam = json!({"type": "static", "addresses": [{"address": "10.9.0.5/24"}]});
+    Ok(Network::new(node, &json!({"cniVersion": "1.0.0", "type": plugin, "ipam": ipam}))?.by(Path::new(bin)))
+}
 
 fn add_static(node: &Node, bin: &str) -> Result<Answer> {
-    node.call(&Call::new(Path::new(bin), "static", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0"))
+    fixed(node, bin, "static")?.call("ADD", "c1")
 }
 
 /// Makes a node with a copy of the test catalog, which `script` (run inside it) then changes.
@@ -184,9 +189,8 @@ fn a_copy_finds_the_installed_catalog() -> Result<()> {
     add_static(&node, "/run/bin")?.success()?;
     // A link does so too, with all Linux capabilities of a container before the installation.
     node.sh("ln -s /usr/local/lib/postern/postern /run/bin/loopback")?;
-    let loopback = r#"{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}"#;
-    let call = Call::new(Path::new("/run/bin"), "loopback", "ADD", loopback).attachment("c1", &node.netns("c1"), "lo");
-    node.call(&call)?.success().map(drop)
+    let loopback = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"});
+    Network::new(&node, &loopback)?.by(Path::new("/run/bin")).interface("lo").add("c1").map(drop)
 }
 
 #[test]
@@ -200,8 +204,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
     for (name, text) in
         [("fresh", "there is no plugin \"fresh\""), ("bridge.copy", "there is no plugin \"bridge.copy\"")]
     {
-        let call = Call::new(Path::new(COPY), name, "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
-        Refusal::of(&node.call(&call)?)?.expect(999, text)?;
+        Refusal::of(&fixed(&node, COPY, name)?.call("ADD", "c1")?)?.expect(999, text)?;
     }
     Ok(())
 }
@@ -314,17 +317,16 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
         "mkdir {COPY}; cp {}/postern* {COPY} 2>/dev/null || test -x {COPY}/postern-admin; mkdir {COPY}/postern.d",
         test_bin()?.display()
     ))?;
-    let add = |name: &str, text: &str, policy: &str| -> Result<(bool, String)> {
+    let add = |name: &str, text: &str, policy: &str| -> Result<Answer> {
         let bytes = match text.starts_with('(') {
             true => wat::parse_str(text.replace("COMMAND", COMMAND))?,
             false => text.as_bytes().to_vec(),
         };
         std::fs::write(node.path("/run/file.wasm"), bytes)?;
         std::fs::write(node.path("/run/policy.toml"), policy)?;
-        let mut command = node.command(format!("{COPY}/postern"));
-        let arguments = ["add", "/run/file.wasm", "--policy", "/run/policy.toml", "--name", name, "--catalog"];
-        let output = command.args(arguments).args([&format!("{COPY}/postern.d"), "--bin", COPY]).output()?;
-        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+        let mut command = Command::new(format!("{COPY}/postern"));
+        command.args(["add", "/run/file.wasm", "--policy", "/run/policy.toml", "--name", name, "--bin", COPY]);
+        node.answer(command.args(["--catalog", &format!("{COPY}/postern.d")]), None)
     };
     let listing = || node.sh(&format!("find {COPY} -printf '%p %s %m %T@\\n'"));
     let before = listing()?;
@@ -332,18 +334,17 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
         NO_PLUGINS,
         |case| case.0.to_owned(),
         |(name, text, policy, words)| {
-            let (success, stderr) = add(name, text, policy)?;
-            ensure!(!success, "it was added");
-            ensure!(flat(&stderr).contains(words), "not \"{words}\": {stderr}");
+            let answer = add(name, text, policy)?;
+            ensure!(answer.status != 0, "it was added");
+            ensure!(flat(&answer.stderr).contains(words), "not \"{words}\": {}", answer.stderr);
             let after = listing()?;
             ensure!(before == after, "something was placed:\n{before}{after}");
             Ok(())
         },
     )?;
     // A file of the same form that is a plugin.
-    let (success, stderr) = add("nothing", "(component COMMAND)", "versions = [\"1.0.0\"]")?;
-    ensure!(success, "{stderr}");
+    add("nothing", "(component COMMAND)", "versions = [\"1.0.0\"]")?.printed()?;
     node.add_container("c1")?;
-    let call = Call::new(Path::new(COPY), "nothing", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
-    Refusal::of(&node.call(&call)?)?.expect(999, "plugin \"nothing\" ended without printing a result")
+    Refusal::of(&fixed(node, COPY, "nothing")?.call("ADD", "c1")?)?
+        .expect(999, "plugin \"nothing\" ended without printing a result")
 }

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::has_or_skips_part;
-use postern_tests::{Node, flat, plugin_bin};
+use postern_tests::{Answer, Node, flat, plugin_bin};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Two networks with bridges of different names; one that masquerades.
 const PLAIN: &str = r#"{"cniVersion": "0.4.0", "name": "plain", "type": "bridge", "bridge": "br7", "isGateway": true,
@@ -14,31 +15,19 @@ const MASQUERADED: &str = r#"{"cniVersion": "1.1.0", "name": "net", "plugins": [
      "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}},
     {"type": "portmap"}]}"#;
 
-struct Place {
-    node: Node,
+/// Makes a node with these files in `/run`.
+fn node_with(networks: &[(&str, &str)]) -> Result<Node> {
+    let node = Node::new()?;
+    for (name, text) in networks {
+        std::fs::write(node.path(format!("/run/{name}")), text)?;
+    }
+    Ok(node)
 }
 
-impl Place {
-    fn new(networks: &[(&str, &str)]) -> Result<Self> {
-        let node = Node::new()?;
-        for (name, text) in networks {
-            std::fs::write(node.path(format!("/run/{name}")), text)?;
-        }
-        Ok(Self { node })
-    }
-
-    /// Returns exit status, standard output and standard error of `postern learn`.
-    fn learn(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
-        self.learn_by("exec \"$@\"", arguments)
-    }
-
-    /// Returns the same, started by a shell script.
-    fn learn_by(&self, script: &str, arguments: &[&str]) -> Result<(i32, String, String)> {
-        let mut command = self.node.command("sh");
-        command.args(["-ec", script, "sh"]).arg(plugin_bin()?.join("postern")).arg("learn").args(arguments);
-        let output = command.output()?;
-        Ok((output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
-    }
+/// Returns what `postern learn` prints, which must succeed.
+fn learn(node: &Node, arguments: &str) -> Result<String> {
+    let answer = node.postern(&format!("learn {arguments}"))?;
+    answer.printed().map(str::to_owned).with_context(|| arguments.to_owned())
 }
 
 /// Returns the lines of a policy without comments and blank lines.
@@ -48,10 +37,9 @@ fn lines(policy: &str) -> Vec<&str> {
 
 #[test]
 fn two_networks_of_a_bridge() -> Result<()> {
-    let place = Place::new(&[("plain.conf", PLAIN), ("net.conflist", MASQUERADED)])?;
-    let before = place.node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
-    let (status, stdout, stderr) = place.learn(&["bridge", "--network", "/run/plain.conf", "/run/net.conflist"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("plain.conf", PLAIN), ("net.conflist", MASQUERADED)])?;
+    let before = node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
+    let stdout = learn(&node, "bridge --network /run/plain.conf /run/net.conflist")?;
     let learned = lines(&stdout);
     for line in [
         "[grant.link]",
@@ -81,14 +69,14 @@ fn two_networks_of_a_bridge() -> Result<()> {
     ] {
         ensure!(stdout.contains(comment), "not \"{comment}\":\n{stdout}");
     }
-    let after = place.node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
+    let after = node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
     ensure!(before == after, "learning changed the node:\n{before}\n{after}");
 
     // `inspect` accepts the printed policy, which grants less than the imports.
-    std::fs::write(place.node.path("/run/learned.toml"), &stdout)?;
-    let inspected = place
-        .node
-        .sh(&format!("{}/postern inspect bridge --policy /run/learned.toml || test $? = 3", plugin_bin()?.display()))?;
+    std::fs::write(node.path("/run/learned.toml"), &stdout)?;
+    let inspected = node.postern("inspect bridge --policy /run/learned.toml")?;
+    ensure!(matches!(inspected.status, 0 | 3), "{inspected:?}");
+    let inspected = inspected.stdout;
     ensure!(inspected.contains("DISAGREE: imported, but granted by nothing: mac-guard"), "{inspected}");
     Ok(())
 }
@@ -98,9 +86,8 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
     let named = r#"{"cniVersion": "1.0.0", "name": "named", "type": "macvlan", "master": "eth1", "mode": "private", "mtu": 1400,
         "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
     let left = r#"{"cniVersion": "1.0.0", "name": "left", "type": "macvlan"}"#;
-    let place = Place::new(&[("named.conf", named), ("left.conf", left)])?;
-    let (status, stdout, stderr) = place.learn(&["macvlan", "--network", "/run/named.conf", "/run/left.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("named.conf", named), ("left.conf", left)])?;
+    let stdout = learn(&node, "macvlan --network /run/named.conf /run/left.conf")?;
     let learned = lines(&stdout);
     for line in [
         "[grant.parent]",
@@ -159,9 +146,8 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
             continue;
         }
         let network = format!(r#"{{"cniVersion": "1.1.0", "name": "net", "type": "{plugin}", {keys} {ipam}}}"#);
-        let place = Place::new(&[("net.conf", &network)])?;
-        let (status, stdout, stderr) = place.learn(&[plugin, "--network", "/run/net.conf"])?;
-        ensure!(status == 0, "{plugin}: status {status}: {stdout}{stderr}");
+        let node = node_with(&[("net.conf", &network)])?;
+        let stdout = learn(&node, &format!("{plugin} --network /run/net.conf"))?;
         let learned = lines(&stdout);
         for line in granted {
             ensure!(learned.contains(line), "{plugin}: not `{line}`:\n{stdout}");
@@ -187,13 +173,12 @@ fn behind_a_native_plugin_the_container_has_the_addresses() -> Result<()> {
     let isolated = format!(
         r#"{{"cniVersion": "1.0.0", "name": "net", "type": "firewall", "ingressPolicy": "isolated", {behind}}}"#
     );
-    let place = Place::new(&[("mapped.conf", &mapped), ("isolated.conf", &isolated)])?;
+    let node = node_with(&[("mapped.conf", &mapped), ("isolated.conf", &isolated)])?;
     for (plugin, network, lines_of) in [
         ("portmap", "/run/mapped.conf", ["[grant.port-mappings]", "ports = [\"8080\"]"]),
         ("firewall", "/run/isolated.conf", ["[grant.firewall]", "ingress = [\"${config.ingressPolicy | open}\"]"]),
     ] {
-        let (status, stdout, stderr) = place.learn(&[plugin, "--network", network])?;
-        ensure!(status == 0, "{plugin}: status {status}: {stdout}{stderr}");
+        let stdout = learn(&node, &format!("{plugin} --network {network}"))?;
         let learned = lines(&stdout);
         for line in lines_of.into_iter().chain(["[previous]", "in-container = \"true\""]) {
             ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
@@ -209,10 +194,8 @@ fn a_device_that_a_network_names() -> Result<()> {
         "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
     let by_address =
         r#"{"cniVersion": "1.0.0", "name": "address", "type": "host-device", "hwaddr": "02:00:00:00:00:07"}"#;
-    let place = Place::new(&[("named.conf", named), ("address.conf", by_address)])?;
-    let (status, stdout, stderr) =
-        place.learn(&["host-device", "--network", "/run/named.conf", "/run/address.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("named.conf", named), ("address.conf", by_address)])?;
+    let stdout = learn(&node, "host-device --network /run/named.conf /run/address.conf")?;
     let learned = lines(&stdout);
     for line in ["[grant.device]", "names = [\"${config.device}\"]", "addresses = [\"${config.hwaddr}\"]"] {
         ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
@@ -227,9 +210,8 @@ fn a_device_that_a_network_names() -> Result<()> {
 fn names_that_follow_no_key_stay_literal() -> Result<()> {
     let host_local = r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge",
         "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": "/somewhere/leases"}}"#;
-    let place = Place::new(&[("net.conf", host_local)])?;
-    let (status, stdout, stderr) = place.learn(&["host-local", "--json", "--network", "/run/net.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("net.conf", host_local)])?;
+    let stdout = learn(&node, "host-local --json --network /run/net.conf")?;
     let report: Value = serde_json::from_str(&stdout)?;
     ensure!(report["verified"] == true, "{stdout}");
     let policy = report["policy"].as_str().context("policy")?;
@@ -248,9 +230,8 @@ fn names_that_follow_no_key_stay_literal() -> Result<()> {
 fn an_ipam_plugin_that_leases_nothing() -> Result<()> {
     let fixed = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
         "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}}"#;
-    let place = Place::new(&[("net.conf", fixed)])?;
-    let (status, stdout, stderr) = place.learn(&["static", "--network", "/run/net.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("net.conf", fixed)])?;
+    let stdout = learn(&node, "static --network /run/net.conf")?;
     let expected = [
         "[result]",
         "addresses = [\"${config.ipam.addresses.*.address}\"]",
@@ -263,8 +244,8 @@ fn an_ipam_plugin_that_leases_nothing() -> Result<()> {
 #[test]
 fn a_plugin_that_fails_is_reported() -> Result<()> {
     let broken = PLAIN.replace("host-local", "absent-ipam");
-    let place = Place::new(&[("broken.conf", &broken)])?;
-    let (status, stdout, stderr) = place.learn(&["bridge", "--network", "/run/broken.conf"])?;
+    let node = node_with(&[("broken.conf", &broken)])?;
+    let Answer { status, stdout, stderr } = node.postern("learn bridge --network /run/broken.conf")?;
     ensure!(status == 1, "status {status}: {stdout}{stderr}");
     ensure!(stdout.contains("ADD FAILED: ") && stdout.contains("absent-ipam"), "{stdout}");
     ensure!(stdout.contains("[grant.bridge]") && stdout.contains("# NOT VERIFIED"), "{stdout}");
@@ -273,25 +254,27 @@ fn a_plugin_that_fails_is_reported() -> Result<()> {
 
 #[test]
 fn a_component_that_is_not_installed() -> Result<()> {
-    let place = Place::new(&[("net.conflist", MASQUERADED)])?;
+    let node = node_with(&[("net.conflist", MASQUERADED)])?;
     let target = std::env::var("CARGO_TARGET_DIR")
         .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let wasm = target.join("wasm32-wasip2/guest/postern-bridge.wasm");
     let wasm = wasm.to_str().context("path")?;
-    let (status, _, stderr) = place.learn(&[wasm, "--network", "/run/net.conflist"])?;
+    let Answer { status, stderr, .. } = node.postern(&format!("learn {wasm} --network /run/net.conflist"))?;
     ensure!(status == 1 && stderr.contains("--name"), "status {status}: {stderr}");
-    let (status, stdout, stderr) = place.learn(&[wasm, "--name", "bridge", "--network", "/run/net.conflist"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let stdout = learn(&node, &format!("{wasm} --name bridge --network /run/net.conflist"))?;
     ensure!(stdout.contains("# verified"), "{stdout}");
     Ok(())
 }
 
 #[test]
 fn without_namespaces_it_says_so() -> Result<()> {
-    let place = Place::new(&[("plain.conf", PLAIN)])?;
+    let node = node_with(&[("plain.conf", PLAIN)])?;
     // The limit belongs to the namespace: the machine's limit stays.
     let none = "exec unshare --user --map-root-user sh -ec 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
-    let (status, stdout, stderr) = place.learn_by(none, &["bridge", "--network", "/run/plain.conf"])?;
+    let mut command = Command::new("sh");
+    command.args(["-ec", none, "sh"]).arg(plugin_bin()?.join("postern"));
+    command.args(["learn", "bridge", "--network", "/run/plain.conf"]);
+    let Answer { status, stdout, stderr } = node.answer(&mut command, None)?;
     ensure!(status == 1 && stdout.is_empty(), "status {status}: {stdout}{stderr}");
     for words in ["namespaces of its own, and the kernel refuses them here", "user.max_user_namespaces"] {
         ensure!(flat(&stderr).contains(words), "not \"{words}\": {stderr}");
@@ -307,9 +290,8 @@ fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
     }
     let network = r#"{"cniVersion": "1.1.0", "name": "taps", "type": "tap", "owner": 1000, "group": 1001, "bridge": "br7",
         "multiQueue": true, "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
-    let place = Place::new(&[("taps.conf", network)])?;
-    let (status, stdout, stderr) = place.learn(&["tap", "--network", "/run/taps.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("taps.conf", network)])?;
+    let stdout = learn(&node, "tap --network /run/taps.conf")?;
     let learned = lines(&stdout);
     for line in [
         "[grant.tap]",
@@ -322,9 +304,8 @@ fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
         ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
     }
     let plain = r#"{"cniVersion": "1.1.0", "name": "taps", "type": "tap"}"#;
-    let place = Place::new(&[("taps.conf", plain)])?;
-    let (status, stdout, stderr) = place.learn(&["tap", "--network", "/run/taps.conf"])?;
-    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let node = node_with(&[("taps.conf", plain)])?;
+    let stdout = learn(&node, "tap --network /run/taps.conf")?;
     let learned = lines(&stdout);
     ensure!(learned.contains(&"[grant.tap]") && !stdout.contains("owners ="), "more than needed:\n{stdout}");
     Ok(())

@@ -3,10 +3,11 @@
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::proof::test_bin;
-use postern_tests::{Call, Names, Node, compare, flat, merge, plugin_bin};
+use postern_tests::proof::{PRIVATE_ETC, test_bin};
+use postern_tests::{Answer, Names, Network, Node, compare, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::process::Command;
 
 /// The files that a plan must not change, including their times.
 const FILES: &str =
@@ -20,19 +21,11 @@ struct Place {
     node: Node,
 }
 
-/// Exit status, standard output, standard error.
-type CommandOutput = (i32, String, String);
-
 impl Place {
     fn new(containers: &[&str]) -> Result<Self> {
         let node = Node::new()?;
         containers.iter().try_for_each(|container| node.add_container(container))?;
-        // The node has its own directory of the operator too.
-        node.sh(
-            "mount -t tmpfs -o mode=755 etc /mnt
-             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-             mkdir -p /mnt/postern/policy; mount --move /mnt /etc",
-        )?;
+        node.sh(PRIVATE_ETC)?;
         Ok(Self { node })
     }
 
@@ -44,23 +37,20 @@ impl Place {
 
     /// Runs `postern plan` of a network, by a user without any privilege: `nobody` in a separate user namespace. Fails
     /// if anything on the node changed.
-    fn plan(&self, network: &Value, arguments: &[&str]) -> Result<CommandOutput> {
+    fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Answer> {
         self.plan_of(&plugin_bin()?, network, arguments)
     }
 
     /// Runs the same by the postern in another directory.
-    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<CommandOutput> {
+    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Answer> {
         self.write("/run/plan.conflist", &network.to_string())?;
         let before = self.looks()?;
-        let mut command = self.node.command("unshare");
+        let mut command = Command::new("unshare");
         let unprivileged = "[ $(id -u) != 0 ] && grep -q 'CapEff:.0*$' /proc/self/status && exec \"$@\"";
         command.args(["--user", "--", "sh", "-c", unprivileged, "sh"]);
         command.arg(bin.join("postern")).args(["plan", "/run/plan.conflist"]).args(arguments);
-        command.args(["--cni-path", "/run/native"]);
-        let output = command.output()?;
+        let printed = self.node.answer(command.args(["--cni-path", "/run/native"]), None)?;
         let after = self.looks()?;
-        let printed =
-            (output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
         ensure!(before.0 == after.0, "plan changed files: {printed:?}\n{}\n{}", before.0, after.0);
         let changes = compare(&before.1, &after.1);
         ensure!(changes.is_empty(), "plan changed the node: {printed:?}\n{changes:?}");
@@ -78,27 +68,16 @@ impl Place {
 
     fn object_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
-        let (status, stdout, stderr) = self.plan_of(bin, network, &arguments)?;
-        let object = serde_json::from_str(&stdout).with_context(|| format!("status {status}: {stdout}{stderr}"))?;
-        Ok((status, object))
+        let printed = self.plan_of(bin, network, &arguments)?;
+        Ok((printed.status, printed.json()?))
     }
 
     /// Makes a real ADD of the first plugin, as a runtime does. Returns its answer, and its lines of the audit log.
-    fn add(
-        &self,
-        network: &Value,
-        container: &str,
-        ifname: &str,
-        args: &str,
-    ) -> Result<(postern_tests::Answer, Vec<Value>)> {
+    fn add(&self, network: &Value, container: &str, ifname: &str, args: &str) -> Result<(Answer, Vec<Value>)> {
         let log = self.node.path("/var/log/postern/audit.jsonl");
         let old = std::fs::read_to_string(&log).unwrap_or_default().len();
-        let mut config = network["plugins"][0].clone();
-        merge(&mut config, &json!({"name": network["name"], "cniVersion": network["cniVersion"]}));
-        let plugin = config["type"].as_str().context("type")?.to_owned();
-        let call = Call::new(&plugin_bin()?, &plugin, "ADD", config.to_string());
-        let answer =
-            self.node.call(&call.attachment(container, &self.node.netns(container), ifname).env("CNI_ARGS", args))?;
+        let add = Network::new(&self.node, network)?.interface(ifname).request(0, "ADD", container, &json!({}))?;
+        let answer = self.node.call(&add.env("CNI_ARGS", args))?;
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let lines = text.get(old..).unwrap_or_default().lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         Ok((answer, lines))
@@ -356,7 +335,7 @@ fn it_says_what_is_there_already() -> Result<()> {
         "{plan:#}"
     );
 
-    let (status, text, stderr) = place.plan(&network, &[])?;
+    let Answer { status, stdout: text, stderr } = place.plan(&network, &[])?;
     ensure!(status == 0 && stderr.is_empty(), "{stderr}");
     for words in [
         "interface eth0, to network net (CNI 1.0.0), as this node is now; nothing is changed",
@@ -414,7 +393,7 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
     let missing = denied[0]["missing"].as_str().unwrap_or_default();
     ensure!(answer.stdout.replace('\\', "").contains(missing), "not {missing}: {answer:?}");
 
-    let (status, text, _) = place.plan(&network, &[])?;
+    let Answer { status, stdout: text, .. } = place.plan(&network, &[])?;
     let text = flat(&text);
     ensure!(status == 3 && text.matches("DENIED]").count() == 3, "{text}");
     let last = text.split("policy refuses 3 of ").nth(1).unwrap_or_default();
@@ -453,7 +432,7 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
         for key in ["code", "msg"] {
             ensure!(error[key] == real[key], "planned {error}, really {real}");
         }
-        let (status, text, _) = place.plan(&network, &arguments)?;
+        let Answer { status, stdout: text, .. } = place.plan(&network, &arguments)?;
         ensure!(
             status == 1 && flat(&text).contains("an ADD would fail in ") && flat(&text).ends_with(", and be undone"),
             "{text}"
@@ -555,9 +534,9 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
 
     let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
     ensure!(status == 0 && plan["plugins"].as_array().is_some_and(|all| all.len() == 1), "{plan:#}");
-    let (status, _, stderr) = place.plan(&list, &["--plugin", "tuning"])?;
+    let Answer { status, stderr, .. } = place.plan(&list, &["--plugin", "tuning"])?;
     ensure!(status == 1 && flat(&stderr).contains("only bridge, of-others, loopback"), "{stderr}");
-    let (_, text, _) = place.plan(&list, &[])?;
+    let text = place.plan(&list, &[])?.stdout;
     let text = flat(&text);
     ensure!(text.contains("of-others: a native program, not in Postern's catalog: not run"), "{text}");
     Ok(())
@@ -577,7 +556,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
         let (status, plan) = place.object(&network, &["--capability-args", given])?;
         ensure!(status == 0 && plan["result"].is_null() && plan["plugins"][1]["error"].is_null(), "{plan:#}");
         ensure!(plan["notes"].to_string().contains("calico is a native program, which plan does not run"), "{plan:#}");
-        let (status, text, _) = place.plan(&network, &["--capability-args", given])?;
+        let Answer { status, stdout: text, .. } = place.plan(&network, &["--capability-args", given])?;
         let text = flat(&text);
         ensure!(status == 0 && !text.contains("FAIL") && !text.contains("would fail"), "{status}: {text}");
         ensure!(text.contains("what follows, can't be known"), "{text}");
@@ -643,7 +622,7 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     ensure!(status == 0 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
     ensure!(plan["plugins"][0]["error"].is_null() && plan["result"].is_null(), "{plan:#}");
     ensure!(plan["notes"].to_string().contains("which plan does not run: what follows can't be known"), "{plan:#}");
-    let (_, text, _) = place.plan(&network, &[])?;
+    let text = place.plan(&network, &[])?.stdout;
     ensure!(!text.contains("FAILS") && flat(&text).contains("which plan does not run"), "{text}");
     Ok(())
 }
@@ -662,11 +641,11 @@ fn a_network_is_found_by_its_name() -> Result<()> {
     for (arguments, words) in [
         (format!("{name} --conf-dir /run/nets"), "make bridge"),
         (format!("{name} --conf-dir /run/nets"), "cnv-bridge sha256:"),
-        (format!("{name} --conf-dir /run/native 2>&1 || true"), "there is no network"),
-        ("nit --conf-dir /run/nets 2>&1 || true".to_owned(), "there is no network \"nit\" in /run/nets"),
+        (format!("{name} --conf-dir /run/native"), "there is no network"),
+        ("nit --conf-dir /run/nets".to_owned(), "there is no network \"nit\" in /run/nets"),
     ] {
-        let printed = place.node.sh(&format!("{postern} plan --cni-path /run/native {arguments}"))?;
-        ensure!(flat(&printed).contains(words), "{arguments}: {printed}");
+        let printed = place.node.postern(&format!("plan --cni-path /run/native {arguments}"))?;
+        ensure!(printed.words().contains(words) && (printed.status == 0) != words.starts_with("there"), "{printed:?}");
     }
     let printed = place.node.sh(&format!(
         "export NETCONFPATH=/run/nets; {postern} plan {name} --cni-path /run/native --json
@@ -688,9 +667,9 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     place.node.sh_in("c1", "ip link add eth0 type veth peer name other")?;
     let netns = place.node.netns("c1");
     // User `nobody` may not enter it, and the plan says that it counts as empty.
-    let (status, text, _) = place.plan(&network, &["--netns", &netns])?;
+    let Answer { status, stdout: text, .. } = place.plan(&network, &["--netns", &netns])?;
     ensure!(status == 0 && flat(&text).contains("is taken as an empty namespace: "), "status {status}: {text}");
-    let (status, text, _) = place.plan(&network, &["--netns", "/run/netns/none"])?;
+    let Answer { status, stdout: text, .. } = place.plan(&network, &["--netns", "/run/netns/none"])?;
     ensure!(
         status == 0 && flat(&text).contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
         "{text}"
@@ -698,7 +677,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     // A master in the container may be there: the plan says that it can't look, and that root could.
     place.node.sh_in("c1", "ip link add net1 type veth peer name net2")?;
     let inside = macvlan(json!({"master": "net1", "linkInContainer": true}));
-    let (status, text, _) = place.plan(&inside, &["--netns", &netns])?;
+    let Answer { status, stdout: text, .. } = place.plan(&inside, &["--netns", &netns])?;
     let text = flat(&text);
     ensure!(
         status == 1
@@ -707,26 +686,16 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     );
     ensure!(text.ends_with("run `postern plan` as root") && !text.contains("Link not found"), "{text}");
     place.write("/run/plan.conflist", &inside.to_string())?;
-    let output = place
-        .node
-        .command(plugin_bin()?.join("postern"))
-        .args(["plan", "/run/plan.conflist", "--netns", &netns, "--ifname", "eth1"])
-        .output()?;
-    ensure!(output.status.success(), "{output:?}");
+    place.node.postern(&format!("plan /run/plan.conflist --netns {netns} --ifname eth1"))?.printed()?;
     // A user who may enter it sees the obstacle there.
     place.write("/run/plan.conflist", &network.to_string())?;
     let before = place.looks()?;
-    let postern = plugin_bin()?.join("postern");
     let plan = |netns: &str| -> Result<(i32, String)> {
-        let output = place.node.command(&postern).args(["plan", "/run/plan.conflist", "--netns", netns]).output()?;
-        let text = [output.stdout, output.stderr].concat();
-        Ok((output.status.code().unwrap_or(-1), String::from_utf8(text)?))
+        let answer = place.node.postern(&format!("plan /run/plan.conflist --netns {netns}"))?;
+        Ok((answer.status, answer.words()))
     };
     let (status, text) = plan(&netns)?;
-    ensure!(
-        status == 1 && flat(&text).contains("peer provided (\"vethXXXXXXXX\") already exists"),
-        "status {status}: {text}"
-    );
+    ensure!(status == 1 && text.contains("peer provided (\"vethXXXXXXXX\") already exists"), "status {status}: {text}");
     let (status, text) = plan("/proc/self/ns/net")?;
     ensure!(status == 1 && !text.contains("the runtime would get"), "status {status}: {text}");
     let after = place.looks()?;
@@ -796,7 +765,7 @@ fn what_makes_no_sense_is_an_error() -> Result<()> {
         (bridge(json!({})), vec!["--container", "../x"], "invalid characters"),
         (bridge(json!({})), vec!["--ifname", "a/b"], "interface name"),
     ] {
-        let (status, stdout, stderr) = place.plan(&list, &arguments)?;
+        let Answer { status, stdout, stderr } = place.plan(&list, &arguments)?;
         ensure!(status == 1 && stdout.is_empty() && stderr.contains(words), "{status} {stdout} {stderr}");
     }
     // The plugin refuses the network's name, as with a runtime.

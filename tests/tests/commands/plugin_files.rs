@@ -5,9 +5,8 @@ use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, each};
 use postern_tests::{Answer, Call, Node, copy_bin, flat, native_bin, plugin_bin, shipped};
 use serde_json::Value;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const COPY: &str = "/run/copy";
 
@@ -28,18 +27,9 @@ fn add(node: &Node, bin: &str, name: &str) -> Result<Answer> {
 /// Runs the host executable with these arguments, in a runtime's environment.
 fn with_arguments(node: &Node, host: &str, arguments: &[&str]) -> Result<Answer> {
     let call = Call::new(Path::new(COPY), "ignored", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
-    let mut command = node.command(host);
+    let mut command = Command::new(host);
     command.args(arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(STATIC.as_bytes());
-    }
-    let output = child.wait_with_output()?;
-    Ok(Answer {
-        status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    node.answer(&mut command, Some(call.stdin()))
 }
 
 #[test]
@@ -124,15 +114,19 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     Ok(())
 }
 
-fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
-    let printed = node.sh(&format!("{COPY}/postern doctor --json {arguments} || true"))?;
-    let report: Value = serde_json::from_str(&printed)?;
+/// Returns what doctor finds: severity, place, defect and remedy.
+fn doctor(node: &Node, arguments: &str) -> Result<Vec<[String; 4]>> {
+    let report = node.postern_of(COPY, &format!("doctor --json {arguments}"))?.json()?;
     let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
-    let line = |finding: &Value| {
-        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-        format!("{} {}: {}; {}", text("severity"), text("place"), text("what"), text("remedy"))
+    let texts = |finding: &Value| {
+        ["severity", "place", "what", "remedy"].map(|key| finding[key].as_str().unwrap_or_default().to_owned())
     };
-    Ok(findings.iter().map(line).filter(|line| line.contains("/run/bin/")).collect())
+    Ok(findings.iter().map(texts).collect())
+}
+
+fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
+    let line = |[severity, place, what, remedy]: [String; 4]| format!("{severity} {place}: {what}; {remedy}");
+    Ok(doctor(node, arguments)?.into_iter().map(line).filter(|line| line.contains("/run/bin/")).collect())
 }
 
 #[test]
@@ -363,7 +357,11 @@ fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
         "cp {} /run/x.wasm; cp {COPY}/postern.d/static.toml /run/x.toml; mkdir /run/bin",
         wasm.display()
     ))?;
-    let add = |what: &str| node.sh(&format!("{COPY}/postern add {what} 2>&1")).map(|printed| flat(&printed));
+    let add = |what: &str| -> Result<String> {
+        let answer = node.postern_of(COPY, &format!("add {what}"))?;
+        answer.printed()?;
+        Ok(answer.words())
+    };
     let (component, installed) =
         ("/run/x.wasm --name static --policy /run/x.toml --bin /run/bin", "static --bin /run/bin");
     for what in [component, installed] {
@@ -395,14 +393,8 @@ fn programs_that_others_could_change_are_errors() -> Result<()> {
          for name in postern-dhcpd postern-wasi; do [ -e {COPY}/$name ] || cp /bin/true {COPY}/$name; done"
     ))?;
     let errors = || -> Result<Vec<String>> {
-        let printed = node.sh(&format!("{COPY}/postern doctor --json --bin /run/bin || true"))?;
-        let report: Value = serde_json::from_str(&printed)?;
-        let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
-        let line = |finding: Value| {
-            let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-            (text("severity") == "error").then(|| format!("{}: {}; {}", text("place"), text("what"), text("remedy")))
-        };
-        Ok(findings.into_iter().filter_map(line).collect())
+        let errors = doctor(&node, "--bin /run/bin")?.into_iter().filter(|[severity, ..]| severity == "error");
+        Ok(errors.map(|[_, place, what, remedy]| format!("{place}: {what}; {remedy}")).collect())
     };
     let before = errors()?;
     ensure!(before.is_empty(), "{before:?}");

@@ -1,7 +1,8 @@
 //! Installing while runs continue, and uninstalling everything.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, copy_bin, flat, native_bin, plugin_bin};
+use postern_tests::{Network, Node, copy_bin, flat, native_bin, plugin_bin};
+use serde_json::json;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,10 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const BIN: &str = "/run/bin";
 
 const PLUGINS: &str = "bridge host-local loopback ptp static";
-
-/// A plugin that delegates, so that a run opens code twice, the second time after it has read its configuration.
-const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp",
-    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]}}"#;
 
 /// Two builds with engines that refuse each other's code, and policies that refuse each other's components.
 const BUILDS: &str = r#"
@@ -42,13 +39,21 @@ fn installation(build: &str) -> String {
     format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
 }
 
-/// Runs an attachment, its check and its end; returns the first failure.
+/// A network of a plugin that delegates: a run opens code twice, the second time after it has read its configuration.
+fn network(node: &Node) -> Result<Network> {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    Ok(Network::new(node, &json!({"cniVersion": "1.0.0", "type": "ptp", "ipam": ipam}))?.by(Path::new(BIN)))
+}
+
+/// Makes one call for an attachment with this ID.
+fn call(node: &Node, verb: &str, container: &str, id: &str) -> Result<()> {
+    let call = network(node)?.request(0, verb, container, &json!({}))?.env("CNI_CONTAINERID", id);
+    node.call(&call)?.success().with_context(|| format!("{verb} of {id}")).map(drop)
+}
+
+/// Runs an attachment and its end; returns the first failure.
 fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
-    for verb in ["ADD", "DEL"] {
-        let call = Call::new(Path::new(BIN), "ptp", verb, CONFIG).attachment(id, &node.netns(container), "eth0");
-        node.call(&call)?.success().with_context(|| format!("{verb} of {id}"))?;
-    }
-    Ok(())
+    ["ADD", "DEL"].iter().try_for_each(|verb| call(node, verb, container, id))
 }
 
 /// Makes 480 runs in four containers, while `change` is repeated. Returns the number of changes, and the failures.
@@ -276,8 +281,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
 
     // With a living attachment its record is set aside, and an installer's plugin is unchanged.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
-    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
-    node.call(&call)?.success()?;
+    call(&node, "ADD", "c1", "alive")?;
     node.sh(&format!("echo newer > {BIN}/ptp"))?;
     let printed = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(
@@ -304,8 +308,7 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
         native.display()
     ))?;
     attach(&node, "c1", "x")?;
-    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
-    node.call(&call)?.success()?;
+    call(&node, "ADD", "c1", "alive")?;
     let tree = || {
         node.sh(&format!("find {BIN} /usr/local /run/postern /var/lib/postern -printf '%p %y %m %s %l %T@\\n' | sort"))
     };
@@ -321,18 +324,17 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
         ("uninstall --prefix /usr --yes", 0, "there was no postern in /usr/lib/postern"),
         ("install", 2, "--from"),
     ] {
-        let printed =
-            node.sh(&format!("/usr/local/bin/postern {words} < /dev/null 2>&1 && echo status 0 || echo status $?"))?;
-        ensure!(printed.ends_with(&format!("status {status}\n")), "{words}: {printed}");
-        ensure!(flat(&printed).contains(expected), "{words}: {printed}");
+        let answer = node.postern_of("/usr/local/bin", words)?;
+        ensure!(answer.status == status && answer.words().contains(expected), "{words}: {answer:?}");
         ensure!(tree()? == before, "{words}: before:\n{before}\nafter:\n{}", tree()?);
     }
     // A build without plugins is none.
     node.sh(&format!("mkdir -p /run/empty/postern.d; cp {bin}/postern* /run/empty 2>/dev/null || true"))?;
-    let printed = node.sh("! /usr/local/bin/postern install --from /run/empty 2>&1")?;
-    ensure!(flat(&printed).contains("/run/empty/postern.d has no plugin: run `make build` first"), "{printed}");
+    let answer = node.postern_of("/usr/local/bin", "install --from /run/empty")?;
+    let words = "/run/empty/postern.d has no plugin: run `make build` first";
+    ensure!(answer.status != 0 && answer.words().contains(words), "{answer:?}");
     ensure!(tree()? == before, "an empty build was installed");
-    node.sh("/usr/local/bin/postern uninstall --yes")?;
+    node.postern_of("/usr/local/bin", "uninstall --yes")?.printed()?;
     ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "it is left");
     Ok(())
 }

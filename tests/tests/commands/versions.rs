@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, Watched, each, test_bin};
-use postern_tests::{Answer, Call, Node, copy_bin, flat};
+use postern_tests::{Answer, Call, Network, Node, copy_bin, flat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -48,21 +48,16 @@ fn place() -> Result<Watched> {
     Ok(watched)
 }
 
-/// Adds a component. Returns exit status, standard output and standard error.
-fn add(node: &Node, name: &str, wasm: &[u8], policy: &str) -> Result<(bool, String, String)> {
+/// Adds a component.
+fn add(node: &Node, name: &str, wasm: &[u8], policy: &str) -> Result<Answer> {
     std::fs::write(node.path("/run/file.wasm"), wasm)?;
     std::fs::write(node.path("/run/policy.toml"), policy)?;
-    let mut command = node.command(format!("{COPY}/postern"));
-    command.args(["add", "/run/file.wasm", "--policy", "/run/policy.toml", "--json", "--name", name]);
-    let output = command.args(["--catalog", &format!("{COPY}/postern.d"), "--bin", COPY]).output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+    let files = "/run/file.wasm --policy /run/policy.toml";
+    node.postern_of(COPY, &format!("add {files} --json --name {name} --catalog {COPY}/postern.d --bin {COPY}"))
 }
 
 fn added(node: &Node, name: &str, wasm: &[u8], policy: &str) -> Result<Value> {
-    let (success, stdout, stderr) = add(node, name, wasm, policy)?;
-    ensure!(success, "{stderr}");
-    Ok(serde_json::from_str(&stdout)?)
+    add(node, name, wasm, policy)?.success()
 }
 
 fn call(watched: &Watched, plugin: &str, verb: &str, version: Option<&str>) -> Result<Answer> {
@@ -121,8 +116,8 @@ fn odd_claims_are_refused_and_nothing_is_placed() -> Result<()> {
         REFUSED,
         |case| case.0.to_owned(),
         |(claim, policy, words)| {
-            let (success, stdout, stderr) = add(node, "claims", &claiming(claim)?, policy)?;
-            ensure!(!success && stdout.is_empty(), "it was added: {stdout}");
+            let Answer { status, stdout, stderr } = add(node, "claims", &claiming(claim)?, policy)?;
+            ensure!(status != 0 && stdout.is_empty(), "it was added: {stdout}");
             ensure!(flat(&stderr).contains(words), "not \"{words}\": {stderr}");
             ensure!(!stderr.contains('\u{1b}') && stderr.len() < 2000, "{stderr:?}");
             let after = listing()?;
@@ -192,19 +187,21 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.0.0"))?)?.expect(100, "it ran")?;
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.1.0"))?)?.expect(1, "incompatible CNI versions")?;
     // The refusal by policy is in the log.
-    let log = node.sh(&format!("{COPY}/postern log --container c1 --json"))?;
+    let log = node.postern_of(COPY, "log --container c1 --json")?;
+    let log = log.printed()?;
     ensure!(log.contains("plugin.start") && log.contains("incompatible CNI versions"), "{log}");
 
     // Policy and imports disagree: status 3.
-    let inspected = node.sh(&format!("{COPY}/postern inspect claims --json || [ $? = 3 ]"))?;
-    let report: Value = serde_json::from_str(&inspected)?;
+    let inspected = node.postern_of(COPY, "inspect claims --json")?;
+    let report = inspected.json()?;
+    ensure!(matches!(inspected.status, 0 | 3), "{inspected:?}");
     ensure!(report.get("component_versions") == Some(&json!(["0.3.1", "0.4.0", "1.0.0"])), "{report}");
     ensure!(report.get("versions") == Some(&json!(["0.3.1", "1.1.0"])), "{report}");
 
     let list = |version: &str, plugin: &str| {
         let list = json!({"cniVersion": version, "name": "net", "plugins": [{"type": plugin}]});
         node.sh(&format!("mkdir -p /etc/cni/net.d; echo '{list}' > /etc/cni/net.d/net.conflist"))?;
-        Ok::<_, anyhow::Error>(flat(&node.sh(&format!("{COPY}/postern doctor --bin {COPY} || true"))?))
+        Ok::<_, anyhow::Error>(flat(&node.postern_of(COPY, &format!("doctor --bin {COPY}"))?.stdout))
     };
     let found = list("1.0.0", "claims")?;
     ensure!(found.contains("the policy of \"claims\" does not allow CNI version 1.0.0 of this network"), "{found}");
@@ -238,30 +235,30 @@ fn of_patch(plugin: &str, patch: u8) -> Result<Vec<u8>> {
     Ok(wasm)
 }
 
+/// A network of ptp with a fixed address.
+fn routed(watched: &Watched, version: &str) -> Result<Network> {
+    let ipam = json!({"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]});
+    Ok(Network::new(&watched.node, &json!({"cniVersion": version, "type": "ptp", "ipam": ipam}))?.by(Path::new(COPY)))
+}
+
 /// A plugin that was built before the newest functions came runs as it did, with the policy that it had.
 #[test]
 fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     let mut watched = place()?;
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
-    let call = |watched: &Watched, verb: &str, previous: &Value| {
-        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "ptp", "prevResult": previous,
-            "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
-        let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
-        watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
-    };
+    let network = routed(&watched, "1.0.0")?;
     // What the first attachment of a node leaves (forwarding) is there before.
-    let newest = call(&watched, "ADD", &Value::Null)?.success()?;
-    ensure!(call(&watched, "DEL", &newest)?.status == 0, "no DEL");
+    network.add("c1")?.del()?;
 
     added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
     watched.look()?;
     let node = &watched.node;
     let manifest = node.sh(&format!("cat {COPY}/postern.d/ptp.json"))?;
     ensure!(manifest.contains("postern:cni/veth@0.1.0#create") && !manifest.contains("@0.1.1"), "{manifest}");
-    let result = call(&watched, "ADD", &Value::Null)?.success()?;
-    ensure!(result.pointer("/ips/0/address") == Some(&json!("10.9.0.5/24")), "{result}");
+    let attachment = network.add("c1")?;
+    ensure!(attachment.addresses() == ["10.9.0.5/24"], "{}", attachment.result);
     for verb in ["CHECK", "DEL"] {
-        let answer = call(&watched, verb, &result)?;
+        let answer = network.call_at(0, verb, "c1", &json!({"prevResult": attachment.result}))?;
         ensure!(answer.status == 0 && answer.stdout.is_empty(), "{verb}: {answer:?}");
     }
     watched.unchanged()?;
@@ -269,16 +266,15 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     // Built anew it can do nothing more: a ceiling is about functions, not about their versions.
     let node = &watched.node;
     std::fs::write(node.path("/run/file.wasm"), component("postern-ptp")?)?;
-    let difference: Value =
-        serde_json::from_str(&node.sh(&format!("{COPY}/postern inspect --diff ptp /run/file.wasm --json"))?)?;
+    let difference = node.postern_of(COPY, "inspect --diff ptp /run/file.wasm --json")?.success()?;
     ensure!(difference.get("no_more") == Some(&json!(true)), "{difference}");
     for functions in ["added", "removed"] {
         ensure!(difference.get(functions) == Some(&json!({})), "{functions}: {difference}");
     }
 
     // A newer one may count on what this host does not have.
-    let (success, _, stderr) = add(node, "newer", &of_patch("ptp", 9)?, &policy)?;
-    ensure!(!success, "it was added");
+    let Answer { status, stderr, .. } = add(node, "newer", &of_patch("ptp", 9)?, &policy)?;
+    ensure!(status != 0, "it was added");
     let words = flat(&stderr);
     ensure!(words.contains("@0.1.9, but this host has postern:cni@0.1."), "{stderr}");
     ensure!(words.contains(": update Postern, or build the plugin for 0.1."), "{stderr}");
@@ -288,21 +284,16 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
 #[test]
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;
-    let call = |watched: &Watched, verb: &str, version: &str| {
-        let config = json!({"cniVersion": version, "name": "net", "type": "ptp",
-            "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
-        let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
-        watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
-    };
+    let (older, newer) = (routed(&watched, "1.0.0")?, routed(&watched, "1.1.0")?);
     // What the first attachment of a node leaves (forwarding) is there before.
-    call(&watched, "ADD", "1.0.0")?.success()?;
-    call(&watched, "DEL", "1.0.0")?.success()?;
+    older.add("c1")?;
+    older.call("DEL", "c1")?.success()?;
     watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
     watched.look()?;
-    Refusal::of(&call(&watched, "ADD", "1.0.0")?)?
+    Refusal::of(&older.call("ADD", "c1")?)?
         .expect(1, "incompatible CNI versions; config is \"1.0.0\", plugin supports [\"1.1.0\"]")?;
-    call(&watched, "ADD", "1.1.0")?.success()?;
-    call(&watched, "DEL", "1.0.0")?.success()?;
+    newer.add("c1")?;
+    older.call("DEL", "c1")?.success()?;
     watched.unchanged()
 }
 
@@ -371,10 +362,12 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
     let report = added(node, "bridge", &wasm, "")?;
     ensure!(report.get("version") == Some(&json!("0.3.7-claims")), "{report}");
     ensure!(about(&watched, "bridge")? == "CNI bridge plugin v0.3.7-claims");
-    let inspected =
-        node.sh(&format!("{COPY}/postern inspect bridge --json || true; {COPY}/postern inspect bridge || true"))?;
-    ensure!(inspected.contains(r#""version": "0.3.7-claims""#), "{inspected}");
-    ensure!(inspected.contains("  version 0.3.7-claims\n"), "{inspected}");
+    for (arguments, line) in
+        [("inspect bridge --json", r#""version": "0.3.7-claims""#), ("inspect bridge", "  version 0.3.7-claims\n")]
+    {
+        let inspected = node.postern_of(COPY, arguments)?.stdout;
+        ensure!(inspected.contains(line), "{inspected}");
+    }
     // A tool's section of the whole component has priority.
     for (said, printed) in [("2.0.1", "v2.0.1"), ("v2.0.2+linux.7", "v2.0.2+linux.7")] {
         added(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
@@ -384,8 +377,8 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
     for said in
         ["1.9.1+postern.0.1.0", "v1.9.1+postern", "2.0", "latest", "2.0.1\u{1b}[2J", "2.0.1 or later", "\n2.0.1"]
     {
-        let (success, _, stderr) = add(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
-        ensure!(success && !stderr.contains('\u{1b}'), "{said:?}: {stderr}");
+        let Answer { status, stderr, .. } = add(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
+        ensure!(status == 0 && !stderr.contains('\u{1b}'), "{said:?}: {stderr}");
         let is_empty = said.starts_with('\n');
         ensure!(is_empty || flat(&stderr).contains("programs that look for one read \"version unknown\""), "{stderr}");
         ensure!(about(&watched, "bridge")? == "CNI bridge plugin version unknown", "{said:?}");

@@ -2,9 +2,9 @@
 
 use crate::account::table::{Broken, Remedy};
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, copy_bin, flat, plugin_bin};
+use postern_tests::{Network, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// The containers: one that is broken, and one without any finding.
 pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
@@ -13,67 +13,67 @@ pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
 pub struct BrokenNode {
     /// The node.
     pub node: Node,
-    /// Its CNI bin directory.
-    pub bin: String,
-    config: Value,
+    /// The network of both.
+    pub network: Network,
 }
+
+/// The node's CNI bin directory.
+pub const BIN: &str = "/run/cni/bin";
 
 impl BrokenNode {
     /// Makes a node whose containers are attached to this network.
-    pub fn new(config: Value) -> Result<Self> {
+    pub fn new(config: &Value) -> Result<Self> {
         let node = Node::new()?;
-        let bin = "/run/cni/bin".to_owned();
-        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; {}", copy_bin(&plugin_bin()?, &bin)))?;
+        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; {}", copy_bin(&plugin_bin()?, BIN)))?;
         let mut list = config.clone();
         let plugin = list.as_object_mut().context("no object")?;
         let name = plugin.remove("name");
         let list = json!({"cniVersion": "1.1.0", "name": name, "plugins": [plugin]});
         node.sh(&format!("cat > /run/conf/net.conflist <<'END'\n{list}\nEND"))?;
-        if text(&config, "master") == "wire0" {
+        if text(config, "master") == "wire0" {
             node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up")?;
         }
-        let broken_node = Self { node, bin, config };
+        let network = Network::new(&node, config)?.by(Path::new(BIN));
         for container in CONTAINERS {
-            broken_node.node.add_container(container)?;
-            broken_node.call("ADD", container)?;
+            node.add_container(container)?;
+            network.add(container)?;
         }
-        Ok(broken_node)
+        Ok(Self { node, network })
     }
 
-    /// Calls the network's plugin for a container.
-    pub fn call(&self, verb: &str, container: &str) -> Result<()> {
-        let call = Call::new(&PathBuf::from(&self.bin), text(&self.config, "type"), verb, self.config.to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))?.success().map(drop)
+    /// Attaches a container anew, as a runtime does.
+    pub fn attach_again(&self, container: &str) -> Result<()> {
+        self.network.call("DEL", container)?.success()?;
+        self.network.add(container).map(drop)
     }
 
     /// Runs a script on the node, with the variables that rows use.
     pub fn script(&self, script: &str) -> Result<String> {
         self.node.sh(&format!(
-            "bin={}; origin={}; record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/* || true); \
+            "bin={BIN}; origin={}; record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/* || true); \
              veth=$(sed -n '/\"effect\":\"veth\"/s/.*\"host\":\"\\([^\"]*\\)\".*/\\1/p' \"$record\" 2>/dev/null || true)\n{script}",
-            self.bin,
             plugin_bin()?.display()
         ))
     }
 
     /// Returns the output of a verb and its exit status, whatever the status.
-    pub fn postern(&self, arguments: &str) -> Result<(String, i64)> {
-        let printed = self.node.sh(&format!("rc=0; {}/postern {arguments} 2>&1 || rc=$?; echo; echo $rc", self.bin))?;
-        let (printed, status) = printed.trim_end().rsplit_once('\n').context("no status")?;
+    pub fn postern(&self, arguments: &str) -> Result<(String, i32)> {
+        let answer = self.node.postern_of(BIN, arguments)?;
+        let printed = answer.stdout + &answer.stderr;
         ensure!(
             printed.chars().all(|c| c == '\n' || !c.is_control()),
             "{arguments} speaks to the terminal: {printed:?}"
         );
-        Ok((printed.to_owned(), status.parse()?))
+        Ok((printed, answer.status))
     }
 
-    fn doctor(&self) -> Result<(Value, i64)> {
-        let (printed, status) = self.postern(&format!("doctor --json --conf-dir /run/conf --bin {}", self.bin))?;
+    fn doctor(&self) -> Result<(Value, i32)> {
+        let (printed, status) = self.postern(&format!("doctor --json --conf-dir /run/conf --bin {BIN}"))?;
         Ok((serde_json::from_str(&printed).with_context(|| printed.clone())?, status))
     }
 
     /// Returns doctor's findings, without those about features that this kernel or this place lacks.
-    pub fn findings(&self) -> Result<(Vec<Value>, i64)> {
+    pub fn findings(&self) -> Result<(Vec<Value>, i32)> {
         let (report, status) = self.doctor()?;
         let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok((findings.into_iter().filter(|finding| text(finding, "area") != "kernel").collect(), status))
@@ -167,8 +167,7 @@ impl BrokenNode {
         }
         self.script("[ -e /run/netns/c1 ] || ip netns add c1")?;
         for container in again {
-            self.call("DEL", container)?;
-            self.call("ADD", container)?;
+            self.attach_again(container)?;
         }
         self.is_healthy().context("after the remedy")
     }

@@ -5,8 +5,8 @@ mod broken_node;
 mod table;
 
 use anyhow::{Context, Result, bail, ensure};
-use broken_node::{BrokenNode, bridged, routed, stacked, text};
-use postern_tests::{Call, Node, flat, native_bin, plugin_bin};
+use broken_node::{BIN, BrokenNode, bridged, routed, stacked, text};
+use postern_tests::{Network, Node, flat, native_bin};
 use serde_json::{Value, json};
 use table::{BROKEN, Broken, ROUTED, STACKED};
 
@@ -14,7 +14,7 @@ use table::{BROKEN, Broken, ROUTED, STACKED};
 fn try_all(ways: &[Broken], config: &Value) -> Result<()> {
     let mut failures = Vec::new();
     for broken in ways {
-        let broken_node = BrokenNode::new(config.clone())?;
+        let broken_node = BrokenNode::new(config)?;
         broken_node.is_healthy().context("a new node")?;
         if let Err(error) = broken_node.row(broken) {
             failures.push(format!("{}: {error:#}", broken.name));
@@ -42,16 +42,14 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
 /// Attachments of native plugins have no record: no remedy removes anything of them, and their rules are no finding.
 #[test]
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
-    let broken_node = BrokenNode::new(bridged())?;
-    let native = json!({
-        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "ipMasqBackend": "nftables", "macspoofchk": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]]},
-    });
+    let broken_node = BrokenNode::new(&bridged())?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]]});
+    let native = json!({"cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true,
+        "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "ipam": ipam});
+    let native = Network::new(&broken_node.node, &native)?.by(&native_bin()?);
     for container in ["n1", "n2"] {
         broken_node.node.add_container(container)?;
-        let call = Call::new(&native_bin()?, "bridge", "ADD", native.to_string());
-        broken_node.node.call(&call.attachment(container, &broken_node.node.netns(container), "eth0"))?.success()?;
+        native.add(container)?;
     }
     // An attachment of another native program, which sets its container's end down.
     broken_node.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
@@ -91,29 +89,29 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
 /// Both are facts of the kernel, and belong to no attachment: the list is the same, and people get a message.
 #[test]
 fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
-    let broken_node = BrokenNode::new(bridged())?;
+    let broken_node = BrokenNode::new(&bridged())?;
     broken_node.node.sh("rm /var/log/postern/audit.jsonl; ln -s /dev/null /var/log/postern/audit.jsonl")?;
     let (printed, status) = broken_node.postern("ls")?;
     ensure!(status == 0 && flat(&printed).contains("/var/log/postern/audit.jsonl can't be written"), "{printed}");
     ensure!(flat(&printed).contains("`postern doctor` says what mends it"), "{printed}");
-    let list = broken_node.node.sh(&format!("{}/postern ls --json 2>/dev/null", broken_node.bin))?;
-    let list: Vec<Value> = serde_json::from_str(&list)?;
-    ensure!(list.len() == 2 && list.iter().all(|one| text(one, "state") == "ok"), "{list:?}");
+    let list = broken_node.node.postern_of(BIN, "ls --json")?.success()?;
+    let states: Vec<&str> = list.as_array().into_iter().flatten().map(|one| text(one, "state")).collect();
+    ensure!(states == ["ok", "ok"], "{list}");
     Ok(())
 }
 
 /// A run that hangs keeps its attachment's record locked: the process, its start time and its verb are reported.
 #[test]
 fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
-    let broken_node = BrokenNode::new(bridged())?;
+    let broken_node = BrokenNode::new(&bridged())?;
     // Its DEL waits for the lock of the leases, which another program keeps.
     let pids = broken_node.node.sh(&format!(
         "cat > /run/hang <<'END'\n{}\nEND
-         flock /var/lib/cni/networks/net/lock sleep 100 >/dev/null 2>&1 </dev/null & echo $!; sleep .5
-         CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/bridge </run/hang >/run/out 2>&1 &
-         echo $!; sleep .5",
-        serde_json::to_string(&bridged())?,
-        bin = broken_node.bin
+         flock /var/lib/cni/networks/net/lock sleep 100 >/dev/null 2>&1 </dev/null & echo $!
+         while flock -n /var/lib/cni/networks/net/lock true; do sleep .02; done
+         CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={BIN} {BIN}/bridge </run/hang >/run/out 2>&1 &
+         echo $!; until grep -q ending /run/postern/attachments/*; do sleep .02; done",
+        bridged()
     ))?;
     let pids: Vec<&str> = pids.split_whitespace().collect();
     let [keeper, run] = pids.as_slice() else { bail!("{pids:?}") };
@@ -141,8 +139,8 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     {
         broken_node.node.sh(command)?;
     }
-    // The run leaves the same state as a killed DEL.
-    broken_node.node.sh("sleep .5")?;
+    // The run leaves the same state as a killed DEL. A killed process that nobody has asked for its status is a zombie.
+    broken_node.node.sh(&format!("while grep -q '^State:.[^Z]' /proc/{run}/status 2>/dev/null; do sleep .02; done"))?;
     broken_node.script("$bin/postern gc --yes")?;
     let states = broken_node.states()?;
     ensure!(states == [("c2".to_owned(), "ok".to_owned())], "{states:?}");
@@ -152,7 +150,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
 /// A namespace is found by a path that another user chose, and its links have hostile names.
 #[test]
 fn what_a_container_chooses_does_no_harm() -> Result<()> {
-    let broken_node = BrokenNode::new(bridged())?;
+    let broken_node = BrokenNode::new(&bridged())?;
     let holder = broken_node.node.sh(
         "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
          setsid unshare --mount --propagation private sh -c '
@@ -172,7 +170,7 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
 /// Root in a container can make any number of addresses and routes. They are no finding, and nothing is to be run.
 #[test]
 fn any_number_of_addresses_is_no_finding() -> Result<()> {
-    let broken_node = BrokenNode::new(bridged())?;
+    let broken_node = BrokenNode::new(&bridged())?;
     broken_node.node.sh_in(
         "c1",
         r#"seq 17 | awk '{ link = "many" $1; print "link add " link " type ifb"; print "link set " link " up"
@@ -192,7 +190,7 @@ fn any_number_of_addresses_is_no_finding() -> Result<()> {
 fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let mut config = bridged();
     config["portIsolation"] = json!(true);
-    let broken_node = BrokenNode::new(config)?;
+    let broken_node = BrokenNode::new(&config)?;
     let (findings, _) = broken_node.findings()?;
     ensure!(findings.is_empty(), "a new node: {findings:?}");
     broken_node.script("ip link set $veth type bridge_slave isolated off")?;
@@ -200,8 +198,7 @@ fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let [found] = findings.as_slice() else { bail!("{findings:?}") };
     ensure!(text(found, "place") == "net/c1/eth0" && text(found, "severity") == "error" && status == 1, "{found}");
     ensure!(text(found, "what").ends_with("is without isolation, where the network demands otherwise"), "{found}");
-    broken_node.call("DEL", "c1")?;
-    broken_node.call("ADD", "c1")?;
+    broken_node.attach_again("c1")?;
     let (findings, _) = broken_node.findings()?;
     ensure!(findings.is_empty(), "made anew: {findings:?}");
     Ok(())
@@ -217,22 +214,19 @@ fn a_bridge_that_filters_no_vlans() -> Result<()> {
     ]});
     node.sh("mkdir -p /run/net.d; ip link add br7 type bridge")?;
     std::fs::write(node.path("/run/net.d/10-tagged.conflist"), list.to_string())?;
-    let bin = plugin_bin()?.display().to_string();
-    let printed = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
-    let report: Value = serde_json::from_str(&printed)?;
+    let doctor = || node.postern("doctor --conf-dir /run/net.d --json");
+    let report = doctor()?.json()?;
     let findings = report.get("findings").and_then(Value::as_array).context("no findings")?;
     let found = findings.iter().find(|finding| text(finding, "what").contains("does not filter VLANs"));
-    let found = found.with_context(|| format!("doctor finds nothing: {printed}"))?;
+    let found = found.with_context(|| format!("doctor finds nothing: {report}"))?;
     let remedy = text(found, "remedy");
     ensure!(text(found, "severity") == "error" && text(found, "place") == "br7", "{found}");
     ensure!(remedy == "ip link set br7 type bridge vlan_filtering 1", "{remedy}");
-    let netns = node.netns("c1");
-    let plan =
-        node.sh(&format!("{bin}/postern plan /run/net.d/10-tagged.conflist --netns {netns} 2>&1 || echo status $?"))?;
-    ensure!(plan.contains("does not filter VLANs") && plan.ends_with("status 1\n"), "{plan}");
+    let plan = node.postern(&format!("plan /run/net.d/10-tagged.conflist --netns {}", node.netns("c1")))?;
+    ensure!(plan.words().contains("does not filter VLANs") && plan.status == 1, "{plan:?}");
     // A bridge that doesn't exist yet is no defect.
     node.sh("ip link del br7")?;
-    let printed = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
-    ensure!(!printed.contains("does not filter VLANs"), "{printed}");
+    let printed = doctor()?;
+    ensure!(printed.json()?.is_object() && !printed.stdout.contains("does not filter VLANs"), "{printed:?}");
     Ok(())
 }

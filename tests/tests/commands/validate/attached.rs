@@ -2,7 +2,6 @@
 
 use super::Place;
 use anyhow::{Context, Result, ensure};
-use postern_tests::plugin_bin;
 use serde_json::{Value, json};
 
 fn list(bridge: &str) -> String {
@@ -16,8 +15,7 @@ fn attached() -> Result<Place> {
     let place = Place::new()?;
     place.node.add_container("c1")?;
     place.write("/etc/cni/net.d/10-val.conflist", &list("valbr"))?;
-    let bin = plugin_bin()?.display().to_string();
-    place.node.sh(&format!("CNI_PATH={bin} {bin}/postern net add valnet /run/netns/c1"))?;
+    place.net("add", "valnet", "")?.printed()?;
     Ok(place)
 }
 
@@ -41,7 +39,7 @@ fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
             Some(list) => place.write("/etc/cni/net.d/10-val.conflist", list)?,
             None => drop(place.node.sh("rm /etc/cni/net.d/*")?),
         }
-        let (status, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+        let (status, report) = place.object("--policy /run/bridge.toml")?;
         ensure!(status == 1 && is_by_cache(&report), "{report}");
         let refused = refused(&report)?;
         ensure!(
@@ -54,7 +52,7 @@ fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
     // A file of the same list, written in another way, is asked once.
     let same: Value = serde_json::from_str(&list("valbr"))?;
     place.write("/etc/cni/net.d/10-val.conflist", &serde_json::to_string_pretty(&same)?)?;
-    let (_, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+    let (_, report) = place.object("--policy /run/bridge.toml")?;
     ensure!(!is_by_cache(&report) && !refused(&report)?.is_empty(), "{report}");
     Ok(())
 }

@@ -8,8 +8,10 @@ mod attached;
 mod refused;
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, plugin_bin};
+use postern_tests::proof::PRIVATE_ETC;
+use postern_tests::{Answer, Network, Node, plugin_bin};
 use serde_json::{Value, json};
+use std::process::Command;
 
 struct Place {
     node: Node,
@@ -19,11 +21,7 @@ impl Place {
     /// A node with directories of the operator and of networks of its own.
     fn new() -> Result<Self> {
         let node = Node::new()?;
-        node.sh(
-            "mount -t tmpfs -o mode=755 etc /mnt
-             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-             mkdir -p /mnt/postern/policy /mnt/cni/net.d; mount --move /mnt /etc",
-        )?;
+        node.sh(&format!("{PRIVATE_ETC} mkdir -p /etc/cni/net.d"))?;
         Ok(Self { node })
     }
 
@@ -31,20 +29,22 @@ impl Place {
         Ok(std::fs::write(self.node.path(path), text)?)
     }
 
-    /// Runs `postern net validate`: exit status, standard output, standard error.
-    fn validate(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
-        let bin = plugin_bin()?;
-        let mut command = self.node.command(bin.join("postern"));
-        command.args(["net", "validate"]).args(arguments).arg("--cni-path").arg(&bin);
-        let output = command.output()?;
-        let status = output.status.code().context("postern was killed")?;
-        Ok((status, String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+    fn validate(&self, arguments: &str) -> Result<Answer> {
+        self.node.postern(&format!("net validate {arguments} --cni-path {}", plugin_bin()?.display()))
     }
 
-    fn object(&self, arguments: &[&str]) -> Result<(i32, Value)> {
-        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
-        let (status, stdout, stderr) = self.validate(&arguments)?;
-        Ok((status, serde_json::from_str(&stdout).with_context(|| format!("status {status}: {stdout}{stderr}"))?))
+    fn object(&self, arguments: &str) -> Result<(i32, Value)> {
+        let answer = self.validate(&format!("{arguments} --json"))?;
+        Ok((answer.status, answer.json()?))
+    }
+
+    /// Runs `postern net VERB` of this network for container c1, with these data for capabilities.
+    fn net(&self, verb: &str, network: &str, capabilities: &str) -> Result<Answer> {
+        let bin = plugin_bin()?;
+        let mut command = Command::new(bin.join("postern"));
+        command.args(["net", verb, network, &self.node.netns("c1")]);
+        command.env("CNI_PATH", &bin).envs((!capabilities.is_empty()).then_some(("CAP_ARGS", capabilities)));
+        self.node.answer(&mut command, None)
     }
 }
 
@@ -74,12 +74,12 @@ fn codes(report: &Value) -> Vec<String> {
 fn findings_lead_to_the_file() -> Result<()> {
     let place = Place::new()?;
     place.write("/etc/cni/net.d/10-val.conflist", &list(""))?;
-    let (status, stdout, stderr) = place.validate(&["valnet"])?;
+    let Answer { status, stdout, stderr } = place.validate("valnet")?;
     ensure!((status, stderr.as_str()) == (0, ""), "{stdout}{stderr}");
     ensure!(stdout.trim() == "/etc/cni/net.d/10-val.conflist: 0 errors, 0 warnings", "{stdout}");
 
     place.write("/etc/cni/net.d/10-val.conflist", &list("\n      \"isGatway\": true,\n      \"mtu\": \"1400\","))?;
-    let (status, stdout, _) = place.validate(&["valnet"])?;
+    let Answer { status, stdout, .. } = place.validate("valnet")?;
     let expected = "/etc/cni/net.d/10-val.conflist:8:7: warning: plugins[0].isGatway: bridge has no
   key `isGatway`: it is ignored [unknown-key]
   help: `isGateway` may be meant
@@ -91,11 +91,11 @@ note: policy was not asked, because of the errors
 ";
     ensure!((status, stdout.as_str()) == (1, expected), "{status}\n{stdout}");
 
-    let (status, report) = place.object(&["/etc/cni/net.d/10-val.conflist"])?;
+    let (status, report) = place.object("/etc/cni/net.d/10-val.conflist")?;
     ensure!(status == 1 && report["valid"] == false && report["errors"] == 1 && report["warnings"] == 1, "{report}");
     ensure!(codes(&report) == ["8:7 unknown-key plugins[0].isGatway", "9:14 wrong-type plugins[0].mtu"], "{report}");
 
-    let (status, _, stderr) = place.validate(&["valnot"])?;
+    let Answer { status, stderr, .. } = place.validate("valnot")?;
     ensure!(
         status == 1 && stderr.contains("no network \"valnot\"") && stderr.contains("\"valnet\" may be"),
         "{stderr}"
@@ -111,13 +111,10 @@ fn no_add_is_said_to_fail_behind_a_native_program() -> Result<()> {
     let list = r#"{"cniVersion": "0.3.1", "name": "pods", "plugins": [
         {"type": "calico"}, {"type": "tuning", "mtu": 1400}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
     place.write("/etc/cni/net.d/10-pods.conflist", list)?;
-    let (bin, postern) = (plugin_bin()?, plugin_bin()?.join("postern"));
-    let mut command = place.node.command(postern);
-    command.args(["net", "validate", "pods", "--cni-path"]).arg(format!("{}:/run/native", bin.display()));
-    let output = command.output()?;
-    let said = String::from_utf8(output.stdout)?;
-    ensure!(output.status.success() && said.contains("0 errors, 0 warnings"), "{said}");
-    ensure!(postern_tests::flat(&said).contains("calico is a native program, which plan does not run"), "{said}");
+    let path = format!("{}:/run/native", plugin_bin()?.display());
+    let said = place.node.postern(&format!("net validate pods --cni-path {path}"))?;
+    ensure!(said.printed()?.contains("0 errors, 0 warnings"), "{said:?}");
+    ensure!(said.words().contains("calico is a native program, which plan does not run"), "{said:?}");
     Ok(())
 }
 
@@ -129,7 +126,7 @@ fn programs_and_further_files_of_a_network() -> Result<()> {
     place.node.sh(
         "mkdir /etc/cni/net.d/valfolder; echo '{\"type\": \"tuning\", \"mut\": 1}' > /etc/cni/net.d/valfolder/1.conf",
     )?;
-    let (status, report) = place.object(&["valfolder"])?;
+    let (status, report) = place.object("valfolder")?;
     ensure!(status == 1, "{report}");
     let found = codes(&report);
     ensure!(found.contains(&"1:67 missing-plugin plugins[0].type".to_owned()), "{found:?}");
@@ -144,19 +141,9 @@ fn programs_and_further_files_of_a_network() -> Result<()> {
     ensure!(help("missing-plugin").contains(&"`bridge` may be meant".to_owned()), "{report}");
     ensure!(help("unknown-key") == ["`mtu` may be meant"], "{report}");
     // In CI the node's programs say nothing.
-    let (_, report) = place.object(&["/etc/cni/net.d/20-val.conflist", "--file-only"])?;
+    let (_, report) = place.object("/etc/cni/net.d/20-val.conflist --file-only")?;
     ensure!(!codes(&report).iter().any(|one| one.contains("missing-plugin")), "{report}");
     Ok(())
-}
-
-/// Runs `postern net VERB` of the network `refused` for container c1: exit status and output.
-fn net(place: &Place, verb: &str) -> Result<(Option<i32>, String)> {
-    let bin = plugin_bin()?;
-    let mut command = place.node.command(bin.join("postern"));
-    command.args(["net", verb, "refused"]).arg(place.node.netns("c1")).env("CNI_PATH", &bin);
-    let output = command.output()?;
-    let both = [output.stdout, output.stderr].concat();
-    Ok((output.status.code(), String::from_utf8_lossy(&both).into_owned()))
 }
 
 /// Each of these is refused by every ADD, for what the file says alone. Beside each, what nearly is the same works.
@@ -210,16 +197,16 @@ fn what_each_add_refuses_is_told() -> Result<()> {
         let list = json!({"cniVersion": "1.0.0", "name": "refused", "plugins": plugins});
         place.write("/etc/cni/net.d/10-refused.conflist", &list.to_string())?;
         // The file alone is enough.
-        let (_, report) = place.object(&["refused", "--file-only"])?;
+        let (_, report) = place.object("refused --file-only")?;
         let found = codes(&report);
         match finding {
             "" => ensure!(found.is_empty(), "{list}: {report:#}"),
             finding => ensure!(found.iter().any(|one| one.ends_with(&format!(" {finding}"))), "{list}: {found:?}"),
         }
-        let added = net(&place, "add")?;
-        ensure!((added.0 == Some(0)) == finding.is_empty(), "{list}: {added:?}");
-        let deleted = net(&place, "del")?;
-        ensure!(deleted.0 == Some(0), "{list}: {deleted:?}");
+        let added = place.net("add", "refused", "")?;
+        ensure!((added.status == 0) == finding.is_empty(), "{list}: {added:?}");
+        let deleted = place.net("del", "refused", "")?;
+        ensure!(deleted.status == 0, "{list}: {deleted:?}");
         place.node.sh("ip link del b1 2>/dev/null || true; ip link del defaults 2>/dev/null || true")?;
     }
     Ok(())
@@ -241,14 +228,14 @@ fn numbers_are_read_as_runtimes_hand_them_on() -> Result<()> {
         [("1400.0", "1e+06", true), ("1.4e3", "1000000.0", true), ("1400.5", "1E6", false), ("7e4", "1E6", false)]
     {
         place.write("/etc/cni/net.d/10-refused.conflist", &text(mtu, rate))?;
-        let (status, report) = place.object(&["refused"])?;
+        let (status, report) = place.object("refused")?;
         ensure!((status == 0) == is_good, "{mtu}: {report:#}");
         let own = report["findings"].as_array().into_iter().flatten().find(|one| one["path"] == "plugins[0].mtu");
         let message = own.and_then(|own| own["message"].as_str()).unwrap_or_default();
         ensure!(message.contains(mtu), "{mtu}: {report:#}");
-        let added = net(&place, "add")?;
-        ensure!((added.0 == Some(0)) == is_good, "{mtu}: {added:?}");
-        net(&place, "del")?;
+        let added = place.net("add", "refused", "")?;
+        ensure!((added.status == 0) == is_good, "{mtu}: {added:?}");
+        place.net("del", "refused", "")?;
     }
     Ok(())
 }
@@ -260,7 +247,7 @@ fn what_policy_refuses_is_told_at_the_key() -> Result<()> {
     place.write("/etc/postern/policy/bridge.toml", "[grant.bridge]\nnames = [\"other\"]\n")?;
     let before =
         place.node.sh("find /run/postern /var/lib/postern /var/lib/cni /var/log/postern 2>/dev/null | sort")?;
-    let (status, report) = place.object(&["valnet"])?;
+    let (status, report) = place.object("valnet")?;
     ensure!(status == 1, "{report}");
     let findings = report["findings"].as_array().context("findings")?;
     let policy: Vec<_> = findings.iter().filter(|one| one["code"] == "policy").collect();
@@ -268,7 +255,7 @@ fn what_policy_refuses_is_told_at_the_key() -> Result<()> {
     ensure!(policy.iter().all(|one| !one["help"].as_str().unwrap_or("").is_empty()), "{report}");
     let after = place.node.sh("find /run/postern /var/lib/postern /var/lib/cni /var/log/postern 2>/dev/null | sort")?;
     ensure!(before == after, "validate changed files: {before}\n{after}");
-    let (status, report) = place.object(&["/etc/cni/net.d/10-val.conflist", "--file-only"])?;
+    let (status, report) = place.object("/etc/cni/net.d/10-val.conflist --file-only")?;
     ensure!(status == 0 && report["valid"] == true, "{report}");
     Ok(())
 }
@@ -280,16 +267,11 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     let other = list("").replace("valnet", "valelse").replace("valbr", "valelse0").replace("10.61.", "10.62.");
     place.write("/etc/cni/net.d/20-val.conflist", &other)?;
     place.node.add_container("c1")?;
-    let mut config: Value = serde_json::from_str(&list(""))?;
-    let mut config = config["plugins"][0].take();
-    config["name"] = json!("valnet");
-    config["cniVersion"] = json!("1.0.0");
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
-    place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))?.success()?;
+    Network::new(&place.node, &serde_json::from_str(&list(""))?)?.add("c1")?;
 
     // As it is, nothing would be refused.
     place.write("/run/same.toml", "[grant.bridge]\nnames = [\"val*\"]\n")?;
-    let (status, report) = place.object(&["--policy", "/run/same.toml", "--plugin", "bridge"])?;
+    let (status, report) = place.object("--policy /run/same.toml --plugin bridge")?;
     ensure!(status == 0 && report["errors"] == 0, "{report}");
     ensure!(
         report["attachments"] == json!([{"network": "valnet", "container": "c1", "interface": "eth0", "refused": []}]),
@@ -297,7 +279,7 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     );
 
     place.write("/run/bridge.toml", "[grant.bridge]\nnames = [\"valelse0\"]\n")?;
-    let (status, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+    let (status, report) = place.object("--policy /run/bridge.toml")?;
     ensure!(status == 1, "{report}");
     let found = report["findings"].as_array().context("findings")?;
     ensure!(
@@ -309,11 +291,11 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     ensure!(refused.iter().any(|one| one["verb"] == "CHECK" && one["operation"] == "bridge.find"), "{report}");
     ensure!(!refused.iter().any(|one| one["verb"] == "DEL"), "policy never keeps a DEL from its end: {report}");
     // The words are for people, too.
-    let (status, stdout, _) = place.validate(&["--policy", "/run/bridge.toml"])?;
+    let Answer { status, stdout, .. } = place.validate("--policy /run/bridge.toml")?;
     ensure!(status == 1 && stdout.contains("attachment c1 eth0 of network valnet: CHECK would be refused"), "{stdout}");
     ensure!(stdout.contains("1 of 1 attachment refused"), "{stdout}");
 
-    let (status, _, stderr) = place.validate(&["--policy", "/run/bridge.toml", "--plugin", "nothing"])?;
+    let Answer { status, stderr, .. } = place.validate("--policy /run/bridge.toml --plugin nothing")?;
     ensure!(status == 1 && stderr.contains("no plugin \"nothing\""), "{stderr}");
     Ok(())
 }
@@ -331,9 +313,7 @@ fn what_this_node_makes_of_a_network() -> Result<()> {
     ))?;
     let check = |text: &str| -> Result<(Vec<String>, Value)> {
         place.write("/run/10-val.conflist", text)?;
-        let mut command = place.node.command(format!("{bin}/postern"));
-        command.args(["net", "validate", "/run/10-val.conflist", "--json", "--cni-path", "/run/bin"]);
-        let report: Value = serde_json::from_slice(&command.output()?.stdout)?;
+        let report = place.node.postern("net validate /run/10-val.conflist --json --cni-path /run/bin")?.json()?;
         Ok((codes(&report), report))
     };
     let (found, report) = check(&list("").replace("\"bridge\",\n", "\"cnv-bridge\", \"isGatway\": true,\n"))?;
@@ -375,7 +355,7 @@ fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
         let firewall = r#"{"type": "firewall", "backend": "iptables", "iptablesAdminChainName": "OPERATORS"}"#;
         let text = list("").replace("    }\n  ]", &format!("    }},\n{portmap},\n{firewall}\n  ]"));
         place.write("/etc/cni/net.d/10-val.conflist", &text)?;
-        let (_, report) = place.object(&["valnet"])?;
+        let (_, report) = place.object("valnet")?;
         Ok((codes(&report), report))
     };
     let absent = ["10:61 add-fails plugins[1].externalSetMarkChain"];
@@ -387,12 +367,9 @@ fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
     for (more, is_refused) in [("", true), (", \"snat\": false", false)] {
         let (found, report) = check(more)?;
         ensure!(found.is_empty() != is_refused, "{report:#}");
-        let mut command = place.node.command(plugin_bin()?.join("postern"));
         let ports = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
-        command.args(["net", "add", "valnet", &place.node.netns("c1")]).env("CAP_ARGS", ports);
-        command.env("CNI_PATH", plugin_bin()?);
-        let output = command.output()?;
-        ensure!(output.status.success() != is_refused, "{more}: {output:?}");
+        let added = place.net("add", "valnet", ports)?;
+        ensure!((added.status == 0) != is_refused, "{more}: {added:?}");
     }
     for family in ["iptables", "ip6tables"] {
         place.node.sh(&format!("{family} -t nat -N KUBE-MARK-MASQ"))?;
@@ -403,10 +380,11 @@ fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
     // Whoever may not read the rules gets a note, and no verdict.
     let (found, report) = check("")?;
     ensure!(found == absent, "{report:#}");
-    let mut command = place.node.command("setpriv");
-    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(plugin_bin()?.join("postern"));
-    let output = command.args(["net", "validate", "valnet", "--json", "--cni-path"]).arg(plugin_bin()?).output()?;
-    let report: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    let bin = plugin_bin()?;
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(bin.join("postern"));
+    command.args(["net", "validate", "valnet", "--json", "--cni-path"]).arg(&bin);
+    let report = place.node.answer(&mut command, None)?.json()?;
     ensure!(codes(&report).is_empty() && report["notes"].to_string().contains("was not looked for"), "{report:#}");
     Ok(())
 }
