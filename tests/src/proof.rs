@@ -162,8 +162,7 @@ pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
 /// # Errors
 /// It fails, or keeps something for another reason.
 pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
-    let printed = node.sh(&format!("{}/postern gc --yes --json --cni-path /run/native", plugin_bin()?.display()))?;
-    let report: Value = serde_json::from_str(&printed).with_context(|| printed.clone())?;
+    let report = node.postern("gc --yes --json --cni-path /run/native")?.success()?;
     let kept = report.pointer("/kept").and_then(Value::as_array).cloned().unwrap_or_default();
     kept.iter()
         .map(|kept| {
