@@ -12,7 +12,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Watched, test_bin};
-use postern_tests::{Answer, Call, Node, compare, merge};
+use postern_tests::{Answer, Call, Network, Node, compare, merge};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -134,16 +134,14 @@ impl AttackedNode {
     }
 
     fn bystander(&self, container: &str, config: &Value) -> Result<()> {
-        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
-        let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string());
-        self.call(&call.attachment(container, &self.netns(container), "eth0"))?.success().map(drop)
+        Network::new(self.node(), config)?.by(&test_bin()?).add(container).map(drop)
     }
 
     /// As [`AttackedNode::bystander`], for a plugin behind the first, with that one's address.
     fn chained(&self, container: &str, config: &Value, address: &str) -> Result<()> {
         let mut config = config.clone();
         let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": address}], "interfaces": [{"name": "cni0"}]});
-        merge(&mut config, &json!({"cniVersion": "1.1.0", "prevResult": previous}));
+        merge(&mut config, &json!({"prevResult": previous}));
         self.bystander(container, &config)
     }
 
@@ -152,20 +150,14 @@ impl AttackedNode {
         &self.watched.node
     }
 
-    /// Returns the path of a container's namespace.
-    pub fn netns(&self, container: &str) -> String {
-        self.node().netns(container)
-    }
-
-    /// Makes a call, as a runtime does.
-    pub fn call(&self, call: &Call) -> Result<Answer> {
-        self.node().call(call)
-    }
-
     /// Calls a plugin's verb for the attacker's container.
     pub fn plugin(&self, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
-        let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
-        self.call(&call.attachment("c1", &self.netns("c1"), "eth0"))
+        self.node().call(&self.request(plugin, verb, config.to_string())?)
+    }
+
+    /// Returns such a call, with any input.
+    pub fn request(&self, plugin: &str, verb: &str, input: impl Into<Vec<u8>>) -> Result<Call> {
+        Ok(Call::new(&test_bin()?, plugin, verb, input).attachment("c1", &self.node().netns("c1"), "eth0"))
     }
 
     /// Returns the audit log.

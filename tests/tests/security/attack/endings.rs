@@ -2,8 +2,8 @@
 
 use crate::attack::attacked_node::{AttackedNode, good};
 use anyhow::{Result, ensure};
+use postern_tests::merge;
 use postern_tests::proof::{Refusal, each};
-use postern_tests::{Answer, merge};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -62,13 +62,9 @@ pub fn orders(behaviour: &str, patch: Value) -> Value {
     config
 }
 
-fn call(attacked: &AttackedNode, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
-    attacked.plugin(plugin, verb, config)
-}
-
 /// Runs an ADD that must fail, and leave nothing.
 fn refused(attacked: &mut AttackedNode, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
-    let answer = call(attacked, plugin, "ADD", config)?;
+    let answer = attacked.plugin(plugin, "ADD", config)?;
     if let Err(changed) = attacked.unchanged() {
         // For the next case.
         attacked.mend()?;
@@ -80,10 +76,10 @@ fn refused(attacked: &mut AttackedNode, plugin: &str, config: &Value, code: u64,
 #[test]
 fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    call(&attacked, "hostile", "ADD", &good())?.success()?;
+    attacked.plugin("hostile", "ADD", &good())?.success()?;
     ensure!(attacked.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
     // This DEL does nothing itself: the host removes everything by the record.
-    call(&attacked, "hostile", "DEL", &good())?.success()?;
+    attacked.plugin("hostile", "DEL", &good())?.success()?;
     attacked.unchanged()
 }
 
@@ -128,7 +124,7 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
 #[test]
 fn endless_ones_are_undone_after_a_recovery_too() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    call(&attacked, "hostile", "ADD", &good())?.success()?;
+    attacked.plugin("hostile", "ADD", &good())?.success()?;
     attacked.node().sh("sed -i '/\"given\"/d' $(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)")?;
     let text = "plugin \"hostile\" ran past its deadline and was stopped";
     refused(&mut attacked, "hostile", &orders("loop", json!({"make": true})), 999, text)
@@ -149,11 +145,11 @@ fn a_del_that_fails_still_removes_everything() -> Result<()> {
         failing.chain([&endless]),
         |case| case.0.to_owned(),
         |(name, code, text)| {
-            call(&attacked, "hostile", "ADD", &add)?.success()?;
-            let answer = call(&attacked, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
+            attacked.plugin("hostile", "ADD", &add)?.success()?;
+            let answer = attacked.plugin("hostile", "DEL", &orders(name, json!({"on": "DEL"})));
             let clean = attacked.unchanged();
             // The next case needs a clean node, whatever the outcome of this one.
-            call(&attacked, "hostile", "DEL", &add)?.success()?;
+            attacked.plugin("hostile", "DEL", &add)?.success()?;
             // Only the record counts, and nothing in it is left: the runtime gets success, and people get the reason.
             let answer = answer?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
@@ -172,8 +168,8 @@ fn what_a_del_prints_is_nobodys_business() -> Result<()> {
         ["silent", "nonsense", "two-objects", "array", "claim-address"],
         |name| (*name).to_owned(),
         |name| {
-            call(&attacked, "hostile", "ADD", &good())?.success()?;
-            let answer = call(&attacked, "hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
+            attacked.plugin("hostile", "ADD", &good())?.success()?;
+            let answer = attacked.plugin("hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
             attacked.unchanged()
         },
@@ -191,7 +187,7 @@ fn other_verbs_fail_as_well_formed() -> Result<()> {
             for (behaviour, text) in [("trap", "trapped"), ("nonsense-failure", "no CNI error object")] {
                 let config =
                     orders(behaviour, json!({"on": verb, "prevResult": previous, "cni.dev/valid-attachments": []}));
-                let answer = call(&attacked, "hostile", verb, &config)?;
+                let answer = attacked.plugin("hostile", verb, &config)?;
                 Refusal::of(&answer)?.expect(999, &format!("plugin \"hostile\"…{text}"))?;
                 attacked.unchanged()?;
             }
@@ -205,7 +201,7 @@ fn an_ipam_delegate_is_no_better_trusted() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let config = |behaviour| orders(behaviour, json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "hostile"}}));
     // The bridge is a node object, and stays.
-    call(&attacked, "bridge", "ADD", &config("error"))?;
+    attacked.plugin("bridge", "ADD", &config("error"))?;
     attacked.look()?;
     let named = |name: &str| !matches!(name, "flood-stderr" | "error" | "claim-address" | "unknown");
     each(
@@ -238,19 +234,19 @@ fn plugins_that_are_half_there_are_not_run() -> Result<()> {
         |case| case.0.to_owned(),
         |(plugin, text)| {
             for verb in ["ADD", "CHECK"] {
-                let answer = call(&attacked, plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
+                let answer = attacked.plugin(plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
                 attacked.unchanged()?;
                 Refusal::of(&answer)?.expect(999, text)?;
             }
             // A DEL of an object that was never made succeeds.
-            let answer = call(&attacked, plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
+            let answer = attacked.plugin(plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
             attacked.unchanged()?;
             ensure!(answer.status == 0 && answer.stderr.contains("can't be run"), "{answer:?}");
             // The link of another plugin stays for that plugin's own DEL.
-            call(&attacked, "hostile", "ADD", &good())?.success()?;
-            call(&attacked, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
-            call(&attacked, "hostile", "CHECK", &good())?.success()?;
-            call(&attacked, "hostile", "DEL", &good())?.success()?;
+            attacked.plugin("hostile", "ADD", &good())?.success()?;
+            attacked.plugin(plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
+            attacked.plugin("hostile", "CHECK", &good())?.success()?;
+            attacked.plugin("hostile", "DEL", &good())?.success()?;
             attacked.unchanged()
         },
     )

@@ -2,9 +2,8 @@
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use postern_tests::proof::Refusal;
-use std::time::Duration;
 
 #[test]
 fn forged_handles() -> Result<()> {
@@ -82,12 +81,8 @@ fn handles_of_what_is_gone() -> Result<()> {
 fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let attack = rogue("replaced", r#"["veth-create", {"sleep": 1000}, {"op": "link-up", "link": 0}]"#);
-    let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(&attacked));
-        std::thread::sleep(Duration::from_millis(400));
-        attacked.node().sh_in("c1", "ip link del eth0; ip link add eth0 type bridge")?;
-        running.join().map_err(|_| anyhow!("the caller panicked"))?
-    })?;
+    let replace = "ip link del eth0; ip link add eth0 type bridge";
+    let answer = attack.call_while(&attacked, "veth.create", || attacked.node().sh_in("c1", replace))?;
     Refusal::of(&answer)?.expect(999, "no such device")?;
     let link = attacked.node().sh_in("c1", "ip -d link show eth0; ip link del eth0")?;
     ensure!(link.contains("bridge") && link.contains("state DOWN"), "the stranger was touched: {link}");

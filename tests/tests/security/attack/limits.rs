@@ -104,7 +104,7 @@ fn routes_that_the_container_made() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let made = rogue("made", r#"["veth-create", {"op": "link-up", "link": 0}]"#);
     made.call(&attacked)?.success()?;
-    let netns = attacked.netns("c1");
+    let netns = attacked.node().netns("c1");
     attacked.node().sh(&format!(
         "for high in $(seq 0 80); do for low in $(seq 0 255); do echo route add 11.0.$high.$low/32 dev eth0; done; done |
          nsenter --net={netns} ip -batch -"

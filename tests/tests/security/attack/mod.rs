@@ -37,11 +37,12 @@ mod tuning;
 mod vrf;
 mod wire;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 use attacked_node::AttackedNode;
 use postern_tests::proof::{Refusal, each};
-use postern_tests::{Answer, Call, merge};
+use postern_tests::{Answer, merge};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// One attack: the attacker, its steps, its policy, and the expected end.
 #[derive(Clone, Debug)]
@@ -144,9 +145,26 @@ impl Attack {
     /// Makes the runtime's call.
     fn call(&self, attacked: &AttackedNode) -> Result<Answer> {
         let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
-        let call = Call::new(&postern_tests::proof::test_bin()?, self.plugin, self.verb, stdin);
-        let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
-        attacked.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+        let call = attacked.request(self.plugin, self.verb, stdin)?;
+        attacked.node().call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+    }
+
+    /// Makes the call of `rogue`, which pauses after this operation. Somebody else acts in the pause. The log has a look-up
+    /// only after the next change, so the operation has to change something.
+    fn call_while(&self, attacked: &AttackedNode, after: &str, act: impl FnOnce() -> Result<String>) -> Result<Answer> {
+        let logged =
+            || Ok::<_, anyhow::Error>(attacked.audit()?.matches(&format!("\"operation\":\"{after}\"")).count());
+        let before = logged()?;
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| self.call(attacked));
+            while logged()? == before && !running.is_finished() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            ensure!(!running.is_finished(), "it has ended before its pause");
+            let done = act();
+            let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
+            done.and(answer)
+        })
     }
 
     /// Runs the attack, and fails unless it was refused.

@@ -4,7 +4,7 @@ use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, test_bin};
-use postern_tests::{Answer, Call};
+use postern_tests::{Answer, Network};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -65,10 +65,9 @@ fn delegates_have_no_notes() -> Result<()> {
 
 /// A plugin behind `chained`, whose note says what its container's labels were.
 fn remember(attacked: &AttackedNode, plugin: &str, verb: &str, container: &str, labels: &Value) -> Result<Answer> {
-    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "args": {"cni": {"labels": labels}},
-        "prevResult": {"cniVersion": "1.1.0"}});
-    let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
-    attacked.call(&call.attachment(container, &attacked.netns(container), "eth0"))
+    let args = json!({"cni": {"labels": labels}});
+    let config = json!({"type": plugin, "args": args, "prevResult": {"cniVersion": "1.1.0"}});
+    Network::new(attacked.node(), &config)?.by(&test_bin()?).call(verb, container)
 }
 
 fn done(answer: &Answer) -> Result<()> {
@@ -93,12 +92,10 @@ fn a_note_stays_with_its_plugin_and_attachment() -> Result<()> {
         let answer = remember(&attacked, plugin, "DEL", container, &none)?;
         ensure!(answer.status == 0 && !answer.stderr.contains(SECRET), "{plugin} {container}: {answer:?}");
     }
-    let bin = test_bin()?;
-    let postern = bin.join("postern");
     for arguments in
         ["log --container c1", "log --container c1 --json", "show c1", "show c1 --json", "ls", "ls --json", "doctor"]
     {
-        let text = attacked.node().sh(&format!("{} {arguments} || true", postern.display()))?;
+        let text = attacked.node().postern_of(test_bin()?, arguments)?.stdout;
         ensure!(!text.contains(SECRET) && !text.contains('\u{1b}'), "{arguments}: {text}");
     }
     let log = attacked.audit()?;
@@ -163,9 +160,7 @@ fn the_note_of_a_killed_run_goes() -> Result<()> {
     let record = "/run/postern/attachments";
     for way in ["DEL", "gc", "ADD"] {
         let attack = behind("", &json!([{"call": set(SECRET)}, {"hang": true}]));
-        let call = Call::new(&test_bin()?, "chained", "ADD", attack.config.to_string());
-        let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
-        let mut child = attacked.node().start(&call)?;
+        let mut child = attacked.node().start(&attacked.request("chained", "ADD", attack.config.to_string())?)?;
         let start = Instant::now();
         while !attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET) {
             ensure!(start.elapsed() < Duration::from_secs(20), "it noted nothing");
@@ -175,7 +170,7 @@ fn the_note_of_a_killed_run_goes() -> Result<()> {
         child.wait()?;
         let later = behind("", &json!([]));
         match way {
-            "gc" => drop(attacked.node().sh(&format!("{}/postern gc --yes", test_bin()?.display()))?),
+            "gc" => drop(attacked.node().postern_of(test_bin()?, "gc --yes")?.printed()?),
             "ADD" => {
                 later.call(&attacked)?.success()?;
                 ensure!(!attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET), "the next ADD has it");

@@ -38,12 +38,11 @@ fn nobody_reads_what_is_said() -> Result<()> {
     let config = orders("flood-stderr", json!({"make": true}));
     attacked.node().sh(&format!(
         "export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin}
-         {{ sleep .2; {bin}/hostile > /var/log/out <<'END' || echo $? > /var/log/status
+         mkfifo /var/log/said; true < /var/log/said & exec 3> /var/log/said; wait $!
+         {bin}/hostile > /var/log/out 2>&3 <<'END' || echo $? > /var/log/status
 {config}
-END
-         }} 2>&1 | true
-         until [ -s /var/log/status ]; do sleep .05; done",
-        netns = attacked.netns("c1"),
+END",
+        netns = attacked.node().netns("c1"),
         bin = test_bin()?.display(),
     ))?;
     ensure!(attacked.node().sh("cat /var/log/status")?.trim() == "1", "it did not end as it should");
@@ -85,7 +84,7 @@ END
            sleep .01; tries=$((tries+1)); [ $tries -lt 150 ]
          done
          kill -KILL $!; ! wait $!",
-        netns = attacked.netns("c1"),
+        netns = attacked.node().netns("c1"),
         bin = test_bin()?.display(),
     ))?;
     let log = attacked.audit()?;
@@ -98,7 +97,8 @@ END
 fn nobody_forges_lines_of_the_log() -> Result<()> {
     let attacked = AttackedNode::new()?;
     attacked.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
-    let shown = attacked.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
+    let shown = attacked.node().postern_of(test_bin()?, "log --container c1")?;
+    let shown = shown.printed()?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
     // A heading, an entry with its time, or a wrapped line below the objects.
     let genuine = |line: &str| {

@@ -3,9 +3,8 @@
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use postern_tests::proof::Refusal;
-use std::time::Duration;
 
 /// Spoofing protection is required, and the bridge is granted.
 const REQUIRED: &str = "[grant.mac-guard]\nrequired = \"true\"";
@@ -13,6 +12,7 @@ const REQUIRED: &str = "[grant.mac-guard]\nrequired = \"true\"";
 const CREATE: &str = r#"{"op": "veth-create", "mtu": null, "mac": "02:00:00:00:00:11"}"#;
 const FIND: &str = r#"{"op": "bridge-find", "name": "hostile0"}"#;
 const DELETE: &str = r#"{"op": "link-delete", "link": 0}"#;
+const PAUSE: &str = r#"{"sleep": 900}"#;
 const LEFT_OUT: &str = "left out the spoofing protection that this network asks for; …[grant.mac-guard] required";
 
 /// Handles: the pair is 0 and 1, the bridge 2, the next pair 3 and 4.
@@ -62,17 +62,11 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
     ])
 }
 
-/// Runs the steps; while they pause, root in the container runs the script.
-fn meanwhile(attacked: &AttackedNode, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
-    let attack = rogue("meanwhile", &steps(list)).policy(REQUIRED);
+/// Runs the steps. While they pause after this operation, root in the container runs the script.
+fn meanwhile(attacked: &AttackedNode, list: &[&str], after: &str, script: &str) -> Result<postern_tests::Answer> {
     attacked.operator_policy("rogue", REQUIRED)?;
-    let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(attacked));
-        std::thread::sleep(Duration::from_millis(500));
-        let done = attacked.node().sh_in("c1", script);
-        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
-        done.and(answer)
-    })?;
+    let attack = rogue("meanwhile", &steps(list));
+    let answer = attack.call_while(attacked, after, || attacked.node().sh_in("c1", script))?;
     attacked.operator_policy("rogue", "")?;
     Ok(answer)
 }
@@ -84,7 +78,8 @@ fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
     let (first, second, guarded) = (attach(1), attach(4), guard(1));
     let answer = meanwhile(
         &attacked,
-        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
+        &[CREATE, FIND, &first, &guarded, PAUSE, CREATE, &second],
+        "mac-guard.ensure",
         "ip link set eth0 down; ip link set eth0 name x1",
     )?;
     Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already…run DEL first")?;
@@ -97,8 +92,10 @@ fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let answer = meanwhile(
         &attacked,
-        &[CREATE, FIND, r#"{"sleep": 900}"#, CREATE],
-        "unshare -n sleep 3 & sleep 0.1; ip link set eth0 netns $!; sleep 0.1",
+        &[CREATE, FIND, PAUSE, CREATE],
+        "veth.create",
+        "unshare -n sleep 3 & until [ $(readlink /proc/$!/ns/net) != $(readlink /proc/$$/ns/net) ]; do sleep .01; done
+         ip link set eth0 netns $!",
     )?;
     Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already")?;
     attacked.unchanged()
@@ -109,11 +106,8 @@ fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
 fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let (first, second, guarded) = (attach(1), attach(4), guard(1));
-    let answer = meanwhile(
-        &attacked,
-        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
-        "ip link del eth0",
-    )?;
+    let list = [CREATE, FIND, &first, &guarded, PAUSE, CREATE, &second];
+    let answer = meanwhile(&attacked, &list, "mac-guard.ensure", "ip link del eth0")?;
     Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
     attacked.unchanged()
 }
@@ -124,14 +118,9 @@ fn rules_that_somebody_removed_are_missed() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let (first, guarded) = (attach(1), guard(1));
     attacked.operator_policy("rogue", REQUIRED)?;
-    let attack = rogue("meanwhile", &steps(&[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#]));
-    let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(&attacked));
-        std::thread::sleep(Duration::from_millis(500));
-        let done = attacked.node().sh("nft flush chain bridge nat cni-br-iface-c1-eth0-mac");
-        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
-        done.and(answer)
-    })?;
+    let attack = rogue("meanwhile", &steps(&[CREATE, FIND, &first, &guarded, PAUSE]));
+    let flush = "nft flush chain bridge nat cni-br-iface-c1-eth0-mac";
+    let answer = attack.call_while(&attacked, "mac-guard.ensure", || attacked.node().sh(flush))?;
     attacked.operator_policy("rogue", "")?;
     Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
     attacked.unchanged()

@@ -5,14 +5,13 @@ use crate::attack::attacked_node::{AttackedNode, good};
 use crate::attack::endings::orders;
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::test_bin;
-use postern_tests::{Call, Node, merge};
+use postern_tests::{Network, Node, merge};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Runs DEL by the hostile plugin, killed after a second.
 fn killed_del(attacked: &AttackedNode, config: &Value) -> Result<()> {
-    let call = Call::new(&test_bin()?, "hostile", "DEL", config.to_string());
-    let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+    let call = attacked.request("hostile", "DEL", config.to_string())?;
     let wrapper = ["timeout", "-s", "KILL", "1"].map(str::to_owned);
     let answer = attacked.node().call_under(&wrapper, &call)?;
     ensure!(answer.status != 0 && answer.stdout.is_empty(), "it was to be killed: {answer:?}");
@@ -74,21 +73,15 @@ fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
         "cp -r {} /run/chain; sed -i '/grant.veth/d' /run/chain/postern.d/rogue.toml",
         test_bin()?.display()
     ))?;
-    let call = |bin: &Path, plugin: &str, verb: &str, patch: Value| {
-        let mut config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": plugin, "bridge": "br9",
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-        });
-        merge(&mut config, &patch);
-        let call = Call::new(bin, plugin, verb, config.to_string());
-        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-    };
-    call(&test_bin()?, "bridge", "ADD", json!({}))?.success()?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let network = Network::new(&node, &json!({"type": "bridge", "bridge": "br9", "ipam": ipam}))?;
+    network.clone().by(&test_bin()?).add("c1")?;
     let steps = json!([
         {"say": {"call": {"op": "resolv-conf-read"}}},
         {"say": {"finished": {"stdout": "", "status": 1}}},
     ]);
-    call(Path::new("/run/chain"), "rogue", "DEL", json!({"on": "DEL", "rogue": steps}))?;
+    let rogue = network.with(&json!({"type": "rogue", "on": "DEL", "rogue": steps}));
+    rogue.by(Path::new("/run/chain")).call("DEL", "c1")?;
     let free = node.sh("[ -e /var/lib/cni/networks/net/10.9.0.2 ] || echo free")?;
     let used = node.sh_in("c1", "ip -o addr show dev eth0 2> /dev/null || true")?;
     ensure!(free.is_empty() || !used.contains("10.9.0.2/"), "the address is free, and still used: {used}");
@@ -101,8 +94,7 @@ fn an_address_is_kept_while_something_uses_it() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
     let address = address(&added)?;
-    let call = Call::new(&test_bin()?, "hostile", "DEL", orders("release-and-trap", json!({"on": "DEL"})).to_string());
-    let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+    let call = attacked.request("hostile", "DEL", orders("release-and-trap", json!({"on": "DEL"})).to_string())?;
     // No rule and no link can be removed.
     let wrapper = ["strace", "-qq", "-f", "-o", "/dev/null", "-e", "inject=sendmsg,sendto:error=ENOBUFS:when=12+"];
     let answer = attacked.node().call_under(&wrapper.map(str::to_owned), &call)?;
