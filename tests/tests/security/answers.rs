@@ -4,9 +4,8 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::tour::legs;
-use postern_tests::{Answer, Call, Node, plugin_bin, shipped};
-use serde_json::{Value, json};
-use std::process::Command;
+use postern_tests::{Answer, Call, Network, Node, plugin_bin, shipped};
+use serde_json::json;
 
 /// Links whose names are no text, and one whose name reads like an escaped byte.
 const STRANGE: &str = r#"ip link add "$(printf '\377')" type ifb
@@ -46,7 +45,8 @@ const CHANGING: &str = "ip link add link eth0 name upper0 type macvlan
     for n in 1 2 3 4; do
         seq -f \"link add new$n-%.0f type ifb numtxqueues 1 numrxqueues 1\" 9000 > /run/new$n
         ip -batch /run/new$n > /dev/null 2>&1 &
-    done; sleep 0.1";
+    done
+    for n in 1 2 3 4; do until ip link show new$n-1 > /dev/null 2>&1; do sleep .01; done; done";
 
 /// Lets root in the container of each network of these plugins do this before its DEL.
 fn del_ends_well_after(script: &str, is_meant: impl Fn(&str) -> bool) -> Result<()> {
@@ -154,12 +154,11 @@ fn tuning_changes_a_link_with_any_number_of_routes() -> Result<()> {
     for (change, stay) in [(json!({"mac": "02:00:00:00:00:07"}), true), (without_ipv6, false)] {
         let node = Node::new()?;
         node.add_container("c1")?;
-        let result = call("ADD", &node, "c1", &config())?.success()?;
+        let result = bridge(&node)?.add("c1")?.result;
         node.sh_in("c1", MORE_THAN_AN_ANSWER)?;
-        let mut tuning = json!({"cniVersion": "1.1.0", "name": "net", "type": "tuning", "prevResult": result});
-        postern_tests::merge(&mut tuning, &change);
+        let tuning = Network::new(&node, &json!({"type": "tuning", "prevResult": result}))?.with(&change);
         for verb in ["ADD", "CHECK", "DEL"] {
-            let answer = call(verb, &node, "c1", &tuning)?;
+            let answer = tuning.call(verb, "c1")?;
             ensure!(answer.status == 0, "{change}: {verb}: {answer:?}");
             let left: usize = node.sh_in("c1", "ip -6 route | wc -l")?.trim().parse()?;
             ensure!((left >= 20_000) == stay, "{change}: {verb}: {left} routes are left");
@@ -173,30 +172,14 @@ fn changes_without_end_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(CHANGING, |plugin| matches!(plugin, "host-device" | "vrf"))
 }
 
-/// Calls `postern` of the plugins under test, and returns its output.
-fn postern(node: &Node, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(plugin_bin()?.join("postern"));
-    let output = node.run(None, command.args(arguments), None)?;
-    ensure!(
-        output.status.success(),
-        "{arguments:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
+fn bridge(node: &Node) -> Result<Network> {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    Network::new(node, &json!({"type": "bridge", "bridge": "br9", "isGateway": true, "ipam": ipam}))
 }
 
-fn config() -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    })
-}
-
-fn call(verb: &str, node: &Node, container: &str, config: &Value) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, config["type"].as_str().context("type")?, verb, config.to_string());
-    node.call(&call.attachment(container, &node.netns(container), "eth0"))
+/// A network of the device that has this name, or this address if `key` is `hwaddr`.
+fn device(node: &Node, key: &str, value: &str) -> Result<Network> {
+    Network::new(node, &json!({"name": value.replace(':', "-"), "type": "host-device", key: value}))
 }
 
 /// A link of the node that no text names: root in a container had it, or root of the node gave it the name.
@@ -207,22 +190,14 @@ fn a_name_of_any_bytes_on_the_node_stops_nobody() -> Result<()> {
     node.add_container("c2")?;
     node.sh(STRANGE)?;
     node.sh("ip link add dev1 type veth peer name wire1; ip link add dev2 address 02:00:00:00:00:99 type veth peer name wire2")?;
-    let devices = ["dev1", "02:00:00:00:00:99"].map(|value| {
-        let key = if value.contains(':') { "hwaddr" } else { "device" };
-        json!({"cniVersion": "1.1.0", "name": value.replace(':', "-"), "type": "host-device", key: value})
-    });
-    for config in devices.iter().chain([&config()]) {
-        let container = if config["device"] == "dev1" || config["type"] == "bridge" { "c1" } else { "c2" };
-        let mut config = config.clone();
-        call("ADD", &node, container, &config)?.success()?;
-        ensure!(postern(&node, &["ls"])?.contains(container));
-        postern(&node, &["gc"])?;
-        postern(&node, &["gc", "--native"])?;
-        postern(&node, &["doctor"])?;
-        if config["type"] == "host-device" {
-            config["prevResult"] = Value::Null;
+    let (by_name, by_address) = (device(&node, "device", "dev1")?, device(&node, "hwaddr", "02:00:00:00:00:99")?);
+    for (network, container) in [(by_name, "c1"), (by_address, "c2"), (bridge(&node)?, "c1")] {
+        network.add(container)?;
+        ensure!(node.postern("ls")?.printed()?.contains(container));
+        for arguments in ["gc", "gc --native", "doctor"] {
+            node.postern(arguments)?.printed().context(arguments)?;
         }
-        call("DEL", &node, container, &config)?.success()?;
+        network.call("DEL", container)?.success()?;
     }
     Ok(())
 }
@@ -235,17 +210,17 @@ fn a_device_that_comes_home_under_any_name_stops_nobody() -> Result<()> {
     node.add_container("c1")?;
     node.add_container("c2")?;
     node.sh("ip link add dev1 type veth peer name wire1; ip link add dev2 type veth peer name wire2")?;
-    let device = |name: &str| json!({"cniVersion": "1.1.0", "name": name, "type": "host-device", "device": name});
-    call("ADD", &node, "c1", &device("dev1"))?.success()?;
+    let (first, second) = (device(&node, "device", "dev1")?, device(&node, "device", "dev2")?);
+    first.add("c1")?;
     node.sh_in("c1", RENAMED)?;
     node.sh(&format!("nsenter --net={} ip link set \"$(printf 'e\\377')\" netns $$", node.netns("c1")))?;
     for round in ["away", "after DEL"] {
-        call("ADD", &node, "c2", &device("dev2"))?.success().context(round)?;
-        for verb in [&["ls"][..], &["gc"], &["gc", "--native"]] {
-            postern(&node, verb).context(round)?;
+        second.add("c2").context(round)?;
+        for arguments in ["ls", "gc", "gc --native"] {
+            node.postern(arguments)?.printed().context(round)?;
         }
-        call("DEL", &node, "c2", &device("dev2"))?.success().context(round)?;
-        let answer = call("DEL", &node, "c1", &device("dev1"))?;
+        second.call("DEL", "c2")?.success().context(round)?;
+        let answer = first.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{round}: {answer:?}");
     }
     node.sh("ip link show dev2 > /dev/null; ip -o link show wire1 | grep -q wire1@")?;
@@ -261,11 +236,11 @@ fn what_is_shown_for_one_link_is_no_name_of_another() -> Result<()> {
         r#"ip link add "$(printf '\377')" type veth peer name wire1; ip link add '\xff' type veth peer name wire2"#,
     )?;
     for (name, status) in [("%ff", 1), ("\\xff", 0), ("\u{fffd}", 1)] {
-        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": name});
-        let answer = call("ADD", &node, "c1", &config)?;
+        let network = device(&node, "device", name)?.with(&json!({"name": "net"}));
+        let answer = network.call("ADD", "c1")?;
         ensure!((answer.status == 0) == (status == 0), "{name}: {answer:?}");
         if status == 0 {
-            call("DEL", &node, "c1", &config)?.success()?;
+            network.call("DEL", "c1")?.success()?;
         }
     }
     Ok(())

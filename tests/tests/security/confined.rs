@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::test_bin;
-use postern_tests::{Answer, Call, Node, plugin_bin};
+use postern_tests::{Answer, Network, Node};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,10 +43,10 @@ struct Process {
 }
 
 /// Starts an ADD whose plugin never ends, and returns its processes: the gate first.
-fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
+fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string()).attachment("c1", &node.netns("c1"), "eth0");
+    let call = Network::new(&node, config)?.by(&test_bin()?).request(0, "ADD", "c1", &json!({}))?;
     let mut command = node.command(call.program());
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin").env("SECRET", "swordfish").envs(call.environment());
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -155,7 +155,7 @@ fn sandboxed(beside: &[Process], sandboxes: usize) -> Result<()> {
 }
 
 fn endless(patch: &serde_json::Value) -> serde_json::Value {
-    let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": "hostile", "hostile": "loop",
+    let mut config = json!({"type": "hostile", "hostile": "loop",
         "ipam": {"type": "host-local", "dataDir": "/var/lib/hostile", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
     postern_tests::merge(&mut config, patch);
     config
@@ -164,7 +164,7 @@ fn endless(patch: &serde_json::Value) -> serde_json::Value {
 #[test]
 fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     // The fourth removes the lease directories of this run, if they stay empty.
-    let seen = look("hostile", &endless(&json!({})), 4)?;
+    let seen = look(&endless(&json!({})), 4)?;
     let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
     ensure!(gate.threads.len() == 1, "no thread is in the container's namespace: {gate:#?}");
     // Policy grants leases: a data directory may belong to another user.
@@ -189,8 +189,7 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
 /// Its process runs another program, and has the same limits.
 #[test]
 fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
-    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "reaching", "do": "wait"});
-    let seen = look("reaching", &config, 2)?;
+    let seen = look(&json!({"type": "reaching", "do": "wait"}), 2)?;
     let [gate, sandbox] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
     confined(gate, KILL)?;
     sandboxed(std::slice::from_ref(sandbox), 1)?;
@@ -207,16 +206,27 @@ fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     let policy = std::fs::read_to_string(bin.join("postern.d/hostile.toml"))?;
     ensure!(policy.contains("[grant.leases]"), "the test above shows nothing");
     // Leases in a directory without a grant are refused, so nothing is needed for them.
-    let seen = look("hostile", &endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
+    let seen = look(&endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
     confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
 }
 
+/// Makes a call under strace with these options. Returns the answer and the trace.
+fn traced(network: &Network, verb: &str, options: &[&str]) -> Result<(Answer, String)> {
+    let strace = ["strace", "-qq", "-o", "/mnt/trace"].iter().chain(options).map(|word| (*word).to_owned());
+    let call = network.request(0, verb, "c1", &json!({}))?;
+    let answer = network.node.call_under(&strace.collect::<Vec<_>>(), &call)?;
+    Ok((answer, network.node.sh("cat /mnt/trace")?))
+}
+
+/// A network of a bridge with leases in this directory.
+fn bridge(node: &Node, directory: &str, range: &serde_json::Value) -> Result<Network> {
+    let ipam = json!({"type": "host-local", "dataDir": directory, "ranges": [[range]]});
+    Network::new(node, &json!({"cniVersion": "1.0.0", "type": "bridge", "bridge": "cni0", "ipam": ipam}))
+}
+
 /// Returns the paths in a run's Landlock rules, in alphabetical order.
-fn ruled(node: &Node, verb: &str, config: &serde_json::Value) -> Result<(Answer, Vec<String>)> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-    let trace = ["strace", "-qq", "-y", "-o", "/mnt/trace", "-e", "trace=landlock_add_rule"].map(str::to_owned);
-    let answer = node.call_under(&trace, &call.attachment("c1", &node.netns("c1"), "eth0"))?;
-    let trace = node.sh("cat /mnt/trace")?;
+fn ruled(network: &Network, verb: &str) -> Result<(Answer, Vec<String>)> {
+    let (answer, trace) = traced(network, verb, &["-y", "-e", "trace=landlock_add_rule"])?;
     let mut paths: Vec<String> = trace
         .lines()
         .filter_map(|line| Some(line.split_once("parent_fd=")?.1.split(['<', '>']).nth(1)?.to_owned()))
@@ -227,10 +237,6 @@ fn ruled(node: &Node, verb: &str, config: &serde_json::Value) -> Result<(Answer,
 
 #[test]
 fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
-    let config = |directory: &str| {
-        json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
-            "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
-    };
     let own = ["/proc/sys/net", "/run/postern", "/var/lib/postern", "/var/log/postern"];
     // The default, and a path that contains a link.
     for (prepare, directory, real) in [
@@ -243,9 +249,10 @@ fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
         let mut expected: Vec<&str> = own.to_vec();
         expected.push(real);
         expected.sort_unstable();
+        let network = bridge(&node, directory, &json!({"subnet": "10.9.0.0/24"}))?;
         // The first ADD makes the directories, the second finds them.
         for verb in ["ADD", "DEL", "ADD", "CHECK"] {
-            let (answer, paths) = ruled(&node, verb, &config(directory))?;
+            let (answer, paths) = ruled(&network, verb)?;
             ensure!(verb == "CHECK" || answer.status == 0, "{verb}: {answer:?}");
             ensure!(paths == expected, "{directory}, {verb}: {paths:?}");
         }
@@ -258,46 +265,24 @@ fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     // Its last address is the gateway's.
-    let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
-        "ipam": {"type": "host-local", "dataDir": "/var/lib/a/b", "ranges": [[{"subnet": "10.9.0.0/30",
-            "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1", "gateway": "10.9.0.1"}]]}});
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
-    let call = call.attachment("c1", &node.netns("c1"), "eth0");
+    let only =
+        json!({"subnet": "10.9.0.0/30", "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1", "gateway": "10.9.0.1"});
     let made = || node.sh("find /var/lib/a /var/lib/cni 2>/dev/null || true");
-    let answer = node.call(&call)?;
+    let answer = bridge(&node, "/var/lib/a/b", &only)?.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("no IP addresses available"), "{answer:?}");
     // The lock of the native plugins stays, and with it the network's directory.
     ensure!(made()?.lines().count() == 4, "{}", made()?);
     node.sh("rm -r /var/lib/a")?;
-    let broken = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
-        "ipam": {"type": "host-local", "dataDir": "/var/lib/a/b", "ranges": [[{"subnet": "no network"}]]}});
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", broken.to_string());
-    let answer = node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?;
+    let answer = bridge(&node, "/var/lib/a/b", &json!({"subnet": "no network"}))?.call("ADD", "c1")?;
     ensure!(answer.status == 1 && made()?.is_empty(), "{answer:?} {}", made()?);
     Ok(())
 }
 
 /// Returns the filters of system calls that a run installs, as strace shows them, and its questions to bpf(2).
-fn filters(plugin: &str, verb: &str, node: &Node, config: &serde_json::Value) -> Result<(Vec<String>, usize)> {
-    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    let trace = [
-        "strace",
-        "-f",
-        "-qq",
-        "-v",
-        "-s",
-        "9999",
-        "-o",
-        "/mnt/trace",
-        "-e",
-        "trace=prctl,seccomp,bpf",
-        "-e",
-        "signal=none",
-    ]
-    .map(str::to_owned);
-    let answer = node.call_under(&trace, &call.attachment("c1", &node.netns("c1"), "eth0"))?;
-    ensure!(answer.status == 0, "{plugin} {verb}: {answer:?}");
-    let trace = node.sh("cat /mnt/trace")?;
+fn filters(network: &Network, verb: &str) -> Result<(Vec<String>, usize)> {
+    let options = ["-f", "-v", "-s", "9999", "-e", "trace=prctl,seccomp,bpf", "-e", "signal=none"];
+    let (answer, trace) = traced(network, verb, &options)?;
+    ensure!(answer.status == 0, "{verb}: {answer:?}");
     let installs = |line: &&str| line.contains("SECCOMP_MODE_FILTER");
     let lines: Vec<String> = trace.lines().filter(installs).map(str::to_owned).collect();
     Ok((lines, trace.lines().filter(|line| line.contains("bpf(BPF_PROG_QUERY")).count()))
@@ -314,12 +299,14 @@ fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
         let number = format!("{:#x}", nix::libc::SYS_bpf);
         filters.iter().filter(|filter| filter.contains(&format!("BPF_JEQ, {number},"))).count()
     };
-    let bridge = json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "cni0",
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
-    let device = json!({"cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1"});
-    for (plugin, config, given) in [("bridge", &bridge, 0), ("host-device", &device, 1)] {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    for (plugin, config, given) in [
+        ("bridge", json!({"type": "bridge", "bridge": "cni0", "ipam": ipam}), 0),
+        ("host-device", json!({"type": "host-device", "device": "dev1"}), 1),
+    ] {
+        let network = Network::new(&node, &config)?;
         for verb in ["ADD", "DEL"] {
-            let (filters, questions) = filters(plugin, verb, &node, config)?;
+            let (filters, questions) = filters(&network, verb).context(plugin)?;
             // The gate and a sandbox.
             ensure!(filters.len() >= 2, "{plugin} {verb}: {filters:?}");
             ensure!(asks(&filters) == given, "{plugin} {verb}: {} of {filters:?}", asks(&filters));
@@ -349,9 +336,9 @@ fn only_settings_of_links_that_come_and_go_need_no_thread() -> Result<()> {
         let read =
             |place: &str| node.sh(&format!("{place} cat /proc/sys/net/{path}")).map(|text| text.trim().to_owned());
         let before = read("")?;
-        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "tuning", "sysctl": {key: value},
-            "prevResult": {"cniVersion": "1.1.0", "ips": []}});
-        let (filters, _) = filters("tuning", "ADD", &node, &config)?;
+        let previous = json!({"cniVersion": "1.1.0", "ips": []});
+        let tuning = json!({"type": "tuning", "sysctl": {key: value}, "prevResult": previous});
+        let (filters, _) = filters(&Network::new(&node, &tuning)?, "ADD")?;
         // The gate, a sandbox, and the thread.
         ensure!(filters.len() == 2 + threads, "{key}: {filters:?}");
         let inside = read(&format!("nsenter --net={}", node.netns("c1")))?;

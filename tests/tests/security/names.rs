@@ -2,60 +2,65 @@
 //! have.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use postern_tests::{Answer, Call, Network, Node};
 use serde_json::{Value, json};
 
-fn config(patch: &Value) -> Value {
-    let mut config = json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    });
-    merge(&mut config, patch);
-    config
+fn network(node: &Node, patch: &Value) -> Result<Network> {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let bridge = json!({"type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true, "ipam": ipam});
+    Ok(Network::new(node, &bridge)?.with(patch))
 }
 
-fn call(node: &Node, verb: &str, of: (&str, &str), netns: &str, config: &Value) -> Result<Answer> {
-    call_under(node, &[], "bridge", verb, of, netns, config)
+/// An attachment whose container ID is not the name of its namespace.
+struct Named<'a> {
+    network: Network,
+    id: &'a str,
+    interface: &'a str,
+    container: &'a str,
+    /// What a call has besides the configuration: the result of ADD.
+    previous: Value,
 }
 
-fn call_under(
-    node: &Node,
-    wrapper: &[String],
-    plugin: &str,
-    verb: &str,
-    of: (&str, &str),
-    netns: &str,
-    config: &Value,
-) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    node.call_under(wrapper, &call.attachment(of.0, &node.netns(netns), of.1))
-}
+impl<'a> Named<'a> {
+    fn new(network: &Network, (id, interface): (&'a str, &'a str), container: &'a str) -> Self {
+        Self { network: network.clone().interface(interface), id, interface, container, previous: json!({}) }
+    }
 
-fn add(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Result<Value> {
-    let result = call(node, "ADD", of, netns, config)?.success()?;
-    let mut config = config.clone();
-    merge(&mut config, &json!({"prevResult": result}));
-    Ok(config)
-}
+    fn add(mut self) -> Result<Self> {
+        self.previous = json!({"prevResult": self.call("ADD")?.success()?});
+        Ok(self)
+    }
 
-/// Checks the protection: by CHECK, and by frames with another address.
-fn is_guarded(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Result<()> {
-    call(node, "CHECK", of, netns, config)?.success().with_context(|| format!("{of:?}"))?;
-    let ping = format!("busybox ping -c1 -W1 -I {} 10.9.0.1", of.1);
-    let ping_for_some_time = format!("for i in 1 2 3 4 5; do {ping} && exit; done; exit 1");
-    node.sh_in(netns, &ping_for_some_time).with_context(|| format!("{of:?} does not reach the gateway"))?;
-    // The kernel lets packets pass some time after a link was set up. A ping before that would prove nothing.
-    let change = |mac: &str| {
-        format!(
-            "ip link set {0} down; ip link set {0} address {mac}; ip link set {0} up; \
-             until ip -o link show {0} | grep -q 'state UP'; do sleep .01; done",
-            of.1
-        )
-    };
-    let own = node.sh_in(netns, &format!("ip -o link show dev {} | sed 's/.*ether //; s/ .*//'", of.1))?;
-    node.sh_in(netns, &change("02:00:00:00:00:99"))?;
-    ensure!(node.sh_in(netns, &ping).is_err(), "{of:?} sends under another address");
-    node.sh_in(netns, &change(own.trim())).map(drop)
+    fn request(&self, verb: &str) -> Result<Call> {
+        Ok(self.network.request(0, verb, self.container, &self.previous)?.env("CNI_CONTAINERID", self.id))
+    }
+
+    fn call(&self, verb: &str) -> Result<Answer> {
+        self.network.node.call(&self.request(verb)?)
+    }
+
+    /// Checks the protection: by CHECK, and by frames with another address.
+    fn is_guarded(&self) -> Result<()> {
+        let (node, interface) = (&self.network.node, self.interface);
+        let of = || format!("{} {interface}", self.id);
+        self.call("CHECK")?.success().with_context(of)?;
+        let ping = format!("busybox ping -c1 -W1 -I {interface} 10.9.0.1");
+        let ping_for_some_time = format!("for i in 1 2 3 4 5; do {ping} && exit; done; exit 1");
+        node.sh_in(self.container, &ping_for_some_time)
+            .with_context(|| format!("{} does not reach the gateway", of()))?;
+        // The kernel lets packets pass some time after a link was set up. A ping before that would prove nothing.
+        let change = |mac: &str| {
+            format!(
+                "ip link set {interface} down; ip link set {interface} address {mac}; ip link set {interface} up; \
+                 until ip -o link show {interface} | grep -q 'state UP'; do sleep .01; done"
+            )
+        };
+        let own =
+            node.sh_in(self.container, &format!("ip -o link show dev {interface} | sed 's/.*ether //; s/ .*//'"))?;
+        node.sh_in(self.container, &change("02:00:00:00:00:99"))?;
+        ensure!(node.sh_in(self.container, &ping).is_err(), "{} sends under another address", of());
+        node.sh_in(self.container, &change(own.trim())).map(drop)
+    }
 }
 
 /// Returns the numbers of spoofing protection rules and records.
@@ -69,7 +74,6 @@ fn left(node: &Node) -> Result<(usize, usize)> {
 
 #[test]
 fn guards_whose_names_run_together() -> Result<()> {
-    let config = config(&json!({}));
     for [first, second] in [
         [(("c1", "eth0"), "c1"), (("c1", "eth0-mac"), "c1")],
         [(("c1", "eth0-mac"), "c1"), (("c1", "eth0"), "c1")],
@@ -78,69 +82,65 @@ fn guards_whose_names_run_together() -> Result<()> {
         for the_first_goes_first in [true, false] {
             let node = Node::new()?;
             ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
-            // The network's GC, which keeps both.
-            let attachment = |of: (&str, &str)| json!({"containerID": of.0, "ifname": of.1});
-            let mut gc = config.clone();
-            merge(&mut gc, &json!({"cni.dev/valid-attachments": [attachment(first.0), attachment(second.0)]}));
+            let network = network(&node, &json!({}))?;
+            let collect =
+                |valid: Value| network.call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
 
-            let earlier = add(&node, first.0, first.1, &config)?;
-            let native = format!("cni-br-iface-{}-{}", first.0.0, first.0.1);
+            let earlier = Named::new(&network, first.0, first.1).add()?;
+            let native = format!("cni-br-iface-{}-{}", earlier.id, earlier.interface);
             ensure!(node.sh("nft list table bridge nat")?.contains(&format!("jump {native} ")), "no native name");
-            let later = add(&node, second.0, second.1, &config)?;
-            let both = [(first, &earlier), (second, &later)];
-            for ((of, netns), config) in both {
+            let later = Named::new(&network, second.0, second.1).add()?;
+            for (one, other) in [(&earlier, &later), (&later, &earlier)] {
                 // Two interfaces in one network: the other one's rules would pass for this one's.
-                let others = if first.1 == second.1 { [first.0.1, second.0.1] } else { [of.1, of.1] };
-                let other = others.into_iter().find(|name| *name != of.1);
-                if let Some(other) = other {
-                    node.sh_in(netns, &format!("ip link set {other} down"))?;
-                }
-                call(&node, "GC", ("", ""), netns, &gc)?.success()?;
-                is_guarded(&node, of, netns, config)?;
-                if let Some(other) = other {
-                    node.sh_in(netns, &format!("ip link set {other} up"))?;
-                }
+                let set_other = |state: &str| match one.container == other.container {
+                    true => node.sh_in(one.container, &format!("ip link set {} {state}", other.interface)).map(drop),
+                    false => Ok(()),
+                };
+                set_other("down")?;
+                // The network's GC, which keeps both.
+                let valid = |of: &Named| json!({"containerID": of.id, "ifname": of.interface});
+                collect(json!([valid(&earlier), valid(&later)]))?;
+                one.is_guarded()?;
+                set_other("up")?;
             }
-            let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
+            let doctor = node.postern("doctor --json")?.stdout;
             ensure!(!doctor.contains("without a record"), "{doctor}");
 
-            let [goes, stays] = if the_first_goes_first { [0, 1] } else { [1, 0] };
-            let (((gone, gone_netns), gone_config), ((of, netns), config)) = (both[goes], both[stays]);
-            call(&node, "DEL", gone, gone_netns, gone_config)?.success()?;
+            let (goes, stays) = if the_first_goes_first { (earlier, later) } else { (later, earlier) };
+            goes.call("DEL")?.success()?;
             // Now without a record: its names belong to the other one.
-            call(&node, "DEL", gone, gone_netns, gone_config)?.success()?;
-            is_guarded(&node, of, netns, config)?;
-            merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
-            call(&node, "GC", ("", ""), netns, &gc)?.success()?;
-            ensure!(left(&node)? == (0, 0), "{gone:?} went first: {:?}", left(&node)?);
+            goes.call("DEL")?.success()?;
+            stays.is_guarded()?;
+            collect(json!([]))?;
+            ensure!(left(&node)? == (0, 0), "{} {} went first: {:?}", goes.id, goes.interface, left(&node)?);
             ensure!(!node.sh("nft list ruleset")?.contains("cni-br-iface"), "chains are left");
         }
     }
     Ok(())
 }
 
-/// A node for the same container and interface in two networks, whose configurations follow: the native names of their
-/// rules are the same.
-fn two_networks() -> Result<(Node, [Value; 2])> {
+/// A node for the same container and interface in two networks, which follow: the native names of their rules are the
+/// same.
+fn two_networks() -> Result<(Node, [Network; 2])> {
     let node = Node::new()?;
     ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
-    let other = config(
-        &json!({"name": "other", "bridge": "br8", "isGateway": false, "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}}),
-    );
-    Ok((node, [config(&json!({})), other]))
+    let ipam = json!({"ranges": [[{"subnet": "10.8.0.0/24"}]]});
+    let other = json!({"name": "other", "bridge": "br8", "isGateway": false, "ipam": ipam});
+    let networks = [network(&node, &json!({}))?, network(&node, &other)?];
+    Ok((node, networks))
 }
 
 #[test]
 fn networks_do_not_take_each_others_guards() -> Result<()> {
     let (node, [one, other]) = two_networks()?;
     let of = ("c1", "eth0");
-    let first = add(&node, of, "c1", &one)?;
-    let second = add(&node, of, "c2", &other)?;
-    is_guarded(&node, of, "c1", &first)?;
-    call(&node, "CHECK", of, "c2", &second)?.success()?;
-    call(&node, "DEL", of, "c2", &second)?.success()?;
-    is_guarded(&node, of, "c1", &first)?;
-    call(&node, "DEL", of, "c1", &first)?.success()?;
+    let first = Named::new(&one, of, "c1").add()?;
+    let second = Named::new(&other, of, "c2").add()?;
+    first.is_guarded()?;
+    second.call("CHECK")?.success()?;
+    second.call("DEL")?.success()?;
+    first.is_guarded()?;
+    first.call("DEL")?.success()?;
     ensure!(left(&node)? == (0, 0), "{:?}", left(&node)?);
     Ok(())
 }
@@ -151,32 +151,29 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
 fn a_lost_note_loses_no_guard() -> Result<()> {
     let (node, [one, other]) = two_networks()?;
     let of = ("c1", "eth0");
-    let first = add(&node, of, "c1", &one)?;
+    let first = Named::new(&one, of, "c1").add()?;
+    let tuning = Network::new(&node, &json!({"name": "other", "type": "tuning", "mac": "02:00:00:00:00:aa"}))?;
     let mut complained = 0;
     for at in 1..=20 {
         let inject = format!("inject=pwrite64:error=ENOSPC:when={at}");
         let strace = ["strace", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject].map(str::to_owned);
-        let answer = call_under(&node, &strace, "bridge", "ADD", of, "c2", &other)?;
+        let mut second = Named::new(&other, of, "c2");
+        let answer = node.call_under(&strace, &second.request("ADD")?)?;
         let failed = || format!("pwrite64 {at} failed: {}", answer.stderr);
-        let mut second = other.clone();
         if answer.status == 0 {
             complained += usize::from(!answer.stderr.is_empty());
-            let result = answer.success()?;
-            merge(&mut second, &json!({"prevResult": result}));
-            call(&node, "CHECK", of, "c2", &second)?.success().with_context(failed)?;
-            let mac = "02:00:00:00:00:aa";
-            let tuned =
-                json!({"cniVersion": "1.1.0", "name": "other", "type": "tuning", "mac": mac, "prevResult": result});
+            second.previous = json!({"prevResult": answer.success()?});
+            second.call("CHECK")?.success().with_context(failed)?;
+            let tuned = Named { previous: second.previous.clone(), ..Named::new(&tuning, of, "c2") };
             for verb in ["ADD", "DEL"] {
-                let answer = call_under(&node, &[], "tuning", verb, of, "c2", &tuned)?;
-                answer.success().with_context(failed).with_context(|| format!("{verb} of tuning"))?;
+                tuned.call(verb)?.success().with_context(failed).with_context(|| format!("{verb} of tuning"))?;
             }
         }
-        call(&node, "DEL", of, "c2", &second)?.success().with_context(failed)?;
-        call(&node, "CHECK", of, "c1", &first)?.success().with_context(failed)?;
+        second.call("DEL")?.success().with_context(failed)?;
+        first.call("CHECK")?.success().with_context(failed)?;
     }
     ensure!(complained > 0, "no ADD went on after a note that failed");
-    call(&node, "DEL", of, "c1", &first)?.success()?;
+    first.call("DEL")?.success()?;
     ensure!(left(&node)? == (0, 0), "{:?}", left(&node)?);
     Ok(())
 }
@@ -187,18 +184,17 @@ fn names_that_no_rules_can_have() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     let long = "c".repeat(240);
-    let of = (long.as_str(), "eth0");
     let iptables = json!({"macspoofchk": false, "ipMasq": true, "ipMasqBackend": "iptables"});
     for (patch, words) in [
         (json!({}), "shorter container ID, or a network without"),
-        (iptables.clone(), "set \\\"ipMasqBackend\\\" to \\\"nftables\\\""),
+        (iptables, "set \\\"ipMasqBackend\\\" to \\\"nftables\\\""),
     ] {
-        let config = config(&patch);
-        let answer = call(&node, "ADD", of, "c1", &config)?;
+        let named = Named::new(&network(&node, &patch)?, (&long, "eth0"), "c1");
+        let answer = named.call("ADD")?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
         ensure!(left(&node)? == (0, 0), "{:?}: {}", left(&node)?, answer.stderr);
         ensure!(!answer.stderr.contains("could not undo"), "{}", answer.stderr);
-        call(&node, "DEL", of, "c1", &config)?.success()?;
+        named.call("DEL")?.success()?;
     }
     Ok(())
 }
@@ -207,8 +203,6 @@ fn names_that_no_rules_can_have() -> Result<()> {
 #[test]
 fn records_of_what_cannot_exist() -> Result<()> {
     let long = "c".repeat(240);
-    let of = (long.as_str(), "eth0");
-    let plain = config(&json!({"macspoofchk": false}));
     let lines = [
         r#"{"seq":90,"plugin":"bridge","effect":{"effect":"mac-guard"}}"#,
         r#"{"seq":91,"plugin":"bridge","effect":{"effect":"masquerade","backend":"iptables","addresses":["10.9.0.2/24"]}}"#,
@@ -221,23 +215,21 @@ fn records_of_what_cannot_exist() -> Result<()> {
         for way in ["DEL", "GC", "gc"] {
             let node = Node::new()?;
             node.add_container("c1")?;
-            call(&node, "ADD", of, "c1", &plain)?.success()?;
-            node.sh(&format!("cat >> $(ls /run/postern/attachments/*) <<'END'\n{line}\nEND"))?;
+            let network = network(&node, &json!({"macspoofchk": false}))?;
+            let named = Named::new(&network, (&long, "eth0"), "c1");
+            named.call("ADD")?.success()?;
+            let note = |line: &str| node.sh(&format!("cat >> $(ls /run/postern/attachments/*) <<'END'\n{line}\nEND"));
+            note(line)?;
             match way {
-                "DEL" => call(&node, "DEL", of, "c1", &plain)?.success().map(drop),
+                "DEL" => named.call("DEL")?.success().map(drop),
                 "GC" => {
-                    let mut gc = plain.clone();
-                    merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
-                    call(&node, "GC", ("", ""), "c1", &gc)?.success().map(drop)
+                    let none = json!({"cni.dev/valid-attachments": []});
+                    network.call_at(0, "GC", "", &none)?.success().map(drop)
                 }
                 _ => {
                     // For a killed run no proof is needed that its container is gone.
-                    node.sh(&format!(
-                        "echo '{{\"plugin\":\"bridge\",\"ending\":true}}' >> $(ls /run/postern/attachments/*)
-                         {}/postern gc --yes",
-                        plugin_bin()?.display()
-                    ))
-                    .map(drop)
+                    note(r#"{"plugin":"bridge","ending":true}"#)?;
+                    node.postern("gc --yes")?.printed().map(drop)
                 }
             }
             .with_context(|| format!("{way} with {line}"))?;

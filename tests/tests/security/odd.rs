@@ -4,8 +4,8 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each};
-use postern_tests::{Answer, Call, plugin_bin};
-use serde_json::{Value, json};
+use postern_tests::{Answer, Network, plugin_bin};
+use serde_json::json;
 
 /// The expected end of a run.
 enum End {
@@ -86,11 +86,6 @@ const ODD: [Condition; 32] = [
     ("no working directory", "cd /run; mkdir gone; cd gone; rmdir ../gone; exec \"$@\"", [Works, Works, Works]),
 ];
 
-fn config(backend: &str) -> Value {
-    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-        "ipMasqBackend": backend, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
-}
-
 fn ended(answer: &Answer, end: &End) -> Result<()> {
     match end {
         Unheard => ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}"),
@@ -104,43 +99,47 @@ fn ended(answer: &Answer, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Returns a node that has the node objects, mainly the bridge, and the calls of an attachment.
-fn prepared(backend: &str) -> Result<(Watched, impl Fn(&str) -> Call + use<>)> {
-    let bin = plugin_bin()?;
+/// Returns a node that has the node objects, mainly the bridge, and the network for attachments.
+fn prepared(backend: &str) -> Result<(Watched, Network)> {
     let mut watched = Watched::new(&["c1"])?;
-    let (netns, config) = (watched.node.netns("c1"), config(backend).to_string());
-    let call = move |verb: &str| Call::new(&bin, "bridge", verb, config.clone()).attachment("c1", &netns, "eth0");
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let bridge = json!({"cniVersion": "1.0.0", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": backend, "ipam": ipam});
+    let network = Network::new(&watched.node, &bridge)?;
     for verb in ["ADD", "DEL"] {
-        watched.node.call(&call(verb))?.success()?;
+        network.call(verb, "c1")?.success()?;
     }
     watched.look()?;
-    Ok((watched, call))
+    Ok((watched, network))
+}
+
+/// Makes a call through a program and its arguments.
+fn call_under<const N: usize>(wrapper: [&str; N], network: &Network, verb: &str) -> Result<Answer> {
+    network.node.call_under(&wrapper.map(str::to_owned), &network.request(0, verb, "c1", &json!({}))?)
 }
 
 fn endure(backend: &str) -> Result<()> {
-    let (mut watched, call) = prepared(backend)?;
-    let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
+    let (mut watched, network) = prepared(backend)?;
     each(
         ODD,
         |odd| odd.0.to_owned(),
         |(_, script, [version, add, del])| {
-            let shell = ["bash", "-c", script, "bash"].map(str::to_owned);
-            let oddly = |watched: &Watched, verb: &str| watched.node.call_under(&shell, &call(verb));
-            let answer = oddly(&watched, "VERSION")?;
+            let oddly = |verb: &str| call_under(["bash", "-c", script, "bash"], &network, verb);
+            let answer = oddly("VERSION")?;
             ended(&answer, version).context("VERSION")?;
-            let answer = oddly(&watched, "ADD")?;
+            let answer = oddly("ADD")?;
             ended(&answer, add).context("ADD")?;
             let attached = answer.status == 0;
             if !attached {
                 watched.unchanged().context("after an ADD that failed")?;
-                plainly(&watched, "ADD").context("an ADD after it")?;
+                network.add("c1").context("an ADD after it")?;
             }
             let lease = watched.node.sh("stat -c %a /var/lib/cni/networks/net /var/lib/cni/networks/net/10.9.0.*")?;
             ensure!(lease.lines().all(|mode| matches!(mode, "755" | "700" | "600")), "modes of leases: {lease}");
-            let answer = oddly(&watched, "DEL")?;
+            let answer = oddly("DEL")?;
             ended(&answer, del).context("DEL")?;
             if answer.status != 0 {
-                plainly(&watched, "DEL").context("a DEL after it")?;
+                network.call("DEL", "c1")?.success().context("a DEL after it")?;
             }
             watched.unchanged().context("after DEL")
         },
@@ -160,11 +159,10 @@ fn so_does_one_that_starts_programs() -> Result<()> {
 /// A DEL has no answer, so a standard output that can't be written is no obstacle.
 #[test]
 fn a_del_writes_nothing() -> Result<()> {
-    let (mut watched, call) = prepared("nftables")?;
+    let (mut watched, network) = prepared("nftables")?;
     for output in ["/dev/null", "/dev/full"] {
-        watched.node.call(&call("ADD"))?.success()?;
-        let shell = ["bash", "-c", "exec \"$@\" 1<$0", output].map(str::to_owned);
-        let answer = watched.node.call_under(&shell, &call("DEL"))?;
+        network.add("c1")?;
+        let answer = call_under(["bash", "-c", "exec \"$@\" 1<$0", output], &network, "DEL")?;
         ensure!(answer.status == 0 && answer.stdout.is_empty(), "{output}: {answer:?}");
         watched.unchanged().context("after DEL")?;
     }
@@ -174,12 +172,12 @@ fn a_del_writes_nothing() -> Result<()> {
 /// A kernel without Landlock is told of once after a boot, and not in the runtime's log for each container.
 #[test]
 fn a_missing_landlock_is_said_once() -> Result<()> {
-    let (watched, call) = prepared("nftables")?;
+    let (_, network) = prepared("nftables")?;
     let inject = "inject=landlock_create_ruleset:error=ENOSYS";
-    let strace = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "signal=none", "-e", inject].map(str::to_owned);
+    let strace = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "signal=none", "-e", inject];
     let mut said = 0;
     for verb in ["ADD", "DEL", "ADD", "DEL"] {
-        let answer = watched.node.call_under(&strace, &call(verb))?;
+        let answer = call_under(strace, &network, verb)?;
         ensure!(answer.status == 0, "{verb}: {answer:?}");
         said += answer.stderr.matches("this kernel has no Landlock").count();
     }
@@ -193,12 +191,13 @@ fn a_missing_landlock_is_said_once() -> Result<()> {
 fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
     let (watched, _) = prepared("nftables")?;
     let path = format!("{}/bridge", plugin_bin()?.display());
-    // The sandbox is there before the request has come.
+    // The sandbox is there before the request has come. Its filter of system calls is the last that it sets up.
     let script = format!(
         "echo 321 > /proc/self/oom_score_adj; export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={} CNI_IFNAME=eth0 CNI_PATH=/run
          mkfifo /run/in; exec 7<>/run/in; {path} < /run/in & gate=$!
          for try in $(seq 100); do read -r sandbox rest < /proc/$gate/task/$gate/children || true; [ -z \"$sandbox\" ] || break; sleep .05; done
-         sleep .2; cat /proc/$sandbox/oom_score_adj; kill $gate",
+         for try in $(seq 100); do grep -q '^Seccomp:.2' /proc/$sandbox/status && break; sleep .05; done
+         cat /proc/$sandbox/oom_score_adj; kill $gate",
         watched.node.netns("c1")
     );
     let found = watched.node.sh(&script)?;
@@ -210,15 +209,15 @@ fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
 #[test]
 fn a_run_needs_no_openat2() -> Result<()> {
     const TRACE: &str = "/var/log/trace";
-    let (mut watched, call) = prepared("nftables")?;
+    let (mut watched, network) = prepared("nftables")?;
     each(
         ["ENOSYS", "EPERM"],
         |errno| (*errno).to_owned(),
         |errno| {
             let inject = format!("inject=openat2:error={errno}");
-            let strace = ["strace", "-qq", "-o", TRACE, "-e", "signal=none", "-e", &inject].map(str::to_owned);
+            let strace = ["strace", "-qq", "-o", TRACE, "-e", "signal=none", "-e", &inject];
             for verb in ["ADD", "DEL"] {
-                watched.node.call_under(&strace, &call(verb))?.success().context(verb)?;
+                call_under(strace, &network, verb)?.success().context(verb)?;
                 let trace = std::fs::read_to_string(watched.node.path(TRACE))?;
                 ensure!(trace.contains("(INJECTED)"), "{verb} has not asked for openat2");
             }

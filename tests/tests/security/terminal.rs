@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::{Node, plugin_bin};
+use std::process::Command;
 
 /// Characters that terminals obey, that turn or break a line, that are invisible, or that look like others, as they are
 /// in a file.
@@ -181,9 +182,8 @@ fn no_verb_speaks_to_the_terminal() -> Result<()> {
     let mut spoken = Vec::new();
     let mut shown = 0;
     for call in calls() {
-        let output = node.command(&host).args(&call).output()?;
-        for (stream, bytes) in [("stdout", output.stdout), ("stderr", output.stderr)] {
-            let text = String::from_utf8_lossy(&bytes).into_owned();
+        let answer = node.answer(Command::new(&host).args(&call), None)?;
+        for (stream, text) in [("stdout", answer.stdout), ("stderr", answer.stderr)] {
             shown += usize::from(text.contains("202e"));
             if let Some(c) = text.chars().find(|c| !matches!(c, '\n' | ' '..='~' | '…')) {
                 let around: String =

@@ -6,16 +6,13 @@
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each};
-use postern_tests::{Answer, Call, Node, copy_bin, flat, plugin_bin};
+use postern_tests::{Answer, Network, Node, copy_bin, flat, plugin_bin};
+use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The copy of the installation under test, on the node.
 const COPY: &str = "/mnt/bin";
-
-/// A plugin with many effects, and one that it delegates to.
-const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables",
-    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}"#;
 
 /// Shell functions for changes to a manifest or a policy.
 const TOOLS: &str = r#"
@@ -25,54 +22,76 @@ const TOOLS: &str = r#"
     digest() { sed -n 's/.*"digest": "\(.*\)".*/\1/p' "$1.json"; }
 "#;
 
-fn call(watched: &Watched, verb: &str) -> Result<Answer> {
-    let node = &watched.node;
-    node.call(&Call::new(Path::new(COPY), "ptp", verb, CONFIG).attachment("c1", &node.netns("c1"), "eth0"))
+/// A node with a copy of the installation, and a network of it.
+struct Installed {
+    node: Node,
+    watched: Watched,
+    network: Network,
 }
 
-fn add_and_delete(watched: &Watched) -> Result<()> {
-    call(watched, "ADD")?.success()?;
-    call(watched, "DEL")?.success().map(drop)
-}
-
-/// Makes a node with a copy of the installation, which `script`, run in its catalog, then changes.
-fn installed(script: &str) -> Result<Watched> {
-    let mut watched = Watched::new(&["c1"])?;
-    let bin = plugin_bin()?;
-    watched.node.sh(&format!("mount -t tmpfs -o mode=755 copy /mnt; {}", copy_bin(&bin, COPY)))?;
-    change(&mut watched, script)?;
-    Ok(watched)
-}
-
-fn change(watched: &mut Watched, script: &str) -> Result<()> {
-    watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} {script}"))?;
-    watched.look()
-}
-
-fn refused(watched: &mut Watched, code: u64, text: &str) -> Result<()> {
-    for verb in ["ADD", "CHECK"] {
-        let answer = call(watched, verb)?;
-        watched.unchanged()?;
-        Refusal::of(&answer)?.expect(code, text)?;
+impl Installed {
+    /// Makes the node and changes the installation with this script, which runs in the catalog.
+    fn new(script: &str) -> Result<Self> {
+        let watched = Watched::new(&["c1"])?;
+        let node = watched.node.clone();
+        node.sh(&format!("mount -t tmpfs -o mode=755 copy /mnt; {}", copy_bin(&plugin_bin()?, COPY)))?;
+        // A plugin with many effects, and one that it delegates to.
+        let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+        let ptp =
+            json!({"cniVersion": "1.0.0", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", "ipam": ipam});
+        let network = Network::new(&node, &ptp)?.by(Path::new(COPY));
+        let mut installed = Self { node, watched, network };
+        installed.change(script)?;
+        Ok(installed)
     }
-    // None of it is run for a DEL either, but a DEL of an attachment without objects succeeds.
-    let answer = call(watched, "DEL")?;
-    watched.unchanged()?;
-    ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
-    for part in text.split('…') {
-        ensure!(answer.stderr.contains(part), "not \"{part}\": {}", answer.stderr);
-    }
-    Ok(())
-}
 
-/// Checks the same if DEL is refused as well: the host would otherwise remove the objects in prepared records.
-fn refused_always(watched: &mut Watched, text: &str) -> Result<()> {
-    for verb in ["ADD", "CHECK", "DEL"] {
-        let answer = call(watched, verb)?;
-        watched.unchanged()?;
-        Refusal::of(&answer)?.expect(999, text)?;
+    fn change(&mut self, script: &str) -> Result<()> {
+        self.catalog(script)?;
+        self.watched.look()
     }
-    Ok(())
+
+    /// Runs a script in the catalog, with the shell functions.
+    fn catalog(&self, script: &str) -> Result<String> {
+        self.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} {script}"))
+    }
+
+    fn call(&self, verb: &str) -> Result<Answer> {
+        self.network.call(verb, "c1")
+    }
+
+    fn add_and_delete(&self) -> Result<()> {
+        self.call("ADD")?.success()?;
+        self.call("DEL")?.success().map(drop)
+    }
+
+    /// Makes a call, and fails if it changed anything.
+    fn call_in_vain(&mut self, verb: &str) -> Result<Answer> {
+        let answer = self.call(verb)?;
+        self.watched.unchanged()?;
+        Ok(answer)
+    }
+
+    fn refuses(&mut self, code: u64, text: &str) -> Result<()> {
+        for verb in ["ADD", "CHECK"] {
+            Refusal::of(&self.call_in_vain(verb)?)?.expect(code, text)?;
+        }
+        // None of it is run for a DEL either, but a DEL of an attachment without objects succeeds.
+        let answer = self.call_in_vain("DEL")?;
+        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+        for part in text.split('…') {
+            ensure!(answer.stderr.contains(part), "not \"{part}\": {}", answer.stderr);
+        }
+        Ok(())
+    }
+
+    /// Checks the same if DEL is refused as well: the host would otherwise remove the objects in prepared records.
+    fn refuses_always(&mut self, text: &str) -> Result<()> {
+        ["ADD", "CHECK", "DEL"].iter().try_for_each(|verb| Refusal::of(&self.call_in_vain(verb)?)?.expect(999, text))
+    }
+
+    fn log(&self) -> Result<String> {
+        self.node.sh("cat /var/log/postern/audit.jsonl")
+    }
 }
 
 /// The changes to an installation, and the messages about them.
@@ -129,74 +148,69 @@ const CODE: [(&str, &str); 19] = [
 
 #[test]
 fn code_that_could_be_anybodys_is_not_run() -> Result<()> {
-    each(CODE, |case| case.0.to_owned(), |(script, text)| refused(&mut installed(script)?, 999, text))
+    each(CODE, |case| case.0.to_owned(), |(script, text)| Installed::new(script)?.refuses(999, text))
 }
 
 #[test]
 fn a_delegates_code_is_held_to_the_same() -> Result<()> {
-    let mut watched = installed("cp ptp.cwasm host-local.cwasm; manifest host-local size $(stat -c %s ptp.cwasm)")?;
-    let answer = call(&watched, "ADD")?;
-    watched.unchanged()?;
+    let swap = "cp ptp.cwasm host-local.cwasm; manifest host-local size $(stat -c %s ptp.cwasm)";
+    let answer = Installed::new(swap)?.call_in_vain("ADD")?;
     Refusal::of(&answer)?.expect(999, "the code of plugin \"host-local\" was changed or swapped…`postern add")
 }
 
 #[test]
 fn a_change_after_verification_shows() -> Result<()> {
-    let mut watched = installed("")?;
-    watched.node.sh("sleep 2.1")?;
-    add_and_delete(&watched)?;
-    let notes = || watched.node.sh("ls /run/postern/verified; stat -c %a /run/postern/verified/*");
+    let mut installed = Installed::new("")?;
+    installed.node.sh("sleep 2.1")?;
+    installed.add_and_delete()?;
+    let notes = || installed.node.sh("ls /run/postern/verified; stat -c %a /run/postern/verified/*");
     let noted = notes()?;
     ensure!(noted.matches(".json\n").count() == 2 && noted.ends_with("600\n600\n"), "{noted}");
-    add_and_delete(&watched)?;
+    installed.add_and_delete()?;
     ensure!(notes()? == noted);
     // One byte, with size and time of change put back as they were.
-    change(
-        &mut watched,
+    installed.change(
         "cp -a ptp.cwasm /mnt/before; printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null
          touch -r /mnt/before ptp.cwasm; test $(stat -c %s%Y ptp.cwasm) = $(stat -c %s%Y /mnt/before)",
     )?;
-    refused(&mut watched, 999, "the code of plugin \"ptp\" was changed or swapped")?;
+    installed.refuses(999, "the code of plugin \"ptp\" was changed or swapped")?;
     // The earlier content is accepted again.
-    change(&mut watched, "cp -a /mnt/before ptp.cwasm")?;
-    add_and_delete(&watched)
+    installed.change("cp -a /mnt/before ptp.cwasm")?;
+    installed.add_and_delete()
 }
 
 #[test]
 fn a_policy_can_pin_the_component() -> Result<()> {
-    let mut watched = installed("pin $(digest ptp)")?;
-    add_and_delete(&watched)?;
+    let mut installed = Installed::new("pin $(digest ptp)")?;
+    installed.add_and_delete()?;
     // Code and manifest fit each other, but belong to another plugin.
     let swap = "for end in cwasm json; do cp host-local.$end ptp.$end; done; manifest ptp plugin '\"ptp\"'";
-    change(&mut watched, swap)?;
-    let digest = watched
-        .node
-        .sh(&format!("cd {COPY}/postern.d; {TOOLS} digest ptp; sed -n 's/.*sha256:\\(.*\\)\"/\\1/p' ptp.toml"))?;
+    installed.change(swap)?;
+    let digest = installed.catalog("digest ptp; sed -n 's/.*sha256:\\(.*\\)\"/\\1/p' ptp.toml")?;
     let (given, pinned) = digest.trim().split_once('\n').unwrap_or_default();
     let text = format!(
         "plugin \"ptp\" is another component than its policy is for: sha256:{pinned} is pinned, and sha256:{given} is \
          given…`postern inspect --diff OLD NEW`…postern.d/ptp.toml"
     );
-    refused(&mut watched, 999, &text)
+    installed.refuses(999, &text)
 }
 
 /// The manifest has the policy as `postern add` read it. A run takes that for exactly the text that it was made from.
 #[test]
 fn a_policy_that_was_changed_after_installation_is_followed() -> Result<()> {
-    let mut watched = installed("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
-    Refusal::of(&call(&watched, "ADD")?)?.expect(1, "incompatible CNI versions")?;
-    change(&mut watched, "sed -i 1d ptp.toml")?;
-    add_and_delete(&watched)
+    let mut installed = Installed::new("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
+    Refusal::of(&installed.call("ADD")?)?.expect(1, "incompatible CNI versions")?;
+    installed.change("sed -i 1d ptp.toml")?;
+    installed.add_and_delete()
 }
 
 #[test]
 fn a_manifest_with_a_policy_of_its_own_is_found() -> Result<()> {
-    let watched = installed("jq '.policy.tables.versions = [\"0.4.0\"]' ptp.json > /mnt/new; cat /mnt/new > ptp.json")?;
-    let doctor = watched.node.command(format!("{COPY}/postern")).arg("doctor").output()?;
-    let said = String::from_utf8(doctor.stdout)?;
-    let said: Vec<&str> = said.split_whitespace().collect();
+    let installed =
+        Installed::new("jq '.policy.tables.versions = [\"0.4.0\"]' ptp.json > /mnt/new; cat /mnt/new > ptp.json")?;
+    let doctor = installed.node.postern_of(COPY, "doctor")?;
     let text = "it has other tables than the policy that it was made from";
-    ensure!(said.join(" ").contains(text) && doctor.status.code() != Some(0), "{said:?}");
+    ensure!(flat(&doctor.stdout).contains(text) && doctor.status != 0, "{doctor:?}");
     Ok(())
 }
 
@@ -225,7 +239,7 @@ const PREPARED: [(&str, &str); 10] = [
 
 #[test]
 fn prepared_directories_are_not_used() -> Result<()> {
-    each(PREPARED, |case| case.0.to_owned(), |(script, text)| refused_always(&mut installed(script)?, text))
+    each(PREPARED, |case| case.0.to_owned(), |(script, text)| Installed::new(script)?.refuses_always(text))
 }
 
 /// The change to the node, `ipam.dataDir`, the network's name, and the message of an ADD; without a message it works.
@@ -291,19 +305,14 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
         LEASES,
         |case| format!("{} {}/{}", case.0, case.1, case.2),
         |(script, directory, network, code, words)| {
-            let mut watched = installed(script)?;
-            let config = serde_json::json!({"cniVersion": "1.0.0", "name": network, "type": "ptp",
-                "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
-            let call = |verb: &str| {
-                let node = &watched.node;
-                let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
-                node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
-            };
-            let added = call("ADD")?;
-            let deleted = call("DEL")?;
+            let mut installed = Installed::new(script)?;
+            let patch = json!({"name": network, "ipMasq": null, "ipMasqBackend": null, "ipam": {"dataDir": directory}});
+            installed.network = installed.network.with(&patch);
+            let added = installed.call("ADD")?;
+            let deleted = installed.call("DEL")?;
             if *code == 0 {
                 added.success()?;
-                let left = watched.node.sh(&format!("ls {directory}/{network}"))?;
+                let left = installed.node.sh(&format!("ls {directory}/{network}"))?;
                 ensure!(!left.contains("10.9"), "{left}");
                 return deleted.success().map(drop);
             }
@@ -319,7 +328,7 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
                     ensure!(flat(&deleted.stderr).contains(word), "{deleted:?}");
                 }
             }
-            watched.unchanged()
+            installed.watched.unchanged()
         },
     )
 }
@@ -327,14 +336,14 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
 /// The link leads into a disk that is not mounted yet: the leases are there, and a later DEL gives them back.
 #[test]
 fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
-    let watched =
-        installed("mkdir -p /mnt/disk/networks /var/lib/cni; ln -s /mnt/disk/networks /var/lib/cni/networks")?;
-    call(&watched, "ADD")?.success()?;
-    watched.node.sh("mv /mnt/disk /mnt/away")?;
-    Refusal::of(&call(&watched, "DEL")?)?.expect(5, "/var/lib/cni/networks")?;
-    watched.node.sh("mv /mnt/away /mnt/disk")?;
-    call(&watched, "DEL")?.success()?;
-    let left = watched.node.sh("ls /mnt/disk/networks/net")?;
+    let installed =
+        Installed::new("mkdir -p /mnt/disk/networks /var/lib/cni; ln -s /mnt/disk/networks /var/lib/cni/networks")?;
+    installed.call("ADD")?.success()?;
+    installed.node.sh("mv /mnt/disk /mnt/away")?;
+    Refusal::of(&installed.call("DEL")?)?.expect(5, "/var/lib/cni/networks")?;
+    installed.node.sh("mv /mnt/away /mnt/disk")?;
+    installed.call("DEL")?.success()?;
+    let left = installed.node.sh("ls /mnt/disk/networks/net")?;
     ensure!(!left.contains("10.9"), "{left}");
     Ok(())
 }
@@ -342,40 +351,40 @@ fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
 #[test]
 fn a_log_directory_of_a_group_will_do() -> Result<()> {
     // As on systems where the loggers' group may write to /var/log.
-    add_and_delete(&installed("chmod 775 /var/log")?)
+    Installed::new("chmod 775 /var/log")?.add_and_delete()
 }
 
 #[test]
 fn a_log_that_cannot_be_written_stops_nothing_and_is_said() -> Result<()> {
-    let watched = installed(
+    let installed = Installed::new(
         "mkdir -m 700 /var/log/postern; mount -t tmpfs -o mode=700,size=8k log /var/log/postern
          head -c 4000 /dev/zero | tr '\\0' '\\n' > /var/log/postern/audit.jsonl
          chmod 600 /var/log/postern/audit.jsonl; head -c 4096 /dev/zero > /var/log/postern/other",
     )?;
-    let answer = call(&watched, "ADD")?;
+    let answer = installed.call("ADD")?;
     answer.success()?;
     let printed: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
     let words =
         "lines of the audit log /var/log/postern/audit.jsonl are lost, for they cannot be written: No space left";
     ensure!(printed.len() == 1 && printed.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
-    let size = watched.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
+    let size = installed.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
     ensure!(size == "4000\n", "a piece of a line was left: {size}");
-    let answer = call(&watched, "DEL")?;
+    let answer = installed.call("DEL")?;
     ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
     Ok(())
 }
 
 #[test]
 fn each_line_names_the_component() -> Result<()> {
-    let watched = installed("")?;
-    call(&watched, "ADD")?.success()?;
+    let installed = Installed::new("")?;
+    installed.call("ADD")?.success()?;
     for plugin in ["ptp", "host-local"] {
-        let digest = watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} digest {plugin}"))?;
+        let digest = installed.catalog(&format!("digest {plugin}"))?;
         let count =
             format!("grep '\"plugin\":\"{plugin}\"' /var/log/postern/audit.jsonl | grep -vc {} || true", digest.trim());
-        ensure!(watched.node.sh(&count)? == "0\n", "lines of {plugin} without {digest}");
+        ensure!(installed.node.sh(&count)? == "0\n", "lines of {plugin} without {digest}");
     }
-    let modes = watched.node.sh("stat -c %a /var/log/postern /var/log/postern/audit.jsonl")?;
+    let modes = installed.node.sh("stat -c %a /var/log/postern /var/log/postern/audit.jsonl")?;
     ensure!(modes == "700\n600\n", "{modes}");
     Ok(())
 }
@@ -399,19 +408,15 @@ fn a_refusal_before_any_guest_is_in_the_log() -> Result<()> {
         REFUSED,
         |case| case.0.to_owned(),
         |(script, reason)| {
-            let watched = installed(script)?;
+            let installed = Installed::new(script)?;
             // A runtime tries again, for another container each time.
             for container in ["c1", "c2", "c3", "c4"] {
-                let node = &watched.node;
-                let answer = node.call(&Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment(
-                    container,
-                    &node.netns("c1"),
-                    "eth0",
-                ))?;
+                let add = installed.network.request(0, "ADD", "c1", &json!({}))?.env("CNI_CONTAINERID", container);
+                let answer = installed.node.call(&add)?;
                 Refusal::of(&answer)?;
                 ensure!(!answer.stderr.contains("audit log"), "{answer:?}");
             }
-            let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+            let log = installed.log()?;
             let lines: Vec<serde_json::Value> = log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
             let [line] = lines.as_slice() else { anyhow::bail!("{} lines: {log}", lines.len()) };
             for (key, expected) in [
@@ -435,10 +440,10 @@ fn a_refusal_before_any_guest_is_in_the_log() -> Result<()> {
 
 #[test]
 fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
-    let watched = installed("")?;
-    let own = Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment("c1", "/proc/self/ns/net", "eth0");
-    Refusal::of(&watched.node.call(&own)?)?;
-    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    let installed = Installed::new("")?;
+    let own = installed.network.request(0, "ADD", "c1", &json!({}))?.env("CNI_NETNS", "/proc/self/ns/net");
+    Refusal::of(&installed.node.call(&own)?)?;
+    let log = installed.log()?;
     ensure!(log.contains("\"operation\":\"plugin.start\""), "{log}");
     // The guest may say first what is wrong with its configuration. Whatever it asks for is refused.
     ensure!(log.lines().all(|line| line.contains("plugin's netns and netns from CNI_NETNS should not be")), "{log}");
@@ -448,10 +453,9 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
 /// Runtimes ask again and again, and the answer denies nothing.
 #[test]
 fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
-    let watched = installed("")?;
-    let status = Call::new(Path::new(COPY), "ptp", "STATUS", CONFIG).attachment("", "", "");
-    Refusal::of(&watched.node.call(&status)?)?.expect(1, "config version does not allow STATUS")?;
-    let log = watched.node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
+    let installed = Installed::new("")?;
+    Refusal::of(&installed.call("STATUS")?)?.expect(1, "config version does not allow STATUS")?;
+    let log = installed.node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
     ensure!(!log.contains("plugin.start"), "{log}");
     Ok(())
 }
@@ -459,53 +463,48 @@ fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
 /// A policy's limit on versions is a refusal, also for a verb that some versions lack.
 #[test]
 fn a_version_that_policy_leaves_out_is_a_refusal() -> Result<()> {
-    let watched = installed("")?;
+    let installed = Installed::new("")?;
     let policy = "mkdir -p /etc/postern/policy; echo 'versions = [\"0.4.0\"]' > /etc/postern/policy/ptp.toml";
-    watched.node.sh(&format!("mount -t tmpfs -o mode=755 etc /etc; {policy}"))?;
-    let check = Call::new(Path::new(COPY), "ptp", "CHECK", CONFIG).attachment("c1", &watched.node.netns("c1"), "eth0");
-    ensure!(watched.node.call(&check)?.status == 1);
-    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    installed.node.sh(&format!("mount -t tmpfs -o mode=755 etc /etc; {policy}"))?;
+    ensure!(installed.call("CHECK")?.status == 1);
+    let log = installed.log()?;
     ensure!(log.contains("plugin.start"), "{log}");
     Ok(())
 }
 
 #[test]
 fn a_del_by_the_record_says_why_the_plugin_was_not_run() -> Result<()> {
-    let mut watched = installed("")?;
-    call(&watched, "ADD")?.success()?;
-    change(&mut watched, "echo >> ptp.cwasm; : > /var/log/postern/audit.jsonl")?;
-    call(&watched, "DEL")?.success()?;
-    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    let mut installed = Installed::new("")?;
+    installed.call("ADD")?.success()?;
+    installed.change("echo >> ptp.cwasm; : > /var/log/postern/audit.jsonl")?;
+    installed.call("DEL")?.success()?;
+    let log = installed.log()?;
     ensure!(log.contains("record.remove") && log.contains("is not whole"), "{log}");
     Ok(())
 }
 
 #[test]
 fn a_log_that_nobody_can_trust_is_said_to_lack_the_refusal() -> Result<()> {
-    let watched = installed("mkdir -m 777 /var/log/postern")?;
-    let answer = call(&watched, "ADD")?;
+    let installed = Installed::new("mkdir -m 777 /var/log/postern")?;
+    let answer = installed.call("ADD")?;
     Refusal::of(&answer)?.expect(999, "/var/log/postern can be written by others")?;
     ensure!(answer.stderr.contains("the audit log has no line of this refusal: /var/log/postern"), "{answer:?}");
-    ensure!(watched.node.sh("ls -A /var/log/postern")?.is_empty(), "something was written there");
+    ensure!(installed.node.sh("ls -A /var/log/postern")?.is_empty(), "something was written there");
     Ok(())
 }
 
 #[test]
 fn a_log_that_had_to_move_says_so() -> Result<()> {
-    let watched = installed("mount -t tmpfs -o ro log /var/log")?;
+    let installed = Installed::new("mount -t tmpfs -o ro log /var/log")?;
     let words = "the audit log is in /run/postern and not in /var/log/postern, which user 0 can't write to";
-    let answer = call(&watched, "ADD")?;
+    let answer = installed.call("ADD")?;
     answer.success()?;
     ensure!(answer.stderr.matches(words).count() == 1, "{answer:?}");
     // Once only: runtimes log the messages of every run.
-    let answer = call(&watched, "DEL")?;
+    let answer = installed.call("DEL")?;
     ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
     for verb in ["log", "doctor"] {
-        let host = plugin_bin()?.join("postern");
-        let output = watched.node.command(host).arg(verb).output()?;
-        let printed = [output.stdout, output.stderr].concat();
-        // Lines are broken at the width of a terminal.
-        let printed = String::from_utf8_lossy(&printed).split_whitespace().collect::<Vec<_>>().join(" ");
+        let printed = installed.node.postern(verb)?.words();
         ensure!(printed.contains(words), "{verb}: {printed}");
     }
     Ok(())
@@ -539,7 +538,8 @@ fn the_log_is_for_people_to_read() -> Result<()> {
     let path = node.path("/var/log/postern/audit.jsonl");
     std::fs::write(&path, LINES)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    let log = |arguments: &str| node.sh(&format!("{}/postern log {arguments}", plugin_bin()?.display()));
+    let log =
+        |arguments: &str| Ok::<_, anyhow::Error>(node.postern(&format!("log {arguments}"))?.printed()?.to_owned());
     let shown = log("")?;
     ensure!(shown == SHOWN, "{shown}");
     let lines: Vec<&str> = LINES.lines().collect();

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each, test_bin};
-use postern_tests::{Answer, Call};
+use postern_tests::{Network, Node};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,10 +31,8 @@ const REACHES: [Reach; 18] = [
     ("nonsense", 100, "there is no nonsense"),
 ];
 
-fn call(bin: &Path, watched: &Watched, what: &str, verb: &str) -> Result<Answer> {
-    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "reaching", "do": what});
-    let netns = watched.node.netns("c1");
-    watched.node.call(&Call::new(bin, "reaching", verb, config.to_string()).attachment("c1", &netns, "eth0"))
+fn reaching(node: &Node, bin: &Path, what: &str) -> Result<Network> {
+    Ok(Network::new(node, &json!({"type": "reaching", "do": what}))?.by(bin))
 }
 
 #[test]
@@ -46,7 +44,7 @@ fn it_finds_nothing() -> Result<()> {
         |(what, code, words)| {
             let mut watched = Watched::new(&["c1"])?;
             let start = Instant::now();
-            let answer = call(&bin, &watched, what, "ADD")?;
+            let answer = reaching(&watched.node, &bin, what)?.call("ADD", "c1")?;
             Refusal::of(&answer)?.expect(*code, words)?;
             ensure!(!answer.stdout.contains("OPEN") && !answer.stdout.contains("SENT"), "{answer:?}");
             ensure!(start.elapsed() < Duration::from_secs(60), "took {:?}", start.elapsed());
@@ -58,10 +56,10 @@ fn it_finds_nothing() -> Result<()> {
 /// It runs as any other plugin if it uses none of it.
 #[test]
 fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
-    let bin = test_bin()?;
     let mut watched = Watched::new(&["c1"])?;
-    ensure!(call(&bin, &watched, "", "DEL")?.status == 0, "DEL");
-    let answer = call(&bin, &watched, "", "VERSION")?;
+    let network = reaching(&watched.node, &test_bin()?, "")?;
+    ensure!(network.call("DEL", "c1")?.status == 0, "DEL");
+    let answer = network.call("VERSION", "c1")?;
     ensure!(answer.success()?.get("supportedVersions").is_some(), "{answer:?}");
     watched.unchanged()
 }
@@ -69,7 +67,7 @@ fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
 /// The program that runs it is verified as code and manifest are, and nothing is run without it.
 #[test]
 fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
-    let from = test_bin()?;
+    let (from, bin) = (test_bin()?, Path::new("/run/copy"));
     let there = "/run/copy/postern-wasi";
     for (spoil, words) in [
         (
@@ -83,12 +81,13 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
         (format!("cp /bin/true {there}"), "plugin \"reaching\""),
     ] {
         let watched = Watched::new(&["c1"])?;
-        watched.node.sh(&postern_tests::copy_bin(&from, "/run/copy"))?;
-        watched.node.sh(&spoil)?;
-        let answer = call(Path::new("/run/copy"), &watched, "files", "ADD")?;
+        let node = &watched.node;
+        node.sh(&postern_tests::copy_bin(&from, "/run/copy"))?;
+        node.sh(&spoil)?;
+        let answer = reaching(node, bin, "files")?.call("ADD", "c1")?;
         Refusal::of(&answer)?.expect(999, words).with_context(|| spoil.clone())?;
         if spoil.starts_with("rm") {
-            let printed = watched.node.sh("/run/copy/postern doctor --json || true")?;
+            let printed = node.postern_of(bin, "doctor --json")?.stdout;
             let told = if spoil.contains("mkdir") {
                 "postern-wasi is no regular file"
             } else {
@@ -97,10 +96,8 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
             ensure!(printed.contains(told), "{printed}");
         }
         // The other plugins don't need it.
-        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "loopback"}).to_string();
-        let netns = watched.node.netns("c1");
-        let loopback = Call::new(Path::new("/run/copy"), "loopback", "ADD", config).attachment("c1", &netns, "lo");
-        watched.node.call(&loopback)?.success().with_context(|| spoil)?;
+        let loopback = Network::new(node, &json!({"type": "loopback"}))?.by(bin).interface("lo");
+        loopback.add("c1").with_context(|| spoil)?;
     }
     Ok(())
 }

@@ -5,9 +5,8 @@
 use anyhow::{Result, ensure};
 use postern_tests::kernel::{self, NO_TAPS};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, Watched, each, same_picture};
-use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin, skip, skip_part};
-use serde_json::{Value, json};
-use std::path::Path;
+use postern_tests::{Answer, Call, Network, Node, native_bin, plugin_bin, skip, skip_part};
+use serde_json::json;
 use std::process::Command;
 
 /// What the node has beside its `lo`: a wire, a port of a bridge, a link with a macvlan in mode passthru, and a container whose
@@ -19,12 +18,6 @@ const NODE: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/n
     ip link add mac0 link p1 type macvlan mode bridge
     for c in c1 c2; do ip link add to$c type veth peer name eth7 netns $c; ip link set to$c up
       ip -n $c link set eth7 up; ip -n $c addr add 10.9.7.9/24 dev eth7; done";
-
-/// The result of the plugin that made `eth7`.
-fn previous() -> Value {
-    json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth7", "sandbox": "/run/netns/c1"}],
-           "ips": [{"address": "10.9.7.9/24", "interface": 0}]})
-}
 
 /// The plugin, what its configuration has, and the parts of the answer with code 999.
 const CASES: &[(&str, &str, &str)] = &[
@@ -135,44 +128,35 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns a configuration, and the name of its link.
-fn config(plugin: &str, patch: &str) -> Result<(Value, &'static str)> {
-    let mut config = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": plugin,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    });
-    match plugin {
-        "bridge" => config["bridge"] = json!("br9"),
-        "macvlan" => config["master"] = json!("p1"),
-        "tap" => config["ipam"] = json!({}),
+/// Makes a network of a plugin with this patch. A plugin of the chain comes after the one that made `eth7` in `container`.
+fn network(node: &Node, plugin: &str, patch: &str, container: &str) -> Result<Network> {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let (own, interface) = match plugin {
+        "bridge" => (json!({"bridge": "br9", "ipam": ipam}), "eth0"),
+        "macvlan" => (json!({"master": "p1", "ipam": ipam}), "eth0"),
+        "tap" => (json!({"ipam": {}}), "eth0"),
         "tuning" | "portmap" => {
-            config["ipam"] = Value::Null;
-            config["prevResult"] = previous();
-            config["runtimeConfig"] =
-                json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
+            let previous = json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth7", "sandbox": node.netns(container)}],
+                "ips": [{"address": "10.9.7.9/24", "interface": 0}]});
+            let mappings = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+            (json!({"prevResult": previous, "runtimeConfig": {"portMappings": mappings}}), "eth7")
         }
-        _ => {}
-    }
-    merge(&mut config, &serde_json::from_str(patch)?);
-    Ok((config, if matches!(plugin, "tuning" | "portmap") { "eth7" } else { "eth0" }))
-}
-
-fn call(node: &Node, bin: &Path, verb: &str, container: &str, config: &Value, ifname: &str) -> Result<Answer> {
-    let plugin = config["type"].as_str().unwrap_or_default();
-    let call = Call::new(bin, plugin, verb, config.to_string().replace("netns/c1", &format!("netns/{container}")));
-    node.call(&call.attachment(container, &node.netns(container), ifname))
+        _ => (json!({"ipam": ipam}), "eth0"),
+    };
+    let network = Network::new(node, &json!({"cniVersion": "1.0.0", "type": plugin}))?.interface(interface);
+    Ok(network.with(&own).with(&serde_json::from_str(patch)?))
 }
 
 #[test]
 fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
     let watched = Watched::new(&["c1", "c2"])?;
     watched.node.sh(NODE)?;
-    let (ours, native) = (plugin_bin()?, native_bin());
+    let native = native_bin();
     // The shared chains and the lease directory stay.
-    for (plugin, patch) in [("portmap", "{}"), ("host-local", "{}"), ("bridge", "{}")] {
-        let (config, ifname) = config(plugin, patch)?;
+    for plugin in ["portmap", "host-local", "bridge"] {
+        let network = network(&watched.node, plugin, "{}", "c1")?;
         for verb in ["ADD", "DEL"] {
-            call(&watched.node, &ours, verb, "c1", &config, ifname)?.success()?;
+            network.call(verb, "c1")?.success()?;
         }
     }
     let before = postern_tests::proof::picture(&watched.node, &["c1"])?;
@@ -184,10 +168,10 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
         CASES.iter().filter(|case| has_taps || case.0 != "tap"),
         |case| format!("{} {}", case.0, case.1),
         |(plugin, patch, words)| {
-            let (config, ifname) = config(plugin, patch)?;
-            let answer = call(&watched.node, &ours, "ADD", "c1", &config, ifname)?;
+            let ours = network(&watched.node, plugin, patch, "c1")?;
+            let answer = ours.call("ADD", "c1")?;
             if answer.status == 0 || native.is_err() {
-                call(&watched.node, &ours, "DEL", "c1", &config, ifname)?;
+                ours.call("DEL", "c1")?;
             }
             Refusal::of(&answer)?.expect(999, words)?;
             // A refusal leaves nothing, and nobody is accused of having moved a link that never was.
@@ -195,9 +179,10 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
             watched.node.sh("ip link del br8 2>/dev/null || true")?;
             same_picture(&before, &postern_tests::proof::picture(&watched.node, &["c1"])?)?;
             if let Ok(native) = &native {
-                let refused = call(&watched.node, native, "ADD", "c2", &config, ifname)?;
+                let theirs = network(&watched.node, plugin, patch, "c2")?.by(native);
+                let refused = theirs.call("ADD", "c2")?;
                 ensure!(Refusal::of(&refused)?.code == 999, "native: {refused:?}");
-                let _ = call(&watched.node, native, "DEL", "c2", &config, ifname)?;
+                theirs.call("DEL", "c2")?;
                 watched.node.sh(
                     "ip link del br8 2>/dev/null || true; ip -n c2 link del eth0 2>/dev/null || true
                      iptables -w -t nat -S | sed -n 's/^-A \\(CNI-HOSTPORT-DNAT .*CNI-DN.*\\)/-D \\1/p' | xargs -r -L1 iptables -w -t nat
@@ -215,14 +200,13 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
 fn keys_that_only_native_plugins_take() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
     watched.node.sh(NODE.replace("for c in c1 c2", "for c in c1").as_str())?;
-    let (mut null, ifname) = config("tuning", "{}")?;
+    let mut null = network(&watched.node, "tuning", "{}", "c1")?.config(0, &json!({}))?;
     null["sysctl"] = json!({"net.ipv4.conf.eth7.arp_filter": null});
-    let answer = call(&watched.node, &plugin_bin()?, "ADD", "c1", &null, ifname)?;
+    let call = Call::new(&plugin_bin()?, "tuning", "ADD", null.to_string());
+    let answer = watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth7"))?;
     Refusal::of(&answer)?.expect(999, "the value for net.ipv4.conf.eth7.arp_filter is null…leave the key out")?;
-    let untyped = json!({"cniVersion": "1.0.0", "name": "net", "type": "static",
-        "ipam": {"addresses": [{"address": "10.9.0.5/24"}]}});
-    let answer = call(&watched.node, &plugin_bin()?, "ADD", "c1", &untyped, "eth0")?;
-    Refusal::of(&answer)?
+    let untyped = json!({"cniVersion": "1.0.0", "type": "static", "ipam": {"addresses": [{"address": "10.9.0.5/24"}]}});
+    Refusal::of(&Network::new(&watched.node, &untyped)?.call("ADD", "c1")?)?
         .expect(999, "claims address 10.9.0.5/24…`ipam` has no `type`: \"type\": \"static\" lets it")?;
     Ok(())
 }
@@ -232,9 +216,7 @@ fn keys_that_only_native_plugins_take() -> Result<()> {
 fn a_range_that_begins_at_the_broadcast_address() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
     let patch = r#"{"ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.255"}]]}}"#;
-    let (config, ifname) = config("host-local", patch)?;
-    let answer = call(&watched.node, &plugin_bin()?, "ADD", "c1", &config, ifname)?;
-    Refusal::of(&answer)?
+    Refusal::of(&network(&watched.node, "host-local", patch, "c1")?.call("ADD", "c1")?)?
         .expect(999, "RangeStart 10.9.0.255 not in network 10.9.0.0/24: it is behind RangeEnd 10.9.0.254, the last one before the broadcast address")
 }
 
@@ -246,9 +228,9 @@ fn a_link_with_a_dot_in_its_name() -> Result<()> {
         "ip link add to1 type veth peer name eth0.100 netns c1; ip link set to1 up; ip -n c1 link set eth0.100 up",
     )?;
     let attempt = |key: &str| -> Result<Answer> {
-        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "tuning", "sysctl": {key: "1"},
-            "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0.100", "sandbox": "/run/netns/c1"}]}});
-        call(&watched.node, &plugin_bin()?, "ADD", "c1", &config, "eth0.100")
+        let previous = json!({"cniVersion": "1.0.0", "interfaces": [{"name": "eth0.100", "sandbox": "/run/netns/c1"}]});
+        let tuning = json!({"cniVersion": "1.0.0", "type": "tuning", "sysctl": {key: "1"}, "prevResult": previous});
+        Network::new(&watched.node, &tuning)?.interface("eth0.100").call("ADD", "c1")
     };
     for key in
         ["net.ipv4.conf.eth0.100.arp_filter", "net/ipv4/conf/eth0.100/arp_filter", "net.ipv4.conf.eth0/100.arp_filter"]
@@ -268,10 +250,9 @@ fn ipv6_that_is_switched_off() -> Result<()> {
         "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6",
     )?;
     for (plugin, patch) in [("bridge", r#"{"isGateway": true}"#), ("ptp", "{}")] {
-        let (mut config, ifname) = config(plugin, patch)?;
-        config["ipam"]["ranges"] = json!([[{"subnet": "fd00::/64"}]]);
-        let answer = call(&watched.node, &plugin_bin()?, "ADD", "c1", &config, ifname)?;
-        Refusal::of(&answer)?.expect(
+        let ranges = json!({"ipam": {"ranges": [[{"subnet": "fd00::/64"}]]}});
+        let network = network(&watched.node, plugin, patch, "c1")?.with(&ranges);
+        Refusal::of(&network.call("ADD", "c1")?)?.expect(
             999,
             "permission denied…IPv6 is switched off for …disable_ipv6 = 0…leave the IPv6 ranges and routes out",
         )?;
@@ -287,9 +268,7 @@ fn a_runtime_that_may_make_no_code() -> Result<()> {
 if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0: sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])";
     let watched = Watched::new(&["c1"])?;
-    let (config, ifname) = config("host-local", "{}")?;
-    let plugin = Call::new(&plugin_bin()?, "host-local", "ADD", config.to_string());
-    let plugin = plugin.attachment("c1", &watched.node.netns("c1"), ifname);
+    let plugin = network(&watched.node, "host-local", "{}", "c1")?.request(0, "ADD", "c1", &json!({}))?;
     let wrapper: Vec<String> = ["python3", "-c", SCRIPT].map(str::to_owned).to_vec();
     if !Command::new("python3").args(["-c", "pass"]).status().is_ok_and(|status| status.success()) {
         skip("python3 is not installed");
@@ -311,14 +290,14 @@ os.execv(sys.argv[1], sys.argv[1:])";
 fn a_store_whose_lock_is_held() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
     watched.node.sh(&format!("{PRIVATE_ETC} printf '[limits]\\nseconds = 2\\n' > /etc/postern/policy/bridge.toml"))?;
-    let (config, ifname) = config("bridge", "{}")?;
+    let network = network(&watched.node, "bridge", "{}", "c1")?;
     for verb in ["ADD", "DEL"] {
-        call(&watched.node, &plugin_bin()?, verb, "c1", &config, ifname)?.success()?;
+        network.call(verb, "c1")?.success()?;
     }
     let mut holder = watched.node.command("flock");
     let mut holder = holder.args(["-x", "/var/lib/cni/networks/net/lock", "sleep", "20"]).spawn()?;
     watched.node.sh("tries=0; while flock -n /var/lib/cni/networks/net/lock true; do sleep .02; tries=$((tries+1)); [ $tries -lt 200 ]; done")?;
-    let answer = call(&watched.node, &plugin_bin()?, "ADD", "c1", &config, ifname);
+    let answer = network.call("ADD", "c1");
     let _ = holder.kill();
     let _ = holder.wait();
     Refusal::of(&answer?)?

@@ -1,6 +1,6 @@
 //! Random changes of valid calls: for any input the answer is well-formed, and a DEL restores the node.
 
-use crate::bad_input::{base, call};
+use crate::bad_input::{base, call_with};
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, Watched, test_bin};
 use postern_tests::{Call, Random, Vocabulary, damage, merge};
@@ -91,7 +91,7 @@ fn node() -> Result<Watched> {
         merge(&mut config, &gateway);
         merge(&mut config, &json!({"ipMasqBackend": backend}));
         for verb in ["ADD", "DEL"] {
-            call(&watched, plugin, verb, config.to_string(), &[])?.success()?;
+            call_with(&watched, plugin, verb, config.to_string(), &[])?.success()?;
         }
     }
     tidy(&watched)?;

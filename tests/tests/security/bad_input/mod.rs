@@ -25,7 +25,8 @@ fn with(plugin: &str, patch: &str) -> Result<String> {
     Ok(config.to_string())
 }
 
-fn call(
+/// Makes a call with this input, which may be no JSON, and with these variables.
+fn call_with(
     watched: &Watched,
     plugin: &str,
     verb: &str,
@@ -40,7 +41,7 @@ fn call(
 fn used_node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     for verb in ["ADD", "DEL"] {
-        call(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &[])?
+        call_with(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &[])?
             .success()?;
     }
     watched.look()?;
@@ -56,11 +57,11 @@ fn refused(
     code: u64,
     text: &str,
 ) -> Result<()> {
-    let answer = call(watched, plugin, "ADD", stdin, env)?;
+    let answer = call_with(watched, plugin, "ADD", stdin, env)?;
     let changed = watched.unchanged();
     if changed.is_err() || answer.status == 0 {
         // For the next case.
-        call(watched, plugin, "DEL", base(plugin).to_string(), env)?;
+        call_with(watched, plugin, "DEL", base(plugin).to_string(), env)?;
     }
     Refusal::of(&answer)?.expect(code, text)?;
     changed
@@ -233,9 +234,9 @@ fn every_key_of_the_wrong_type() -> Result<()> {
                 let patch = if within.is_empty() { json!({*key: wrong}) } else { json!({(**within): {*key: wrong}}) };
                 let mut config = base(plugin);
                 merge(&mut config, &patch);
-                let answer = call(&watched, plugin, "ADD", config.to_string(), &[])?;
+                let answer = call_with(&watched, plugin, "ADD", config.to_string(), &[])?;
                 if answer.status == 0 {
-                    call(&watched, plugin, "DEL", base(plugin).to_string(), &[])?;
+                    call_with(&watched, plugin, "DEL", base(plugin).to_string(), &[])?;
                     bail!("{wrong} is accepted");
                 }
                 let refusal = Refusal::of(&answer)?;
@@ -332,13 +333,24 @@ fn long_names_are_refused_or_kept_whole() -> Result<()> {
     for length in [255, 4000, 4096, 5000, 60_000] {
         let name = "x".repeat(length);
         let env = [("CNI_CONTAINERID", name.as_str())];
-        let add =
-            call(&watched, "bridge", "ADD", with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &env)?;
+        let add = call_with(
+            &watched,
+            "bridge",
+            "ADD",
+            with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?,
+            &env,
+        )?;
         if add.status != 0 {
             Refusal::of(&add)?;
         }
-        call(&watched, "bridge", "DEL", with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &env)?
-            .success()?;
+        call_with(
+            &watched,
+            "bridge",
+            "DEL",
+            with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?,
+            &env,
+        )?
+        .success()?;
         watched.unchanged().map_err(|changed| changed.context(format!("a container ID of {length} bytes")))?;
     }
     let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(300));
@@ -363,10 +375,10 @@ fn a_configuration_gone_bad_does_not_keep_an_attachment() -> Result<()> {
         with("bridge", r#"{"prevResult": "x"}"#)?,
     ];
     each(cases, Clone::clone, |bad| {
-        call(&watched, "bridge", "ADD", good.clone(), &[])?.success()?;
-        let answer = call(&watched, "bridge", "DEL", bad.clone(), &[])?;
+        call_with(&watched, "bridge", "ADD", good.clone(), &[])?.success()?;
+        let answer = call_with(&watched, "bridge", "DEL", bad.clone(), &[])?;
         let gone = watched.unchanged();
-        call(&watched, "bridge", "DEL", good.clone(), &[])?.success()?;
+        call_with(&watched, "bridge", "DEL", good.clone(), &[])?.success()?;
         // It may complain about the configuration.
         if answer.status != 0 {
             Refusal::of(&answer)?;
