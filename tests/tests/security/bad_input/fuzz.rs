@@ -1,8 +1,8 @@
 //! Random changes of valid calls: for any input the answer is well-formed, and a DEL restores the node.
 
-use crate::bad_input::{base, call_with};
+use crate::bad_input::{base, request, send};
 use anyhow::{Result, ensure};
-use postern_tests::proof::{Refusal, Watched, test_bin};
+use postern_tests::proof::{Refusal, Watched};
 use postern_tests::{Call, Random, Vocabulary, damage, merge};
 use serde_json::json;
 
@@ -91,7 +91,7 @@ fn node() -> Result<Watched> {
         merge(&mut config, &gateway);
         merge(&mut config, &json!({"ipMasqBackend": backend}));
         for verb in ["ADD", "DEL"] {
-            call_with(&watched, plugin, verb, config.to_string(), &[])?.success()?;
+            send(&watched, plugin, verb, config.to_string())?.success()?;
         }
     }
     tidy(&watched)?;
@@ -109,7 +109,7 @@ fn tidy(watched: &Watched) -> Result<()> {
 }
 
 /// Returns a random call, without its verb.
-fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
+fn random_call(random: &mut Random, watched: &Watched) -> Result<Call> {
     let plugin = random.one_of(&["bridge", "bridge", "ptp", "host-local", "static", "loopback"]);
     let mut config = base(plugin);
     if random.index(2) == 0 {
@@ -125,7 +125,7 @@ fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
     if random.index(4) == 0 {
         damage(random, &mut stdin);
     }
-    let call = Call::new(&test_bin()?, plugin, "ADD", stdin).attachment("c1", netns, "eth0");
+    let call = request(watched, plugin, "ADD", stdin)?;
     if random.index(4) > 0 {
         return Ok(call);
     }
@@ -162,7 +162,7 @@ fn random_calls_are_answered_and_leave_nothing() -> Result<()> {
     let mut random = Random::new(seed);
     let (mut added, mut failures) = (0, Vec::new());
     for number in 0..runs {
-        let call = random_call(&mut random, &watched.node.netns("c1"))?;
+        let call = random_call(&mut random, &watched)?;
         match run(&mut watched, &call) {
             Ok(success) => added += u64::from(success),
             Err(error) => {

@@ -25,23 +25,20 @@ fn with(plugin: &str, patch: &str) -> Result<String> {
     Ok(config.to_string())
 }
 
-/// Makes a call with this input, which may be no JSON, and with these variables.
-fn call_with(
-    watched: &Watched,
-    plugin: &str,
-    verb: &str,
-    stdin: impl Into<Vec<u8>>,
-    env: &[(&str, &str)],
-) -> Result<Answer> {
-    let call = Call::new(&test_bin()?, plugin, verb, stdin).attachment("c1", &watched.node.netns("c1"), "eth0");
-    watched.node.call(&env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+/// Returns a call with this input, which may be no JSON.
+fn request(watched: &Watched, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Result<Call> {
+    Ok(Call::new(&test_bin()?, plugin, verb, stdin).attachment("c1", &watched.node.netns("c1"), "eth0"))
+}
+
+fn send(watched: &Watched, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Result<Answer> {
+    watched.node.call(&request(watched, plugin, verb, stdin)?)
 }
 
 /// Makes a node whose node objects (bridge, directories) exist already.
 fn used_node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     for verb in ["ADD", "DEL"] {
-        call_with(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &[])?
+        send(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?)?
             .success()?;
     }
     watched.look()?;
@@ -57,11 +54,12 @@ fn refused(
     code: u64,
     text: &str,
 ) -> Result<()> {
-    let answer = call_with(watched, plugin, "ADD", stdin, env)?;
+    let by = |call: Call| env.iter().fold(call, |call, (key, value)| call.env(key, value));
+    let answer = watched.node.call(&by(request(watched, plugin, "ADD", stdin)?))?;
     let changed = watched.unchanged();
     if changed.is_err() || answer.status == 0 {
         // For the next case.
-        call_with(watched, plugin, "DEL", base(plugin).to_string(), env)?;
+        watched.node.call(&by(request(watched, plugin, "DEL", base(plugin).to_string())?))?;
     }
     Refusal::of(&answer)?.expect(code, text)?;
     changed
@@ -234,9 +232,9 @@ fn every_key_of_the_wrong_type() -> Result<()> {
                 let patch = if within.is_empty() { json!({*key: wrong}) } else { json!({(**within): {*key: wrong}}) };
                 let mut config = base(plugin);
                 merge(&mut config, &patch);
-                let answer = call_with(&watched, plugin, "ADD", config.to_string(), &[])?;
+                let answer = send(&watched, plugin, "ADD", config.to_string())?;
                 if answer.status == 0 {
-                    call_with(&watched, plugin, "DEL", base(plugin).to_string(), &[])?;
+                    send(&watched, plugin, "DEL", base(plugin).to_string())?;
                     bail!("{wrong} is accepted");
                 }
                 let refusal = Refusal::of(&answer)?;
@@ -332,25 +330,13 @@ fn long_names_are_refused_or_kept_whole() -> Result<()> {
     let mut watched = used_node()?;
     for length in [255, 4000, 4096, 5000, 60_000] {
         let name = "x".repeat(length);
-        let env = [("CNI_CONTAINERID", name.as_str())];
-        let add = call_with(
-            &watched,
-            "bridge",
-            "ADD",
-            with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?,
-            &env,
-        )?;
+        let config = with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?;
+        let call = request(&watched, "bridge", "ADD", config)?.env("CNI_CONTAINERID", &name);
+        let add = watched.node.call(&call)?;
         if add.status != 0 {
             Refusal::of(&add)?;
         }
-        call_with(
-            &watched,
-            "bridge",
-            "DEL",
-            with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?,
-            &env,
-        )?
-        .success()?;
+        watched.node.call(&call.env("CNI_COMMAND", "DEL"))?.success()?;
         watched.unchanged().map_err(|changed| changed.context(format!("a container ID of {length} bytes")))?;
     }
     let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(300));
@@ -375,10 +361,10 @@ fn a_configuration_gone_bad_does_not_keep_an_attachment() -> Result<()> {
         with("bridge", r#"{"prevResult": "x"}"#)?,
     ];
     each(cases, Clone::clone, |bad| {
-        call_with(&watched, "bridge", "ADD", good.clone(), &[])?.success()?;
-        let answer = call_with(&watched, "bridge", "DEL", bad.clone(), &[])?;
+        send(&watched, "bridge", "ADD", good.clone())?.success()?;
+        let answer = send(&watched, "bridge", "DEL", bad.clone())?;
         let gone = watched.unchanged();
-        call_with(&watched, "bridge", "DEL", good.clone(), &[])?.success()?;
+        send(&watched, "bridge", "DEL", good.clone())?.success()?;
         // It may complain about the configuration.
         if answer.status != 0 {
             Refusal::of(&answer)?;

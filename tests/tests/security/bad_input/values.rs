@@ -1,6 +1,6 @@
 //! Configurations that are well-formed, and wrong.
 
-use crate::bad_input::{base, call_with, refused, used_node, with};
+use crate::bad_input::{base, refused, request, used_node, with};
 use anyhow::Result;
 use postern_tests::proof::each;
 
@@ -146,7 +146,8 @@ fn addresses_that_are_not_to_be_had() -> Result<()> {
     )?;
 
     let full = r#"{"name": "full", "ipam": {"ranges": [[{"subnet": "10.7.0.0/30"}]]}}"#;
-    call_with(&watched, "host-local", "ADD", with("host-local", full)?, &[("CNI_CONTAINERID", "other")])?.success()?;
+    let other = request(&watched, "host-local", "ADD", with("host-local", full)?)?.env("CNI_CONTAINERID", "other");
+    watched.node.call(&other)?.success()?;
     watched.node.sh("rm -rf /run/postern/attachments")?;
     watched.look()?;
     for plugin in ["host-local", "bridge", "ptp"] {
