@@ -39,19 +39,19 @@ impl Network {
     /// There are no plugins under test.
     pub fn new(node: &Node, config: &Value) -> Result<Self> {
         let bin = plugin_bin()?;
-        let mut common = json!({"cniVersion": "1.1.0", "name": "net"});
+        let common = [("cniVersion", "1.1.0"), ("name", "net")]
+            .map(|(key, usual)| (key, config.get(key).cloned().unwrap_or_else(|| json!(usual))));
         let configs = match config.get("plugins") {
-            Some(plugins) => {
-                for key in ["cniVersion", "name"] {
-                    merge(&mut common, &config.get(key).map_or_else(|| json!({}), |value| json!({key: value})));
-                }
-                plugins.as_array().cloned().unwrap_or_default()
-            }
+            Some(plugins) => plugins.as_array().cloned().unwrap_or_default(),
             None => config.as_array().cloned().unwrap_or_else(|| vec![config.clone()]),
         };
-        let plugins = configs.into_iter().map(|own| {
-            let mut config = common.clone();
-            merge(&mut config, &own);
+        let plugins = configs.into_iter().map(|mut config| {
+            // An explicit null stays, which a patch would remove.
+            for (key, usual) in &common {
+                if let Some(keys) = config.as_object_mut() {
+                    keys.entry(*key).or_insert_with(|| usual.clone());
+                }
+            }
             Plugin { bin: bin.clone(), config }
         });
         Ok(Self { node: node.clone(), plugins: plugins.collect(), interface: "eth0".to_owned() })
