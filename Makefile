@@ -36,7 +36,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup parts part-run part-wasi part-guests part-admin bin check test test-all test-long fuzz faults kills lint bench install uninstall clean
+.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall clean
 
 # The demo runs two plugins and no service: only that is built for it. `make build` then builds the rest.
 DEMO := PROGRAMS=postern GUESTS="bridge host-local"
@@ -63,9 +63,10 @@ build:
 setup:
 	@tests/setup build
 
-# The parts are built side by side: the last step of each keeps one processor busy for a minute. `+` lets make and all calls of
-# cargo share the processors. A bar of progress for each call would not be readable.
-PARTS = CARGO_TERM_PROGRESS_WHEN=never $(MAKE) --no-print-directory -j$(shell nproc) parts
+# The parts are built side by side, one more at a time than there are processors: the last step of each keeps one processor busy for
+# a minute, and what is fetched waits for the network. `+` lets make and all calls of cargo share the processors. A bar of progress
+# for each call would not be readable.
+PARTS = CARGO_TERM_PROGRESS_WHEN=never $(MAKE) --no-print-directory -j$(shell echo $$(($$(nproc) + 1))) parts
 
 # Every call names the same packages for demo and build, for cargo gives a crate the features that any of them wants. With
 # `--bin` only a part of them is built, and nothing is built twice.
@@ -90,6 +91,18 @@ part-admin:
 	+@cargo build --profile admin -p postern-admin
 	@echo "--> built: postern-admin, which compiles plugins"
 
+part-tests:
+	+@bash -euc '. tests/lib/programs.sh; build_tests'
+	@echo "--> built: the tests"
+
+part-test-guests: part-guests
+	+@tests/setup guests
+	@echo "--> built: the guests of the tests"
+
+part-fetched:
+	@tests/setup fetch
+	@echo "--> fetched: native plugins and packages"
+
 # Places what is built.
 bin:
 	@mkdir -p $(BIN) target/release
@@ -112,8 +125,15 @@ check: build
 	cargo clippy --workspace --all-targets --features postern-tests/measure --quiet -- -D warnings
 	@tests/check
 
-test test-all test-long: build
+test test-all test-long:
+	@echo "==> 1 of 4: look for what is missing here"
+	@tests/setup build
+	@echo "==> 2 of 4: build what the demo lacks, and the tests; fetch native plugins (4 minutes on two cores after the demo)"
+	@$(PARTS) part-tests part-test-guests part-fetched
+	@echo "==> 3 of 4: compile the plugins for this machine (10 seconds)"
+	@$(MAKE) --no-print-directory bin
 	@tests/setup test
+	@echo "==> 4 of 4: tests/suite $@"
 	@tests/suite $@
 
 fuzz: build

@@ -3,8 +3,6 @@
 # Programs of tests/tests by name, and lines of the other ones.
 declare -A program=()
 units=() administration=()
-# What depends most on the C library is tested with the one that runs are linked with: system calls, filters, files, messages, heap.
-linked=(confine heap state types)
 
 # build_programs: builds all test programs, and keeps where they are.
 build_programs() {

@@ -6,6 +6,16 @@ cargo_tests() {
 # Of all packages together, whichever test is wanted: with another choice cargo would build the same crates once more.
 # `postern` and `postern-wasi` have no test of their own. The sandbox is tested with its compiler.
 workspace=(--workspace --exclude postern --exclude postern-wasi --features postern-sandbox/compiler)
+# What depends most on the C library is tested with the one that runs are linked with: system calls, filters, files, messages, heap.
+linked=(confine heap state types)
+# build_tests: builds all test programs. Call it in the top directory.
+build_tests() {
+  local target
+  cargo test --no-run --quiet "${workspace[@]}" --lib --bins --tests
+  target=$(tests/run-target)
+  [ "$target" = "$(rustc -vV | sed -n 's/^host: //p')" ] ||
+    cargo test --no-run --quiet --target "$target" "${linked[@]/#/--package=postern-}" --lib --tests
+}
 # integration_tests [NAME...]: builds these of tests/tests, or all, and prints a line of each: NAME PROGRAM.
 integration_tests() {
   local choice=() name
