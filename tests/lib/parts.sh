@@ -51,13 +51,14 @@ firewalld() { # a real one; where its packages can't be had, that is said
   integration plugins::firewall --ignored
 }
 each() { # each WHOSE LINE...: the programs of packages whose directory is WHOSE (a pattern)
-  local whose=$1 rc=0 package kind name directory executable
+  local whose=$1 rc=0 count=0 package kind name directory executable
   shift
   for line in "$@"; do
     read -r package kind name directory executable <<< "$line"
     # shellcheck disable=SC2254 # it is a pattern
-    case $package in $whose) echo "$package: $kind $name"; run "$directory" "$executable" --quiet || rc=1 ;; esac
+    case $package in $whose) count=$((count + 1)); echo "$package: $kind $name"; run "$directory" "$executable" --quiet || rc=1 ;; esac
   done
+  [ $count -gt 0 ] || { echo "there is no program of $whose"; rc=1; }
   return $rc
 }
 unit_tests() { each '*' "${units[@]}"; }
@@ -68,6 +69,7 @@ as_root() { # as_root: tests of devices, as root in private namespaces. Only the
   [ "$(id -u)" = 0 ] || { echo "only root may load BPF programs"; return 77; }
   command -v python3 > /dev/null || { echo "python3 is not installed"; return 77; }
   for test in devices::no_program_of_the_container_reads_the_nodes_packets held_devices::settings_below_sys_are_put_back; do
+    "${program[plugins]}" --list | grep -qx "$test: test" || { echo "there is no test $test"; rc=1; }
     POSTERN_PRIVATE=1 tests/runtimes/in-private-namespaces "${program[plugins]}" --nocapture --exact $test || rc=1
   done
   return $rc

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::{Answer, Call, Node, merge, plugin_bin};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -42,9 +42,10 @@ impl Network {
         let common = [("cniVersion", "1.1.0"), ("name", "net")]
             .map(|(key, usual)| (key, config.get(key).cloned().unwrap_or_else(|| json!(usual))));
         let configs = match config.get("plugins") {
-            Some(plugins) => plugins.as_array().cloned().unwrap_or_default(),
+            Some(plugins) => plugins.as_array().cloned().context("`plugins` is no array")?,
             None => config.as_array().cloned().unwrap_or_else(|| vec![config.clone()]),
         };
+        ensure!(!configs.is_empty(), "a network without plugins: {config}");
         let plugins = configs.into_iter().map(|mut config| {
             // An explicit null stays, which a patch would remove.
             for (key, usual) in &common {
@@ -67,9 +68,7 @@ impl Network {
     /// Takes the plugin at this place of the list from this directory.
     #[must_use]
     pub fn at_by(mut self, at: usize, bin: &Path) -> Self {
-        if let Some(plugin) = self.plugins.get_mut(at) {
-            bin.clone_into(&mut plugin.bin);
-        }
+        self.change(at, |plugin| bin.clone_into(&mut plugin.bin));
         self
     }
 
@@ -90,10 +89,15 @@ impl Network {
     /// Changes the configuration of the plugin at this place of the list: a merge patch.
     #[must_use]
     pub fn at_with(mut self, at: usize, patch: &Value) -> Self {
-        if let Some(plugin) = self.plugins.get_mut(at) {
-            merge(&mut plugin.config, patch);
-        }
+        self.change(at, |plugin| merge(&mut plugin.config, patch));
         self
+    }
+
+    /// Changes the plugin at this place of the list, which must be there.
+    fn change(&mut self, at: usize, change: impl FnMut(&mut Plugin)) {
+        let count = self.plugins.len();
+        assert!(at < count, "the list has {count} plugins, and none at {at}");
+        self.plugins.get_mut(at).into_iter().for_each(change);
     }
 
     /// Returns the number of plugins.

@@ -67,6 +67,10 @@ fn collects(plugin: &str) -> Result<()> {
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "with c1 in the list: {:?}", left(&node, "net")?);
     own.call_at(0, "GC", "", &valid(&["c1"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "once more: {:?}", left(&node, "net")?);
+    // As a runtime calls that sets the variables of an attachment for each verb.
+    let with_attachment = own.request(0, "GC", "", &valid(&["c1"]))?.attachment("c1", &node.netns("c1"), "eth0");
+    node.call(&with_attachment)?.success()?;
+    ensure!(left(&node, "net")? == (1, 2, 1, 2), "with an attachment: {:?}", left(&node, "net")?);
 
     own.call_at(0, "GC", "", &json!({"cni.dev/attachments": []}))?.success()?;
     ensure!(left(&node, "net")? == (0, 1, 0, 1), "with an empty list: {:?}", left(&node, "net")?);

@@ -374,8 +374,8 @@ fn undo_and_native_plugins() -> Result<()> {
         place.node.sh_in(
             "c1",
             "for n in $(seq 50); do
-                 [ -n \"$(ip -6 address show dev eth0 scope link -tentative)\" ] && break; sleep .02
-             done",
+                 [ -n \"$(ip -6 address show dev eth0 scope link -tentative)\" ] && exit; sleep .02
+             done; exit 1",
         )?;
     }
     // A VRF of the container's own, with a link of its own.
