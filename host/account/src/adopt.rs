@@ -1,14 +1,14 @@
-//! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that these plugins
-//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, files of
-//! flannel and tuning about containers.
-//! Nothing shows the maker of such an object, so this is done only when an operator asks for it.
+//! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that native plugins
+//! give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, files of flannel
+//! and tuning about containers. Nothing shows who made such an object, so the search runs only when an operator asks
+//! for it.
 //!
-//! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. Three
-//! conditions make a lease or a rule for an address a leftover. No link of a live namespace has its address, the
-//! runtimes' cache knows no namespace of its attachment, and Postern has no record of it. Spoofing protection is a
-//! leftover if its bridge port is gone, an ifb if no link is redirected to it. A file names a container: its leases tell the
-//! addresses, and without one the file stays. If a namespace can't be looked at, its addresses are unknown. Then nothing that
-//! depends on an address is a leftover.
+//! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. A lease or
+//! a rule for an address is a leftover under three conditions. No link of a live namespace has its address, the
+//! runtimes' cache knows no namespace of its attachment, and Postern has no record of that attachment. Spoofing
+//! protection is a leftover if its bridge port is gone; an ifb, if no link is redirected to it. A file names a
+//! container: the container's leases have the addresses. A file without such a lease stays. If a namespace can't be
+//! looked at, its addresses are unknown. Then nothing that depends on an address is a leftover.
 
 mod cache;
 mod judge;
@@ -47,7 +47,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The longest time for one step (a look, or the removal of one kind).
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The directories of the native plugins' files about containers, and the end of the files' names.
+/// The directories in which native plugins keep files about containers, and the end of the files' names.
 const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DEFAULT_DIRECTORY, ".json")];
 
 /// The result of [`find`].
@@ -55,7 +55,7 @@ const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DE
 pub struct Report {
     /// The objects that can be removed.
     pub leftovers: Vec<Leftover>,
-    /// The objects that stay though no use of them is known, each with the reason.
+    /// The objects that stay although no use of them is known, each with the reason.
     pub kept: Vec<(String, String)>,
     /// The places that could not be looked at: their leftovers are not in the report.
     pub problems: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Scope<'a> {
 /// A text for people: the node's links, records or namespaces can't be looked at.
 pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     let mut report = Report::default();
-    // First the objects, then their users: an object that is made between the two is not among the objects.
+    // Objects are read before their users: so an object that is made between both steps is not judged.
     let mut things = leases(scope, &mut report.problems);
     things.extend(state_files(&things, &mut report.problems));
     things.extend(noted(rules(), &mut report.problems));
@@ -153,7 +153,7 @@ impl Recorded {
     }
 }
 
-/// Returns the objects found, or none and adds a problem.
+/// Returns the objects found. After an error it returns none, and adds a problem.
 fn noted<T>(found: Result<Vec<T>, impl fmt::Display>, problems: &mut Vec<String>) -> Vec<T> {
     found.unwrap_or_else(|error| {
         problems.push(error.to_string());
@@ -178,7 +178,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
             }
         };
         for network in networks {
-            // A file without a known owner may not be a lease.
+            // A file without a known owner may be something else than a lease.
             let object = |lease: HeldAddress| {
                 let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
                 Some(LeftoverObject::Lease { directory, network, owner, lease })
@@ -190,7 +190,8 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     things
 }
 
-/// Returns the files of flannel and tuning about containers that have leases. Nothing tells of others if they are alive.
+/// Returns the files of flannel and tuning about containers that have leases. For other containers nothing shows if
+/// they are alive.
 fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     let mut of_containers: HashMap<&str, Vec<(&LeaseOwner, IpAddr)>> = HashMap::new();
     for object in leases {
@@ -206,14 +207,14 @@ fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<Lef
             let Some(names) = name.strip_suffix(end) else { continue };
             let (container, ifname) = match end {
                 "" => (names, ""),
-                // Either part may have underscores: then the name does not tell them apart.
+                // Each part may have underscores: then the name does not show where the parts end.
                 _ => match names.split_once('_') {
                     Some((container, ifname)) if !ifname.contains('_') => (container, ifname),
                     _ => continue,
                 },
             };
             let leases = of_containers.get(container).map(Vec::as_slice).unwrap_or_default();
-            // Earlier leases name no interface.
+            // Old leases name no interface.
             let is_own = |owner: &LeaseOwner| ifname.is_empty() || owner.ifname.is_empty() || owner.ifname == ifname;
             let addresses: Vec<IpAddr> =
                 leases.iter().filter(|(owner, _)| is_own(owner)).map(|(_, address)| *address).collect();
@@ -226,7 +227,8 @@ fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<Lef
     files
 }
 
-/// Returns the ifbs that the plugin `bandwidth` names. One without a limit is left out: its ADD may not be complete.
+/// Returns the ifbs with names that the plugin `bandwidth` gives. An ifb without a limit is left out: its ADD may not
+/// be complete.
 fn ifbs() -> Result<Vec<LeftoverObject>, KernelError> {
     let host = Netlink::open()?;
     let links = host.links()?;

@@ -1,4 +1,4 @@
-//! The decision if an attachment's namespace is alive. All callers share it, so that views and removals agree.
+//! Decides if an attachment's namespace is alive. All callers share this decision, so that views and removals agree.
 
 use crate::namespaces::Namespaces;
 use postern_gate::effect::{Effect, Veth};
@@ -18,15 +18,15 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
     Namespaces::find(SEARCH, BTreeSet::new())
 }
 
-/// True if the namespace of an attachment is alive; the attachment is of this boot and has these effects. A pair whose
-/// host end is among the host's `links` has another end, and so a namespace. Otherwise the namespace is alive if it was
-/// found. If the search was incomplete, it is gone only if both its pair and its path are gone.
+/// True if the namespace of an attachment is alive; the attachment is of this boot and has these effects. If the host's
+/// `links` have the pair's host end, the pair has another end, and so a namespace. Otherwise the namespace is alive if
+/// it was found. If the search was incomplete, the namespace is gone only if both its pair and its path are gone.
 ///
 /// # Errors
-/// A text for people if it is unknown: the places that could not be looked at.
+/// The answer is unknown: a text for people with the places that could not be looked at.
 pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces: &Namespaces) -> Result<bool, String> {
     let pairs: Vec<[u8; 6]> = effects.iter().filter_map(Veth::of).map(|pair| pair.mac.0).collect();
-    // By link-layer address: an operator may have renamed it.
+    // The link is found by its link-layer address: an operator may have renamed it.
     if links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))) {
         return Ok(true);
     }
@@ -36,7 +36,7 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
         // For a plugin that never entered the namespace only the path is known.
         None => path.is_ok(),
     };
-    // A namespace with lists that can't be read has its number all the same.
+    // A namespace has a number even if its lists can't be read.
     match namespaces.gap_of_search() {
         _ if found => Ok(true),
         None => Ok(false),
@@ -144,7 +144,8 @@ mod tests {
         assert_eq!(host_connection(&host, &stacked), HostConnection::Stacked);
         let device = postern_kernel::BusDevice { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
         assert_eq!(host_connection(&[], &Link { device: Some(device), ..link("eth0", "") }), HostConnection::Device);
-        // An end of another pair, a link that is stacked on an inner or a missing link, and a link of another kind.
+        // The links are an end of another pair, a link stacked on an inner or a missing link, and a link of another
+        // kind.
         let others = [own("veth", 4), own("macvlan", 4), Link { peer_netnsid: Some(0), ..own("macvlan", 7) }];
         for own in others.into_iter().chain([Link { peer_netnsid: Some(0), ..own("vxlan", 4) }, link("eth0", "dummy")])
         {
@@ -186,7 +187,8 @@ mod tests {
         }
     }
 
-    /// Root in a container can keep its lists from being read. What is in there is unknown then, and who is alive is not.
+    /// Root in a container can prevent that its lists are read. The content is unknown then, but the namespace is known
+    /// to be alive.
     #[test]
     fn a_namespace_with_changing_lists_hides_what_is_in_it_alone() {
         let found = LiveNamespace {

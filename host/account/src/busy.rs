@@ -33,7 +33,7 @@ pub type File = (u64, u64);
 pub struct Holder {
     /// Its process ID in this PID namespace.
     pub pid: u32,
-    /// Its own name: a run of the host executable shows its verb and its plugin.
+    /// Its own name. The name of a run of the host executable has verb and plugin.
     pub name: String,
     /// Its start time, milliseconds since 1970.
     pub since: u64,
@@ -68,7 +68,7 @@ pub fn words(holders: &[Holder], what: &str) -> String {
     format!("{what} is locked by {}", each.collect::<Vec<_>>().join(" and "))
 }
 
-/// Returns the way to end it. The next DEL or ADD, or `postern gc`, removes the effects of a killed run.
+/// Returns the way to end the holders. The next DEL or ADD, or `postern gc`, removes the effects of a killed run.
 pub fn remedy(holders: &[Holder]) -> String {
     let signal = if holders.iter().any(|holder| holder.is_stopped) { "CONT" } else { "KILL" };
     let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
@@ -97,7 +97,7 @@ pub fn holders(files: &[File]) -> BTreeMap<File, Vec<Holder>> {
     found
 }
 
-/// Returns those files that a process has open and locked.
+/// Returns the given files that a process has open and locked.
 fn locked_by(process: &Path, files: &[File]) -> Vec<File> {
     let mut locked = Vec::new();
     for entry in fs::read_dir(process.join("fd")).into_iter().flatten().flatten().take(MOST_FILES) {

@@ -1,4 +1,4 @@
-//! The leases that DHCP services keep, as the services tell. Only root and a service's own user are answered.
+//! The leases that DHCP services keep, as the services report them. A service answers only root and its own user.
 
 use crate::drift::{AGAIN, Account};
 use crate::node_state::{DhcpListed, NodeState};
@@ -46,7 +46,7 @@ pub fn leases(socket: &str) -> Result<Vec<HeldLease>, Untold> {
     }
 }
 
-/// True if a lease is that of the attachment of a record.
+/// True if a lease belongs to the attachment of a record.
 pub fn is_of(held: &HeldLease, header: &Header) -> bool {
     (&held.container_id, &held.network, &held.ifname) == (&header.container_id, &header.network, &header.ifname)
 }
@@ -58,7 +58,7 @@ impl NodeState {
         Rc::clone(asked.entry(socket.to_owned()).or_insert_with(|| Rc::new(leases(socket))))
     }
 
-    /// Compares the lease of a record with that of the service.
+    /// Compares the lease in a record with the lease at the service.
     pub(crate) fn dhcp(&self, account: &mut Account, header: &Header, plugin: &str, lease: &Dhcp) {
         let given = match lease.addresses.as_slice() {
             [] => "no address yet".to_owned(),
@@ -113,7 +113,7 @@ impl NodeState {
             }
             account.fact(plugin, "DHCP lease", format!("{own}, {found}, by the service at {socket}"));
         }
-        // One that has another address is told of above.
+        // A lease with another address is reported above.
         let of_family = |held: &HeldLease, address: &IpNet| (held.family == Family::Ipv4) == address.addr().is_ipv4();
         for address in missing {
             if !held.iter().any(|held| of_family(held, address)) {

@@ -1,7 +1,7 @@
 //! An account of the node for `postern ls`, `show` and `doctor`: the records compared with the kernel.
 //!
-//! It only reads: nothing is made, and no lock is kept. The container controls much of what is read (its links and
-//! addresses, the names of its files). So a caller that prints it must make it fit for a terminal.
+//! It only reads: nothing is made, and no lock is kept. The container controls much of the data (its links and
+//! addresses, the names of its files). So a caller that prints the data must make them safe for a terminal.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -26,7 +26,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The state of an attachment: the worst one that applies.
+/// The state of an attachment: the worst state that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -36,18 +36,17 @@ pub enum State {
     Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
-    /// A program that writes no records has detached a container that is alive, or attached it anew: nothing is wrong with
-    /// the node.
+    /// A program that writes no records has detached a living container, or attached it anew: the node is in order.
     Replaced,
     /// Its network namespace no longer exists.
     ContainerGone,
-    /// It was made before the node was started: nothing of it is left in the kernel.
+    /// It was made before the last start of the node: the kernel has none of its objects.
     PreviousBoot,
     /// Record and kernel differ.
     Drift,
     /// Its record can't be read.
     Damaged,
-    /// It has ended, and a device that it had is held: the device may not be clean.
+    /// It has ended, and its device is held: the device may not be clean.
     Held,
 }
 
@@ -127,7 +126,7 @@ struct OnHost {
 }
 
 impl OnHost {
-    /// True if there were some, and all of them are gone: a DEL does that, or somebody who cleans the node.
+    /// True if there were leases and rules, and all of them are gone: after a DEL, or after somebody cleaned the node.
     fn is_released(self) -> bool {
         self.there == 0 && self.gone > 0
     }
@@ -140,7 +139,7 @@ pub(crate) fn guard_ids(header: &Header) -> [String; 2] {
 }
 
 impl Account {
-    /// Returns the key of its masquerading rules.
+    /// Returns the key of the attachment's masquerading rules.
     pub fn masquerade_key(&self) -> Option<AttachmentKey> {
         self.header.as_ref().map(|header| AttachmentKey {
             network: header.network.clone(),
@@ -149,12 +148,13 @@ impl Account {
         })
     }
 
-    /// Returns the possible IDs in the rules of its spoofing protection.
+    /// Returns the possible IDs in the rules of the attachment's spoofing protection.
     pub fn guard_ids(&self) -> Vec<String> {
         self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
     }
 
-    /// True if leases and rules that its record lists are gone: a DEL without records, or somebody who cleaned the node.
+    /// True if leases and rules of the record are gone: after a DEL without records, or after somebody cleaned the
+    /// node.
     pub fn is_released(&self) -> bool {
         self.on_host.is_released()
     }
@@ -163,7 +163,7 @@ impl Account {
         self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
     }
 
-    /// Adds a deviation that `postern gc` removes as garbage, if this version knows everything in its record.
+    /// Adds a deviation that `postern gc` removes as garbage, if this version knows everything in the record.
     fn is_left(&mut self, what: impl Into<String>) {
         let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
         self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
@@ -175,7 +175,7 @@ impl Account {
         *number = number.saturating_add(1);
     }
 
-    /// Notes rules that can't be looked at. They count as being there. Returns the words for a fact.
+    /// Notes rules that can't be looked at. They count as present. Returns the words for a fact.
     pub(crate) fn unseen(&mut self, what: String) -> String {
         self.count(true);
         self.unseen.push(what.clone());
@@ -191,12 +191,13 @@ impl Account {
 pub(crate) const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
 /// The remedy where the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
-/// The remedy where the rules of an attachment were wiped, and its record lists them.
+/// The remedy where rules of an attachment were wiped and its record lists them.
 pub const REAPPLY: &str = "postern reapply";
 /// The remedy where this version doesn't know everything in the record: then neither DEL nor `postern gc` removes it.
 const WRITER: &str = "use the version of postern that wrote it";
 /// The text for a runtime that used native plugins for a while. The effects in the record no longer exist, and the
-/// record doesn't list those in the container. So no command may make one like the other.
+/// record doesn't list the objects in the container. So no command may change the node to match the record, or the
+/// record to match the node.
 const REPLACED: &str =
     "a program that writes no records has attached the container anew: the record is about what is gone";
 /// The text for a DEL by native plugins. A link that was only deleted leaves its lease and its rules.
@@ -277,7 +278,8 @@ impl NodeState {
         let what = match (is_lost, is_released) {
             (true, _) if self.has_other_link(&header, container) => Some(REPLACED),
             (true, true) => Some(DETACHED),
-            // A link without a host end is known by its kind only. Another one has other addresses.
+            // A link without a host end is known only by its kind. If another program made it again, it has other
+            // addresses.
             (false, true) if has_other_addresses(&account, &header, container) => Some(REPLACED),
             _ => None,
         };
@@ -318,7 +320,7 @@ impl NodeState {
         account.state = State::Stuck;
     }
 
-    /// A record that was removed during the comparison may have been made again by now: then it is another one.
+    /// A record that was removed during the comparison may have been made again by now: then it is another record.
     fn unless_made_again(&self, mut account: Account) -> Account {
         let key = account.header.as_ref().map(Header::key);
         if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
@@ -329,8 +331,8 @@ impl NodeState {
         account
     }
 
-    /// True if a living process is at work on a record, or was since this look began. A record whose lock can't be
-    /// tested counts as idle.
+    /// True if a living process is at work on a record, or was at work since this look began. A record whose lock can't
+    /// be tested counts as idle.
     fn is_held(&self, key: &RecordKey) -> bool {
         postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
@@ -341,8 +343,9 @@ impl NodeState {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// True if the container's link of that name leads to the host. If the link of the record is gone, a program that
-    /// writes no records has attached the container again. (`Session::compare_with_kernel` does the same for one run.)
+    /// True if the container's link of that name leads to the host. If the link in the record is gone, this means: a
+    /// program that writes no records has attached the container again. (`Session::compare_with_kernel` does the same
+    /// for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&LiveNamespace>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
@@ -378,7 +381,7 @@ impl NodeState {
         }
         match account.deviations.is_empty() {
             true => State::Ok,
-            // A DEL that has just begun has removed an effect and not yet noted it.
+            // A DEL that has just begun may have removed an effect and not yet noted the removal.
             false if account.is_held => State::Incomplete,
             false => State::Drift,
         }
@@ -424,7 +427,7 @@ impl NodeState {
             Effect::Vrf(vrf) => self.in_vrf(account, plugin, vrf, container),
             Effect::SourceRoutes(routing) => self.routed_by_source(account, plugin, routing, container),
             Effect::LinkState(changed) => account.fact(plugin, "link", changed.words()),
-            // No record lists these.
+            // No record lists these effects.
             Effect::LoopbackUp(LoopbackUp {}) | Effect::NamespaceSetting(_) => {}
         }
     }
@@ -497,8 +500,8 @@ impl NodeState {
         }
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            // Without the pair this is expected, and already reported. Behind another plugin's link there may be
-            // anything.
+            // Without the pair nothing is expected inside, and the pair was reported. Behind another plugin's link any
+            // content is valid.
             let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
             if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
@@ -542,7 +545,7 @@ impl NodeState {
     }
 }
 
-/// True if the container's link has addresses, and none of the record's.
+/// True if the container's link has addresses, but no address of the record.
 fn has_other_addresses(account: &Account, header: &Header, container: Option<&LiveNamespace>) -> bool {
     let Some(found) = container else { return false };
     let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return false };
@@ -559,7 +562,7 @@ fn is_link_local(address: &IpNet) -> bool {
     }
 }
 
-/// Returns the remedy for a damaged record: its effects are listed nowhere else. A record with only some unreadable
+/// Returns the remedy for a damaged record. Only this record lists its effects. A record with only some unreadable
 /// lines still belongs to its attachment.
 fn by_hand(path: &Path, is_lost: bool) -> String {
     let file = quoted(&path.display().to_string());
@@ -569,7 +572,8 @@ fn by_hand(path: &Path, is_lost: bool) -> String {
     }
 }
 
-/// Returns the addresses of an attachment: those of its sections, or else those with masqueraded traffic.
+/// Returns the addresses of an attachment: the addresses in its sections, or else the addresses with masqueraded
+/// traffic.
 fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
     let mut addresses: Vec<IpNet> =
         sections.iter().flat_map(|section| &section.addresses).filter_map(|text| text.parse().ok()).collect();

@@ -4,10 +4,10 @@
 //! garbage in three cases:
 //!
 //! * Its attachment was made in another boot.
-//! * Its process was killed before it answered the runtime. This needs no further proof.
-//! * The container's namespace is gone, which the kernel shows. A pair with a host end has another end, and so a namespace.
-//!   All namespaces that can be found are looked at. If some can't, the attachment counts as gone in one case only: its
-//!   pair is gone, and its path is gone too.
+//! * Its process was killed before it answered the runtime. This case needs no further proof.
+//! * The kernel shows that the container's namespace is gone. A pair with a host end has another end, and so a
+//!   namespace. All namespaces that can be found are looked at. If some can't be looked at, the attachment counts as
+//!   gone in one case only: its pair is gone, and its path is gone too.
 
 use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -28,15 +28,14 @@ use std::time::{Duration, Instant};
 /// The longest time for the removal of one record.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// The reason why it is garbage.
+/// The reason why a record is garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It was made before the last start of the node.
     OtherBoot,
     /// Its namespace is gone.
     Gone,
-    /// The process that made it was killed before the runtime had an answer, or the process that removed it before the
-    /// end.
+    /// Its ADD was killed before the runtime had an answer, or its DEL was killed before the end.
     Killed,
 }
 
@@ -64,12 +63,12 @@ pub struct Garbage {
     /// The reason why its addresses are kept, if they are.
     pub keeps: Option<String>,
     key: RecordKey,
-    /// True if only the record itself is removed: its effects belong to another record by now.
+    /// True if only the record itself is to be removed: its effects belong to another record by now.
     superseded: bool,
 }
 
 impl Garbage {
-    /// True if it is a whole attachment, which a runtime was told of and which nobody has made again.
+    /// True if it is a whole attachment: its ADD succeeded, and nobody has made it again.
     pub fn is_whole(&self) -> bool {
         self.section.is_none() && !self.superseded && self.reason != Reason::Killed
     }
@@ -106,9 +105,9 @@ pub struct Report {
 /// # Errors
 /// A text for people: records or namespaces can't be looked at.
 pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
-    // Nothing was begun in these files, and no process has them open.
+    // These files have no content, and no process has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
-    // Before the records are read: their copies here don't have the later work of an ADD.
+    // The time is taken before the records are read: the copies in memory lack the later work of an ADD.
     let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
@@ -199,7 +198,8 @@ impl<'a> CurrentState<'a> {
             }
             return;
         }
-        // A killed ADD or DEL is no attachment, in any namespace. The rest of it may no longer show that.
+        // A killed ADD or DEL is no attachment, in any namespace. Its remaining effects may no longer show that it was
+        // killed.
         let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.name).collect();
         let makers = summary.effects.iter().map(|noted| noted.section.as_str());
         let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
@@ -219,9 +219,9 @@ impl<'a> CurrentState<'a> {
 
 impl CurrentState<'_> {
     /// True if a program that writes no records has made the attachment again, so that objects with its names are in
-    /// use. Then a link of its name in a living namespace has the address of its lease, or of its result. A link that
-    /// another record claims doesn't count. Root in the container can give it any address, and garbage would never be
-    /// removed.
+    /// use. The sign is a link of its name in a living namespace that has the address of its lease or of its result. A
+    /// link that another record lists doesn't count: root in that container can give it any address, and garbage would
+    /// never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let others = || all.iter().filter(|other| other.path != summary.path);
         let is_port_claimed = |end: &Link| {
@@ -269,19 +269,19 @@ impl CurrentState<'_> {
     }
 }
 
-/// True if this is no attachment: the process at work on it was killed.
+/// True if the process at work on a section was killed: then the section is no attachment.
 fn is_unfinished(section: &Section) -> bool {
     section.stage != Stage::Given
 }
 
-/// True if no plugin got to its end: each of `makers`, which made the record's effects, was killed as well. (Earlier
+/// True if no plugin was completed: each of `makers`, which made the record's effects, was killed as well. (Earlier
 /// versions wrote no sections: a record without sections may be in use.)
 fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
     sections.iter().all(is_unfinished)
         && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
 }
 
-/// True if the killed state is unchanged: a later run may have begun the section anew.
+/// True if the section is still killed: a later run may have begun it anew.
 fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     let (sections, effects) = (record.sections(), record.effects(None));
     match section {
@@ -328,8 +328,8 @@ impl Shared {
     }
 }
 
-/// The input of native IPAM programs. It doesn't come from the record: an attacker who forges a record could run
-/// programs.
+/// The input of native IPAM programs. It doesn't come from the record: otherwise an attacker who forges a record could
+/// run programs.
 pub struct Programs<'a> {
     /// The directories of these programs, as `CNI_PATH`.
     pub path: &'a str,
@@ -342,15 +342,15 @@ pub struct Programs<'a> {
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing of it is left.
+    /// All of it was removed.
     Removed,
     /// Its addresses are left, with the objects that hold them: packets may still go there.
     AddressesKept,
-    /// All of it is left: it has been taken up again since.
+    /// Nothing was removed: a later run has taken it up again.
     TakenUp,
 }
 
-/// Removes garbage, unless a run has taken it up again since.
+/// Removes garbage, unless a later run has taken it up again.
 ///
 /// # Errors
 /// A text for people: the effects that could not be removed; they stay in the record.
@@ -358,7 +358,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
-        // Another run has taken it up, or removed it.
+        // Another run has taken the record up, or removed it.
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(Outcome::TakenUp),
         Err(error) => return Err(error.to_string()),
     };
@@ -387,8 +387,9 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     removed.map(outcome).map_err(|error| without.unwrap_or_else(|| error.to_string()))
 }
 
-/// Gives the native programs of the record their input. If one of them has no configuration, or if they differ, none
-/// gets an input. The other effects are removed nevertheless, and the returned reason says why some stay.
+/// Gives the native programs of the record their input. If a program has no configuration, or if the configurations
+/// differ, no program gets an input. The other effects are removed nevertheless, and the returned reason says why some
+/// effects stay.
 fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
     // A program gets only input that a runtime could have given it.
@@ -441,7 +442,7 @@ mod tests {
         expect(&|_| {}, false, false, false);
         expect(&|record| record.begin("bridge", "digest", "config", 4).unwrap(), true, true, false);
         expect(&|record| record.begin("other", "digest", "config", 4).unwrap(), true, true, true);
-        // The next ADD has begun one of the two sections anew, and got to its end.
+        // The next ADD has begun one of the two sections anew, and completed it.
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
         // Made by a version that wrote no sections: it may be in use.

@@ -1,4 +1,5 @@
-//! What is held of this node ([`postern_gate::capability::device::held`]): devices that may not be clean, and VLANs in use.
+//! The held objects of this node ([`postern_gate::capability::device::held`]): devices that may not be clean, and VLANs
+//! in use.
 
 use postern_gate::capability::device::effect::home::DeviceHome;
 use postern_gate::capability::device::held::{self, HeldNote, HeldObject, Notes};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 /// The time that a driver may take to make a link.
 const LINK_WITHIN: Duration = Duration::from_secs(10);
 
-/// Returns what is held in the caller's namespace, with the times when that began.
+/// Returns the held objects of the caller's namespace, each with the time since when it is held.
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked.
@@ -28,8 +29,8 @@ pub fn list(places: &Places) -> Result<Vec<(u64, HeldNote)>, String> {
     Ok(objects.iter().filter_map(|object| Some((object.created, held::of(object, here, &boot)?))).collect())
 }
 
-/// Looks at a held object again. A clean device is no longer held, and up if it was up before. With `unbind`, one that is not
-/// clean is taken from its driver first. Returns it as it is still held.
+/// Looks at a held object again. A clean device is no longer held, and is set up if it was up before. With `unbind`, a
+/// device that is not clean is first taken from its driver. Returns the object if it is still held.
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked, or its driver can't be reached.
@@ -52,7 +53,7 @@ pub fn mend(places: &Places, held: &HeldNote, unbind: bool) -> Result<Option<Hel
 #[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys")]
 fn rebind(host: &Netlink, device: &Device, bus: &str, name: &str) -> Result<(), String> {
     let own = Path::new("/sys/bus").join(bus).join("devices").join(name).join("driver");
-    // The way through the device ends with the first step.
+    // The path through the device ends with the first step.
     let driver = own.canonicalize().map_err(|error| format!("{}: {error}", own.display()))?;
     for step in ["unbind", "bind"] {
         let file = driver.join(step);

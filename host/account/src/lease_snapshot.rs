@@ -18,7 +18,7 @@ pub struct LeaseSnapshot {
 }
 
 impl LeaseSnapshot {
-    /// Reads the leases of a network; one without a directory has none. `sets` is the number of range sets.
+    /// Reads the leases of a network; a network without a directory has none. `sets` is the number of range sets.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] as [`Leases::open`], [`StateError::Io`] for a directory that can't be read.
@@ -31,7 +31,8 @@ impl LeaseSnapshot {
     /// Takes one address from each set, as [`Leases::reserve_others`] would.
     ///
     /// # Errors
-    /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.
+    /// [`StateError::Exhausted`] and [`StateError::Refused`], with the texts of [`Leases::reserve_others`]; nothing is
+    /// taken then.
     pub fn reserve(
         &mut self,
         owner: &LeaseOwner,
@@ -102,7 +103,7 @@ impl LeaseSnapshot {
         free.next().ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 
-    /// Returns the addresses of `owner`, and those of old lease files that name only its container.
+    /// Returns the addresses of `owner`, and the addresses of old lease files that name only its container.
     pub fn held(&self, owner: &LeaseOwner) -> Vec<IpAddr> {
         let mut held: Vec<IpAddr> = self
             .taken
@@ -130,7 +131,8 @@ mod tests {
         vec![LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
     }
 
-    /// Every call of a long sequence returns what the snapshot before it predicts, including errors and their text.
+    /// Each call of a long sequence returns the result that the snapshot before it predicts, including errors and their
+    /// text.
     #[test]
     fn it_gives_what_reserve_gives() {
         let scratch = std::env::temp_dir().join(format!("postern-lease-snapshot-{}", std::process::id()));

@@ -1,8 +1,8 @@
-//! Questions about a node that people ask, and no runtime: attachments ([`node_state`], [`drift`]), processes at work
+//! Answers about a node for people, not for runtimes: attachments ([`node_state`], [`drift`]), processes at work
 //! ([`busy`]), garbage ([`garbage`], [`node`], [`adopt`]), and rules that were wiped ([`reapply`]).
 //!
-//! The executable that runtimes start does not link this crate (`tests/no-compiler`). It removes objects through
-//! [`postern_gate::upkeep`], as a DEL does, or through the functions of the mechanism's own crates.
+//! The executable that runtimes start does not link this crate (`tests/no-compiler`). This crate removes objects
+//! through [`postern_gate::upkeep`], as a DEL does, or through the functions of each mechanism's own crate.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 

@@ -1,11 +1,11 @@
-//! A test if a process holds the lock of a file, without keeping the lock.
+//! Tests if a process holds the lock of a file, without keeping the lock.
 
 use postern_state::{Dir, OpenMode};
 use std::fs::TryLockError;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns device and inode of a file whose `flock(2)` a process holds; `None` if it is free, or if that can't be
+/// Returns device and inode of a file whose `flock(2)` a process holds; `None` if the lock is free, or if it can't be
 /// tested.
 #[must_use]
 pub fn locked(path: &Path) -> Option<(u64, u64)> {

@@ -1,4 +1,4 @@
-//! Node objects that are not in use: `postern gc --node` finds and removes them. The gate has noted the ones that it
+//! Node objects that are not in use: `postern gc --node` finds and removes them. The gate has noted the objects that it
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// The longest time for the packet filter.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// True if a link is the noted one. For some notes only the name is known: the process was killed before it noted the
-/// index, or an earlier version wrote it. Then it is the noted one if it has no addresses of its own.
+/// True if a link is the noted link. Some notes have only the name: the process was killed before it noted the index,
+/// or an earlier version wrote the note. Then a link of this name without own addresses is the noted link.
 fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
     if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
         return Ok(index == u64::from(link.index));
@@ -32,7 +32,7 @@ fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, St
     Ok(addresses.iter().all(|address| is_link_local(address.net.addr())))
 }
 
-/// RFC 4291, section 2.5.6: the kernel gives one to every link.
+/// True for a link-local address (RFC 4291, section 2.5.6): the kernel gives one to every link.
 pub(crate) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
@@ -104,7 +104,7 @@ pub struct Report {
     pub unused: Vec<Unused>,
     /// The objects that stay, with the reason.
     pub kept: Vec<String>,
-    /// What the removal could concern beside attachments, in words.
+    /// The users beside attachments that the removal could concern, in words.
     pub notes: Vec<String>,
     /// The places that could not be looked at.
     pub problems: Vec<String>,
@@ -113,7 +113,8 @@ pub struct Report {
 }
 
 /// Looks for node objects of the caller's namespace that Postern made and that are not in use. Changes nothing.
-/// Forwarding is included only on request: other programs than containers may depend on it by now, and nothing shows that.
+/// Forwarding is included only on request: other programs than containers may depend on forwarding by now, and nothing
+/// shows whether they do.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory gives an error.
@@ -187,7 +188,8 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     Ok(report)
 }
 
-/// The kinds of links that lead to other machines, or to programs: a node with an address on one is a router for them.
+/// The kinds of links that lead to other machines, or to programs. A node with an address on such a link is their
+/// router.
 const TUNNELS: [&str; 19] = [
     "tun",
     "wireguard",
@@ -210,7 +212,7 @@ const TUNNELS: [&str; 19] = [
     "wwan",
 ];
 
-/// The node's own addresses of one family, with their links. Those of `lo` and link-local ones are not among them.
+/// The node's own addresses of one family, with their links. Addresses of `lo` and link-local addresses are left out.
 struct OnLinks<'a> {
     v4: bool,
     all: Vec<(&'a Link, IpNet)>,
@@ -227,7 +229,7 @@ impl<'a> OnLinks<'a> {
         Ok(Self { v4, all: all.collect() })
     }
 
-    /// Returns the address of the node that is in one network with an attachment's: the node can be its router.
+    /// Returns the node's address that is in one network with an attachment's address: the node can be its router.
     fn beside(&self, address: IpNet) -> Option<&(&'a Link, IpNet)> {
         self.all.iter().find(|(_, own)| own.contains(&address.addr()) || address.contains(&own.addr()))
     }
@@ -237,7 +239,7 @@ impl<'a> OnLinks<'a> {
         self.all.iter().map(|(link, _)| *link).find(is_tunnel)
     }
 
-    /// Tells of the links between which the node may forward packets of others: nothing shows that.
+    /// Names the links between which the node may forward packets of others. Nothing shows whether it does.
     fn between(&self, setting: &str) -> Option<String> {
         let mut names: Vec<String> = self.all.iter().map(|(link, _)| link.name.to_string()).collect();
         names.sort();
@@ -252,8 +254,8 @@ impl<'a> OnLinks<'a> {
     }
 }
 
-/// Returns what needs forwarding of one family: an attachment whose packets the node forwards, by its record, a link that
-/// leads to a container without a record, or a tunnel. The namespace is given by its cookie, with the boot.
+/// Returns the user of forwarding of one family. This is an attachment whose packets the node forwards (by its record),
+/// a link that leads to a container without a record, or a tunnel. The namespace is given by its cookie, with the boot.
 fn user_of_forwarding(
     places: &Places,
     links: &[Link],
@@ -273,7 +275,7 @@ fn user_of_forwarding(
         let effects: Vec<Effect> =
             effects.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect();
         known.extend(effects.iter().filter_map(|effect| Veth::of(effect).map(|pair| pair.host.clone())));
-        // Packets of these links pass the node by, unless the node is a router on the same wire.
+        // The node does not forward packets of these links, unless it is a router on their wire.
         let passes_by =
             |effect: &Effect| matches!(effect, Effect::Macvlan(_) | Effect::InnerLink(_) | Effect::Device(_));
         let addresses: Vec<&String> = record.sections.iter().flat_map(|section| &section.addresses).collect();
@@ -302,8 +304,8 @@ fn user_of_forwarding(
     Ok(strangers.next().map(|link| format!("{} leads to a container without a record", link.name)))
 }
 
-/// Judges the isolation of a bridge by its name, as the rules have it. Rules for a bridge that is gone would hold for the
-/// next link of its name.
+/// Judges the isolation of a bridge by its name, because the rules contain the name. Rules for a bridge that is gone
+/// would apply to the next link of its name.
 fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -> Result<(), String> {
     let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let effects = records.iter().flat_map(|record| &record.effects);
@@ -337,7 +339,7 @@ fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft,
             return Ok(());
         }
     }
-    // Before the link itself, which may be unused too.
+    // The setting comes before the link, which may be unused too.
     report.unused.insert(0, Unused { kind: LOCALNET, name, what: UnusedObject::Localnet });
     Ok(())
 }
@@ -390,10 +392,10 @@ fn bridge(
     Ok(())
 }
 
-/// Returns the reason why a bridge, or a VLAN gateway of it, can't go: another link is stacked on it (macvlan, ipvlan,
-/// an operator's VLAN). The kernel would delete that link with it. Such a link may be in a container. The kernel shows
-/// the lower link's namespace only from the upper link's namespace. So in every namespace except the host's an equal
-/// index counts as a match, except for pairs.
+/// Returns the reason why a bridge, or its VLAN gateway, can't be removed: another link is stacked on it (macvlan,
+/// ipvlan, an operator's VLAN). The kernel would delete that link too. Such a link may be in a container. The kernel
+/// shows the lower link's namespace only from the upper link's namespace. So in every other namespace than the host's,
+/// an equal index counts as a match, except for pairs.
 fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option<String>, String> {
     let is_own = |link: &Link| gateways.iter().any(|gateway| gateway.index == link.index);
     let below = |link: &Link| {
@@ -412,8 +414,8 @@ fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option
     Ok(None)
 }
 
-/// Removes the objects of the report if another look finds them still not in use, and returns those that are gone now.
-/// The audit log gets all of them too. Notes on objects that are gone are removed as well.
+/// Removes the objects of the report that a second look still finds unused. Returns the objects that are gone now. The
+/// audit log gets a line for each of them. Notes on objects that are gone are removed as well.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory gives an error.
@@ -454,7 +456,7 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
 }
 
 impl Unused {
-    /// Returns kind and name of its note; base tables have none.
+    /// Returns kind and name of the object's note; tables have no notes.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
             UnusedObject::Link(_) | UnusedObject::Isolation | UnusedObject::Localnet => Some((self.kind, &self.name)),

@@ -30,7 +30,7 @@ const NOT_SHOWN: &str = "the kernel does not let this user look at its packet fi
 /// Leases of a network, or the reason why they can't be listed.
 pub type Listed = Rc<Result<Vec<HeldAddress>, String>>;
 
-/// Leases of a DHCP service, or the reason why it does not tell them.
+/// Leases of a DHCP service, or the reason why the service does not tell them.
 pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::HeldLease>, Untold>>;
 
 /// The records as read, or the reason why they can't be.
@@ -66,8 +66,8 @@ pub struct NodeState {
 /// The node, and an account of its attachments or the reason why there is none.
 pub type Accounts = (NodeState, Result<Vec<Account>, String>);
 
-/// Looks at the node and its attachments, and a second time if there is a deviation: a deviation of a current run is
-/// gone then.
+/// Looks at the node and its attachments. After a deviation it looks a second time: a deviation that belonged to a
+/// current run is gone then.
 ///
 /// # Errors
 /// As [`NodeState::look`].
@@ -85,7 +85,7 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let (node_state, second) = look()?;
     let confirmed = |mut account: Account| {
         let before = first.iter().find(|before| before.path == account.path);
-        // Its duration changes from look to look.
+        // The duration of a stuck run changes from look to look.
         if account.state == State::Stuck && before.is_some_and(|before| before.state == State::Stuck) {
             return account;
         }
@@ -100,8 +100,8 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
 }
 
 impl NodeState {
-    /// Looks at the node; at its namespaces for at most `within`. The records are read first: their effects were made
-    /// before that, unless a run is in progress.
+    /// Looks at the node. The search for namespaces takes at most `within`. The records are read first: so the kernel
+    /// has their effects already, unless a run is in progress.
     ///
     /// # Errors
     /// A text for people: the kernel does not show its links or namespaces.
@@ -199,7 +199,7 @@ impl NodeState {
     /// Calls `work` with an nftables socket.
     ///
     /// # Errors
-    /// The kernel does not let this user look at it, or the error of `work`.
+    /// The kernel does not let this user look at nftables, or the error of `work`.
     pub fn nft<T>(&self, work: impl FnOnce(&mut Nft) -> Result<T, String>) -> Result<T, String> {
         match self.nft.borrow_mut().as_mut() {
             Some(nft) => work(nft),

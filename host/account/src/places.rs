@@ -23,10 +23,10 @@ fn could_be_used(directory: &Path) -> bool {
     is_directory(there) && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
-/// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
+/// Opens the leases of a network in a data directory; `None` if the network has no directory there, and so no lease.
 ///
 /// # Errors
-/// A text for people: another user can write there, or it can't be opened.
+/// A text for people: another user can write in the directory, or the directory can't be opened.
 pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<Leases>, String> {
     let store = LeaseStore {
         data_dir: data_dir.to_owned(),

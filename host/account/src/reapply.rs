@@ -20,11 +20,11 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// The result of [`find`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Attachments with missing rules. Each has the sentences that say what is missing.
+    /// Attachments with missing rules, each with sentences about the missing rules.
     pub wiped: Vec<(Header, Vec<String>)>,
     /// Attachments that stay as they are, each with the reason.
     pub skipped: Vec<(Header, String)>,
-    /// Rules that can't be looked at: they may be missing.
+    /// Rules that can't be looked at, and so may be missing.
     pub problems: Vec<String>,
     /// The number of attachments whose rules are all there.
     pub complete: usize,
@@ -50,7 +50,7 @@ pub fn find(places: &Places) -> Result<Report, String> {
             State::Stuck | State::Incomplete => {
                 report.skipped.push((header, "a run for it is under way, or was killed".to_owned()));
             }
-            // Nothing of these can be put back: `postern gc` and DEL remove them.
+            // The rules of these attachments can't be put back: `postern gc` and DEL remove them.
             State::Replaced | State::ContainerGone | State::PreviousBoot | State::Damaged | State::Held => {}
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
-/// libcni's default directory for them.
+/// libcni's default directory for these files.
 pub(crate) const DIRECTORY: &str = "/var/lib/cni/results";
 
 /// The largest number of bytes that are read from an entry.
@@ -37,7 +37,7 @@ fn entry(header: &Header) -> Option<Value> {
 }
 
 /// True if the result of an attachment has this address for the container's end. A later plugin (tuning) may have
-/// changed it, and the attachment is then in order.
+/// changed the address, and the attachment is then in order.
 pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     let entry = entry(header).unwrap_or_default();
     let links = entry.pointer("/result/interfaces").and_then(Value::as_array);
@@ -47,7 +47,7 @@ pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     })
 }
 
-/// Returns the plugins of the list that the runtime called for an attachment; `None` if that is unknown.
+/// Returns the plugins of the list that the runtime called for an attachment; `None` if they are unknown.
 pub fn chain(header: &Header) -> Option<Vec<String>> {
     let config = unbase64(entry(header)?.get("config")?.as_str()?)?;
     let list: Value = serde_json::from_slice(&config).ok()?;

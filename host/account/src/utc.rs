@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Returns day and time of day of a number of milliseconds since 1970.
 pub fn utc(milliseconds: u64) -> (String, String) {
-    // The last second of the year 9999 is the last one that can be written.
+    // The last second of the year 9999 is the last second that can be written.
     let time = UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
     let text = humantime::format_rfc3339_millis(time).to_string();
     let (day, time) = text.split_once('T').unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A test if runs can write their files. It asks the kernel and writes nothing.
+//! Tests if runs can write their files. The test asks the kernel and writes nothing.
 
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, stat};
@@ -26,11 +26,11 @@ pub struct Obstacle {
     pub remedy: String,
     /// True if the remedy is a command.
     pub is_command: bool,
-    /// True if runs continue without it.
+    /// True if runs work without this path.
     pub is_survived: bool,
 }
 
-/// Returns the obstacles to this user's runs writing records, notes, leases' index and log.
+/// Returns the obstacles that keep this user's runs from writing records, notes, the index of leases and the log.
 pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let failing = "runs write there: an ADD fails, and what a DEL removes can't be taken off the record";
@@ -77,7 +77,7 @@ pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
     Some(obstacle(path, errno, why))
 }
 
-/// Returns the same for a directory that this user's runs would prefer to use; directories of other users don't count.
+/// Like `refused`, for a directory that this user's runs would prefer to use; directories of other users don't count.
 fn missed(path: &Path, why: &'static str) -> Option<Obstacle> {
     let there = path.ancestors().find(|part| is_there(part))?;
     if stat(there).ok()?.st_uid != geteuid().as_raw() {
@@ -125,7 +125,7 @@ fn log(logs: &Path) -> Option<Obstacle> {
 /// Checks that a run could open the log for writing, if it exists. Nothing is written or created.
 ///
 /// # Errors
-/// The obstacle: it is not a file, it is not trusted, or the kernel's error.
+/// The log is no regular file, or is not trusted, or the kernel refuses to open it.
 fn can_be_opened(logs: &Path) -> io::Result<()> {
     let directory = match places::directory(logs) {
         Ok(directory) => directory,

@@ -1,5 +1,5 @@
-//! The namespaces that a search finds, for every object that can keep one. Other tests run meanwhile, and the processes
-//! of the machine can't be looked at from here. So the tests check only namespaces that they made.
+//! The namespaces that a search finds, for every object that can keep one. Other tests run meanwhile, and the tests
+//! can't look at all processes of the machine. So they check only namespaces that they made.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
@@ -108,7 +108,7 @@ fn a_namespace_that_only_a_thread_is_in() {
     assert!(found.path.to_str().unwrap().starts_with(&task), "{}", found.path.display());
 }
 
-/// Makes a namespace that only mounts keep, with two names; returns its cookie.
+/// Makes a namespace with two names that only mounts keep alive; returns its cookie.
 fn mounted(names: [&str; 2]) -> u64 {
     for name in names {
         fs::write(name, "").unwrap();
@@ -165,7 +165,7 @@ fn a_namespace_that_a_mount_elsewhere_keeps() {
     assert_eq!((found.processes, found.links.len()), (0, 1));
 }
 
-/// A process elsewhere has the namespace open, and nothing else keeps it.
+/// Only a process in another namespace keeps the namespace alive: it has it open.
 #[test]
 fn a_namespace_that_only_a_descriptor_keeps() {
     let _alone = alone();
@@ -183,7 +183,7 @@ fn a_namespace_that_only_a_descriptor_keeps() {
     assert!(!find().is_alive(cookie));
 }
 
-/// The same with a socket, whose namespace has no other name.
+/// Only a socket keeps the namespace alive.
 #[test]
 fn a_namespace_that_only_a_socket_keeps() {
     let _alone = alone();

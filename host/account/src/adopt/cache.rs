@@ -1,4 +1,4 @@
-//! A search in the runtimes' cache ([`results`]) for an attachment of which only parts of the name are known.
+//! A search in the runtimes' cache ([`results`]) for an attachment whose name is known only in parts.
 
 use super::judge::{Cached, Names};
 use crate::results;
@@ -29,8 +29,8 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Returns the state of an attachment in the cache. If several entries match, one that is alive counts before an
-    /// unclear one.
+    /// Returns the state of an attachment in the cache. If several entries match, an entry that is alive counts before
+    /// an unclear entry.
     pub(super) fn of(&self, names: &Names<'_>) -> Cached {
         let mut cached = Cached::Gone;
         for entry in self.entries.iter().filter(|entry| names.are_of_entry(entry)) {

@@ -1,4 +1,4 @@
-//! The decision if an object of a native plugin is a leftover, from given facts alone.
+//! Decides from given facts alone if an object of a native plugin is a leftover.
 
 use super::live::{Live, Use};
 use super::{Kind, Reason};
@@ -17,7 +17,7 @@ pub(super) struct Names<'a> {
     /// `None` if the name doesn't contain it.
     pub(super) network: Option<&'a str>,
     pub(super) container: &'a str,
-    /// True if this is only the beginning of the container ID.
+    /// True if `container` is only the beginning of the container ID.
     pub(super) cut: bool,
     /// `None` if the name doesn't contain it.
     pub(super) ifname: Option<&'a str>,
@@ -31,7 +31,7 @@ impl<'a> Names<'a> {
 }
 
 impl Names<'_> {
-    /// True if this may be the attachment of that record.
+    /// True if these may be the names of the record's attachment.
     pub(super) fn are_of(&self, header: &Header) -> bool {
         let container = header.container_id.trim();
         self.network.is_none_or(|network| header.network == network)
@@ -39,7 +39,8 @@ impl Names<'_> {
             && self.ifname.is_none_or(|ifname| ifname == header.ifname)
     }
 
-    /// True if this may be the attachment of that entry in the runtimes' cache: `<network>-<container>-<interface>`.
+    /// True if these may be the names of an entry's attachment in the runtimes' cache:
+    /// `<network>-<container>-<interface>`.
     pub(super) fn are_of_entry(&self, entry: &str) -> bool {
         let Some(network) = self.network else {
             let end = if self.cut { "" } else { "-" };
@@ -63,7 +64,7 @@ pub(super) enum Cached {
     Gone,
     /// It has an entry, and the path of its namespace exists.
     Alive,
-    /// Its entry shows neither, for this reason.
+    /// Its entry shows neither state, for this reason.
     Unclear(String),
 }
 
@@ -99,20 +100,20 @@ pub(super) enum Verdict {
     Leftover(Reason),
     /// It is in use, or it is an object of Postern, which is removed by its record.
     InUse,
-    /// It stays for this reason, which people should know.
+    /// It stays, for a reason that people should know.
     Stays(String),
     /// Not decidable, because not all namespaces can be looked at.
     Unknown,
 }
 
-/// Makes the whole decision: an object that may be in use is never a leftover.
+/// Decides about one object: an object that may be in use is never a leftover.
 pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
     if claim.recorded {
         return Verdict::InUse;
     }
     if claim.kind == Kind::MacGuard {
         let used = claim.ports.iter().any(|port| facts.links.contains(*port));
-        // Without a port nothing is known about it.
+        // Without a port nothing is known about the object.
         return if used || claim.ports.is_empty() { Verdict::InUse } else { Verdict::Leftover(Reason::NoPort) };
     }
     if claim.kind == Kind::Ifb {

@@ -1,4 +1,4 @@
-//! A leftover: its kind, whose it was, and where it is.
+//! A leftover: its kind, its attachment, and its place.
 
 use super::Recorded;
 use super::cache::Cache;
@@ -30,7 +30,7 @@ pub enum Kind {
     ForwardNftables,
     /// A chain of `portMappings` in iptables, with the rules that lead to it.
     ForwardIptables,
-    /// Rules that let an address be forwarded.
+    /// Rules that forward packets of an address.
     Forwarding,
     /// A link of `bandwidth`, which limits what a container sends.
     Ifb,
@@ -134,8 +134,8 @@ impl LeftoverObject {
         }
     }
 
-    /// Returns the names in it. `None` for spoofing protection, whose names don't separate container from interface; for
-    /// rules without a name; for ifbs, whose names are hashes.
+    /// Returns the names in the object. `None` in three cases: spoofing protection (its names don't separate container
+    /// from interface), rules without a name, and ifbs (their names are hashes).
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
             Self::Lease { network, owner: LeaseOwner { container_id: container, ifname }, .. } => {
@@ -215,8 +215,8 @@ impl LeftoverObject {
     }
 }
 
-/// Returns the age of a file. A time that is far ahead tells nothing: the clock was ahead then. One that is a little ahead is
-/// young, for the clock may have been set back while its plugin was at work.
+/// Returns the age of a file. A time far in the future gives no age: the clock was ahead then. A time a little in the
+/// future counts as young: the clock may have been set back while the plugin was at work.
 fn age(time: SystemTime, now: SystemTime) -> Option<Duration> {
     match now.duration_since(time) {
         Ok(age) => Some(age),
@@ -276,8 +276,8 @@ impl Leftover {
         id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
     }
 
-    /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
-    /// [`postern_firewall::account::Marked::mark`]; for forwards their address, for an ifb its name.
+    /// Returns the object's name at its place. This is the lease's file, or the comment or ID of its rules (as in
+    /// [`postern_firewall::account::Marked::mark`]). For forwards it is their address, for an ifb its name.
     pub fn mark(&self) -> String {
         match &self.object {
             LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),

@@ -1,8 +1,9 @@
-//! The addresses of all links of the live namespaces, and what speaks for their use by an attachment.
+//! The addresses of all links of the live namespaces, and the signs that an attachment uses them.
 //!
-//! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an address
-//! counts too: it may be in use. But then the report names its place, so that an operator sees who keeps a leftover. Only an
-//! address in a namespace that is mounted on the node goes without words: no container can mount one there.
+//! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an
+//! address counts too: it may be in use. But then the report names its place, so that an operator sees who keeps a
+//! leftover. The report names no place in a namespace that is mounted on the node: no container can mount a namespace
+//! there.
 
 use crate::alive::{HostConnection, host_connection};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -12,10 +13,10 @@ use postern_kernel::Link;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// The most addresses of an attachment's link, beside those that are valid on the link alone.
+/// The most addresses of an attachment's link. Addresses that are valid only on the link don't count.
 const FEW: usize = 4;
 
-/// The same for all links of a container.
+/// The most such addresses of all links of a container.
 const MOST: usize = 16;
 
 /// The use of an address.
@@ -23,7 +24,7 @@ const MOST: usize = 16;
 pub(super) enum Use {
     /// By the node itself, or on a link as attachments have it.
     Plain,
-    /// On a link that is like no attachment's: the words say where.
+    /// On a link that no attachment has in this form: the words say where.
     Strange(String),
 }
 
@@ -36,7 +37,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Returns those of these namespaces. `here` is the number of the node's own, whose links are `host`.
+    /// Returns the addresses of these namespaces. `here` is the number of the node's own namespace, whose links are
+    /// `host`.
     pub(super) fn of(namespaces: &Namespaces, here: u64, host: &[Link]) -> Self {
         let mut live = Self::default();
         for found in &namespaces.found {
@@ -64,7 +66,7 @@ impl Live {
         live
     }
 
-    /// Returns the use of one of these addresses or networks.
+    /// Returns the use of any of these addresses or networks.
     pub(super) fn use_of(&self, nets: &[IpNet]) -> Option<Use> {
         let mut used = nets.iter().flat_map(|net| self.addresses.range(net.network()..=net.broadcast()));
         let (address, place) = used.next()?;
@@ -74,8 +76,8 @@ impl Live {
     }
 }
 
-/// Returns the place in words, if no attachment has such a link. Of a link that is gone the index is known. The namespace
-/// comes with the number of its addresses.
+/// Returns the place in words, if no attachment has such a link. If the link is gone, only its index is known. The
+/// namespace comes with the number of its addresses.
 fn strange(
     (found, total): (&LiveNamespace, usize),
     link: Result<&Link, u32>,
@@ -84,7 +86,7 @@ fn strange(
 ) -> Option<String> {
     let is_attached = |link: &Link| InnerKind::has(link) || host_connection(host, link) != HostConnection::Nowhere;
     let count = addresses.iter().filter(|address| !is_local(**address)).count();
-    // Otherwise the path leads through a process: that of a runtime which mounts none, or one inside a container.
+    // Otherwise the path leads through a process: of a runtime that mounts no namespaces, or inside a container.
     let is_mounted = !found.path.starts_with("/proc");
     let why = match (link.is_ok_and(is_attached), count, total) {
         (true, ..=FEW, ..=MOST) if is_mounted => return None,
@@ -99,7 +101,7 @@ fn strange(
     Some(format!("{name}, {why}, in the namespace {namespace}{process}: take it away there, or end that container"))
 }
 
-/// True for an address that the link has by itself, or that is valid inside its namespace alone.
+/// True for an address that the kernel gives to each link, or that is valid only inside its namespace.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback()
         || match address {

@@ -14,8 +14,8 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Removes the leftovers that were found and still are leftovers, each with a line in the audit log. Returns the number
-/// of objects removed, and a text for people for each that could not be removed.
+/// Removes the found objects that are still leftovers, each with a line in the audit log. Returns the number of removed
+/// objects, and a text for people for each object that could not be removed.
 ///
 /// # Errors
 /// As [`find`].
@@ -41,8 +41,8 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             | LeftoverObject::StateFile { .. } => {}
         }
     }
-    // Forwards go before leases: they would reach the next container that gets the address. All of a kind go together,
-    // because each look at the rules reads all of them.
+    // Forwards are removed before leases: they would lead to the next container that gets the address. All forwards of
+    // a kind are removed together, because each look at the rules reads all of them.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
     removal
@@ -105,7 +105,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Notes an outcome. `Ok(false)`: the object was gone, or in use again.
+    /// Notes an outcome. `Ok(false)` means that the object was gone, or in use again.
     fn note(&mut self, leftover: &Leftover, outcome: &Result<bool, String>, took: Duration) {
         match outcome {
             Ok(false) => return,

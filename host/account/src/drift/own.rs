@@ -22,13 +22,13 @@ use std::path::Path;
 /// The most forwards of an attachment that are shown.
 const MOST_FORWARDS: usize = 8;
 
-/// Returns whether rules were seen. Those that were not can be where nobody can look.
+/// Returns whether rules were seen. Rules that were not seen may be at a place that can't be looked at.
 fn there_or_in_reach(there: bool, reach: impl Fn() -> Result<(), FirewallError>) -> Result<bool, String> {
     if there { Ok(true) } else { reach().map(|()| false).map_err(|error| error.to_string()) }
 }
 
-/// True if an effect is the attachment's link and certainly gone, as far as the links of the host and of the container tell.
-/// Root in the container may give its link another address, so such a link is known by its kind.
+/// True if an effect is the attachment's link, and the links of host and container show that it is gone. Root in the
+/// container may give its link another address, so such a link is known by its kind.
 pub(super) fn is_lost_link(effect: &Effect, host: &[Link], container: Option<&[Link]>) -> bool {
     let lacks = |is_it: &dyn Fn(&Link) -> bool| container.is_some_and(|links| !links.iter().any(is_it));
     let lacks_kind = |kind: InnerKind| lacks(&|link| link.kind == kind.in_kernel());
@@ -120,7 +120,8 @@ impl NodeState {
         self.localhost(account, forwards);
     }
 
-    /// Compares the guard of the node's 127.0.0.0/8, where the link towards the container delivers packets for that.
+    /// Compares the guard of the node's 127.0.0.0/8, if the link towards the container delivers packets for that
+    /// network.
     fn localhost(&self, account: &mut Account, forwards: &PortMappings) {
         let link = forwards.localnet_link(&self.host).ok().flatten();
         let Some(link) = link.filter(|link| localnet_is_on(&link.name.to_string()).unwrap_or(false)) else { return };
@@ -179,7 +180,7 @@ impl NodeState {
         }
     }
 
-    /// Compares the tables of source routing. Rules of the container are compared by CHECK.
+    /// Compares the tables of source routing. CHECK compares the container's rules.
     pub(super) fn routed_by_source(
         &self,
         account: &mut Account,
@@ -237,7 +238,7 @@ impl NodeState {
         account.fact(plugin, "limits", found);
     }
 
-    /// Compares what lets the addresses be forwarded.
+    /// Compares the rules that forward packets of the addresses.
     pub(super) fn forwarded(&self, account: &mut Account, plugin: &str, made: &Firewall) {
         for net in &made.addresses {
             let address = net.addr();
@@ -324,7 +325,7 @@ impl NodeState {
         guard: &MacGuard,
         container: Option<&LiveNamespace>,
     ) {
-        // A link of another plugin is guarded with its address at the time when it joined. The program behind it may be
+        // A link of another plugin is guarded with the address that it had when it joined. The program behind it may be
         // in no namespace.
         let is_port = |port: &Port| guard.host.as_ref() == Some(&port.name);
         let joined = account.effects.iter().filter_map(Port::of).any(is_port);
@@ -332,7 +333,8 @@ impl NodeState {
         let host = if joined { guard.host.clone() } else { pair };
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         let id = guard.id.clone().or_else(|| account.guard_ids().into_iter().next());
-        // If the container's end has another address, that is the difference, not the spoofing protection.
+        // If the container's end has another address, the report is about this address, not about the spoofing
+        // protection.
         let own = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac));
         let mac = if joined { guard.mac } else { own }.map(|mac| mac.0);
         let (Some(host), Some(mac), Some(id)) = (host, mac, id) else {
@@ -345,7 +347,7 @@ impl NodeState {
                     "the spoofing protection of {host} is not all there, or for another address than {}",
                     Mac(mac)
                 );
-                // Earlier versions did not write the port and the address down.
+                // Earlier versions did not record the port and the address.
                 match guard.host.is_some() && guard.mac.is_some() {
                     true => account.differs(what, REAPPLY, true),
                     false => account.differs(what, AGAIN, false),
@@ -367,7 +369,7 @@ impl NodeState {
             }
         };
         let own = LeaseOwner::new(&header.container_id, &header.ifname);
-        // The same container may have been given another address since, without a record.
+        // The container may have another address by now, without a record.
         let own_address = |held: &HeldAddress| {
             account.addresses.is_empty() || account.addresses.iter().any(|address| address.addr() == held.address)
         };
@@ -394,7 +396,7 @@ impl NodeState {
                         true => String::new(),
                         false => format!("install -d -m 755 {} && ", quoted(&own.display().to_string())),
                     };
-                    // It must not replace a lease that another owner has taken meanwhile.
+                    // The command must not replace a lease that another owner has taken meanwhile.
                     let remedy = format!(
                         "{make}(umask 077; set -C; printf '%s\\r\\n%s' {} {} > {})",
                         quoted(&header.container_id),

@@ -1,7 +1,7 @@
 //! The data path of an attachment: the container's end and its routes, the bridge with its gateways, the host's routes.
 //!
 //! It is compared with the data path that ADD noted in the record ([`postern_state::DataPath`]). A record of an earlier
-//! version doesn't have one. Then only the parts that every attachment with addresses needs are looked for.
+//! version has no data path. Then only the parts that every attachment with addresses needs are compared.
 
 use super::{AGAIN, Account};
 use crate::namespaces::LiveNamespace;
@@ -33,8 +33,8 @@ pub(super) fn of_pair(account: &Account) -> DataPath {
     path
 }
 
-/// Returns a command that runs in the container's namespace. If only a path of its processes leads there, returns no
-/// command.
+/// Returns a command that runs in the container's namespace, and true. If only a path of a process leads to that
+/// namespace, returns [`AGAIN`] and false.
 fn inside(found: &LiveNamespace, command: &str) -> (String, bool) {
     match found.path.starts_with("/proc") {
         true => (AGAIN.to_owned(), false),
@@ -50,13 +50,14 @@ fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
     }
 }
 
-/// Returns the command that switches an IPv6 setting of a link off. A name can have a dot in it, which divides a key.
+/// Returns the command that switches an IPv6 setting of a link off. A link's name may contain a dot, and dots separate
+/// the parts of a key.
 fn setting(link: &str, key: &str) -> String {
     format!("sysctl -w net/ipv6/conf/{}/{key}=0", quoted(link))
 }
 
-/// Returns the commands with which a link can have this address, each with `&&` behind it. The kernel switches IPv6 of a link
-/// off if somebody says that he has its link-local address, where `accept_dad` is 2.
+/// Returns the commands that a link needs before it can have this address, each with `&&` behind it. If `accept_dad` is
+/// 2, and another node has the link's link-local address, the kernel switches IPv6 of the link off.
 fn able(link: &Link, address: IpAddr) -> String {
     match address.is_ipv6() && link.disable_ipv6 {
         true => {
@@ -74,7 +75,7 @@ fn gateway(text: &str) -> Option<(&str, IpNet)> {
 }
 
 impl NodeState {
-    /// Compares the bridge of which the host end is a port, and the gateways on the host.
+    /// Compares the bridge that the host end is a port of, and the gateways on the host.
     pub(super) fn beyond(&self, account: &mut Account, plugin: &str, end: &Link) {
         let path = of(&account.sections, plugin).cloned().unwrap_or_default();
         match end.master.and_then(|index| self.link_at(index)) {
@@ -100,7 +101,7 @@ impl NodeState {
     }
 
     fn bridge(&self, account: &mut Account, path: &DataPath, end: &Link, master: &Link) {
-        // An operator may have renamed the bridge; it is another one only if both exist.
+        // An operator may have renamed the bridge: it is another bridge only if bridges of both names exist.
         if let Some(wanted) = path.bridge.as_ref().filter(|wanted| **wanted != master.name)
             && self.link(wanted).is_some()
         {
@@ -174,7 +175,7 @@ impl NodeState {
         }
     }
 
-    /// Returns the address that the container's end should have: the one it was made with, or one that a later plugin
+    /// Returns the address that the container's end should have: its first address, or an address that a later plugin
     /// gave it.
     pub(super) fn expected_mac(&self, header: &Header, path: &DataPath, have: Option<[u8; 6]>) -> Option<Mac> {
         let made = path.mac.as_ref().and_then(|text| text.parse::<Mac>().ok());
@@ -211,7 +212,7 @@ impl NodeState {
         let Some(routes) = &found.routes else {
             return account.fact("", "routes", "there are too many to look at");
         };
-        // In any table: a later plugin may have moved them (sbr, vrf).
+        // Routes count in any table: a later plugin may have moved them (sbr, vrf).
         let have = |dst: IpNet, gateway: Option<IpAddr>| {
             routes.iter().any(|(index, route)| {
                 *index == own.index && route.dst == dst && (gateway.is_none() || route.gateway == gateway)
@@ -255,7 +256,7 @@ impl NodeState {
                 true => {
                     inside(found, &format!("ip route add {network} dev {} src {}", quoted(&own.name), address.addr()))
                 }
-                // Through the gateway, if the pair is routed.
+                // A routed pair has this route through its gateway: no simple command makes it again.
                 false => (AGAIN.to_owned(), false),
             };
             account.differs(what, remedy, is_command);
