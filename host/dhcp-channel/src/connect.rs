@@ -1,4 +1,4 @@
-//! The client's end of the channel.
+//! The client side of the channel.
 
 use crate::message::{Answer, Ask};
 use crate::{LONGEST_ANSWER, greeting, line};
@@ -18,32 +18,32 @@ use std::time::Instant;
 pub const SWITCH: &str = "systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now \
                           postern-dhcp.socket postern-dhcp.service";
 
-/// The socket of the service, and of a native daemon, where `ipam.daemonSocketPath` names no other.
+/// The default socket of the service, and of a native daemon, if `ipam.daemonSocketPath` is absent.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
-/// Why nothing, or nothing more, comes from the service. The words go behind "the DHCP service at PATH".
+/// The reason why the service gives no answer. The text follows the words "the DHCP service at PATH".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// No process serves there.
+    /// No process serves at the socket.
     #[error("is not there: {0}")]
     Absent(String),
-    /// Others could have put the socket there, or another user answers.
+    /// Another user could have made the socket, or another user's process answers.
     #[error("is not to be trusted: {0}")]
     Untrusted(String),
-    /// A native daemon serves there. Its protocol is Go's net/rpc, which nothing here speaks.
+    /// A native daemon serves at the socket. Its protocol is Go's net/rpc, which Postern does not speak.
     #[error("is a native daemon (cni-dhcp.service), which Postern does not ask")]
     Native,
     /// The deadline has passed.
     #[error("did not answer in time")]
     Deadline,
-    /// It has closed the connection.
+    /// The service has closed the connection.
     #[error("has closed the connection")]
     Closed,
     /// Its answer can't be understood.
     #[error("has answered nonsense: {0}")]
     Malformed(String),
-    /// This process has no descriptor or memory for it now, the socket can't be looked at, or a signal came. It says nothing
-    /// about the service.
+    /// This process lacks a descriptor or memory, the socket can't be looked at, or a signal came. The error says
+    /// nothing about the service.
     #[error("can't be reached at the moment: {0}")]
     NotNow(String),
     /// The socket failed in another way.
@@ -67,24 +67,25 @@ impl From<Errno> for ServiceError {
 #[derive(Debug)]
 pub struct Channel {
     stream: UnixStream,
-    /// What was received and not used yet.
+    /// Bytes that were received and not used yet.
     buffer: Vec<u8>,
 }
 
 impl Channel {
-    /// Connects to the service at `path`. The way to the socket must be one that no other user can change. The process
-    /// that serves must be root's, or this user's.
+    /// Connects to the service at `path`. No other user may be able to change the path to the socket. The serving
+    /// process must belong to root or to this user.
     ///
     /// # Errors
-    /// [`ServiceError::Absent`] if nothing serves there, [`ServiceError::Native`] if a native daemon does; the others as
-    /// they say.
+    /// [`ServiceError::Absent`] if no process serves at the socket, [`ServiceError::Native`] if a native daemon does,
+    /// or another [`ServiceError`].
     pub fn connect(path: &Path, deadline: Instant) -> Result<Self, ServiceError> {
         look(path)?;
         let mut own = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         if own.greet(greeting::OWN, deadline)? == 200 {
             return Ok(own);
         }
-        // A native daemon has closed that connection, or will. It is known by its own greeting.
+        // A native daemon closes the connection after Postern's greeting. A second connection with Go's greeting shows
+        // whether it is one.
         let mut other = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         match other.greet(greeting::GO, deadline)? {
             200 => Err(ServiceError::Native),
@@ -92,7 +93,7 @@ impl Channel {
         }
     }
 
-    /// Asks, and waits for the answer. `namespace` is the attachment's network namespace.
+    /// Sends a request, and waits for the answer. `namespace` is the attachment's network namespace.
     ///
     /// # Errors
     /// See [`ServiceError`]. The channel can't be used again then.
@@ -110,7 +111,7 @@ impl Channel {
         serde_json::from_slice(&answer).map_err(|error| ServiceError::Malformed(error.to_string()))
     }
 
-    /// Says which protocol follows, and returns the status of the answer.
+    /// Sends the greeting that names the protocol, and returns the status of the answer.
     fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ServiceError> {
         line::send(&self.stream, greeting::call(path).as_bytes(), None, deadline)?;
         let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, greeting::end)?;
@@ -119,11 +120,11 @@ impl Channel {
     }
 }
 
-/// Checks who could have put the socket there.
+/// Checks which users could have made the socket.
 fn look(path: &Path) -> Result<(), ServiceError> {
     let directory = path.parent().filter(|_| path.is_absolute());
     let directory = directory.ok_or_else(|| ServiceError::Io("its path is not absolute".to_owned()))?;
-    // Absent before untrusted: the directory may be missing too.
+    // A missing socket is reported before an untrusted directory: the directory may be missing too.
     let found = lstat(path)?;
     trust(directory).map_err(|error| ServiceError::Untrusted(error.to_string()))?;
     if kind(&found) != SFlag::S_IFSOCK {
@@ -135,10 +136,10 @@ fn look(path: &Path) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Connects, and checks who serves.
+/// Connects, and checks the user of the serving process.
 fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ServiceError> {
     let descriptor: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // A full queue of connections is waited for as long as this.
+    // The timeout also limits the wait for a full queue of connections.
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(ServiceError::Deadline);

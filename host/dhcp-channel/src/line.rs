@@ -1,4 +1,4 @@
-//! Bytes over the socket, with one deadline for all of them.
+//! Sends and receives bytes over the socket, with one deadline for all of them.
 
 use crate::connect::ServiceError;
 use nix::errno::Errno;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// The longest ask in bytes: a configuration as long as the gate takes, as JSON.
+/// The longest ask in bytes: the longest configuration that the gate accepts, as JSON.
 pub const LONGEST_ASK: usize = 8 << 20;
 
 /// The longest answer in bytes: some ten thousand leases.
@@ -38,7 +38,7 @@ pub fn send(
     Ok(())
 }
 
-/// Receives until `complete` returns the length of what was waited for. What follows that stays in `buffer`.
+/// Receives until `complete` returns the length of a complete message. Later bytes stay in `buffer`.
 pub fn receive(
     stream: &UnixStream,
     buffer: &mut Vec<u8>,
@@ -72,7 +72,7 @@ fn ready(stream: &UnixStream, what: PollFlags, deadline: Instant) -> Result<(), 
         if left.is_zero() {
             return Err(ServiceError::Deadline);
         }
-        // Rounded up, or the last millisecond would be a loop.
+        // Rounded up: otherwise poll would return at once in the last millisecond, again and again.
         let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(stream.as_fd(), what)], timeout) {
             Ok(0) | Err(Errno::EINTR) => {}

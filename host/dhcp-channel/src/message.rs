@@ -3,19 +3,19 @@
 use postern_dhcp::{Family, Lease};
 use serde::{Deserialize, Serialize};
 
-/// What the gate, or a command of people, asks for.
+/// A request of the gate, or of a command for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Get a lease for an attachment, and keep it alive. An attachment that has one keeps it.
+    /// Get a lease for an attachment, and renew it. An attachment with a lease keeps its lease.
     Acquire(Attachment),
-    /// The lease as it is now.
+    /// Read the present lease.
     Check(Attachment),
-    /// Give the lease back. It need not be there, and of the attachment only the three names count.
+    /// Give the lease back. A missing lease is no error. Only the three names of the attachment count.
     Release(Attachment),
     /// All leases.
     Leases,
-    /// Whether the service answers.
+    /// Test whether the service answers.
     Alive,
 }
 
@@ -35,7 +35,7 @@ pub struct Attachment {
     pub args: String,
     /// The configuration that the plugin got on standard input.
     pub configuration: String,
-    /// The families of addresses; none counts as IPv4 alone.
+    /// The families of addresses; an empty list means IPv4 alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
 }
@@ -49,21 +49,21 @@ impl Attachment {
     }
 }
 
-/// What the service answers.
+/// An answer of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// The lease.
     Lease(Lease),
-    /// It is done, or the service is there.
+    /// The lease is given back, or the service is alive.
     Done,
     /// All leases.
     Leases(Vec<HeldLease>),
-    /// It is not done.
+    /// The request failed.
     Refused {
         /// The CNI error code.
         code: u32,
-        /// What is wrong.
+        /// The reason.
         words: String,
         /// The way out; may be empty.
         details: String,
@@ -84,26 +84,26 @@ pub struct HeldLease {
     /// The family of its address. An attachment with two families has two leases.
     #[serde(default)]
     pub family: Family,
-    /// How it stands.
+    /// The state of the lease.
     pub standing: Standing,
-    /// The lease; none while it is being acquired.
+    /// The lease; `None` while it is being acquired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// The seconds until it expires; none for a lease without end, and for one that is lost.
+    /// The seconds until the lease expires; `None` for an endless lease, and for a lost lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
 }
 
-/// How a lease stands.
+/// The state of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// No server has given it yet.
+    /// No server has given the lease yet.
     Acquiring,
     /// It is valid.
     Bound,
-    /// It is lost, and the link was set down; the reason.
+    /// The lease is lost, and the link was set down. The text is the reason.
     Lost(String),
-    /// It is of a boot before this one. The container has not come back yet.
+    /// The lease is from an earlier boot. The container has not come back yet.
     Remembered,
 }
