@@ -1,33 +1,33 @@
-//! The arguments of `postern net`, for a program without a parser for people's mistakes.
+//! The arguments of `postern net`, for the program that has no parser with error messages for people.
 
 use crate::{Command, One, Places};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Arguments that can only mean one thing.
+/// Arguments without any doubt about their meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
-    /// The verb, and what it is about.
+    /// The verb with its arguments.
     pub command: Command,
-    /// Where networks and plugins are.
+    /// The places of networks and plugins.
     pub places: Places,
 }
 
 impl Arguments {
-    /// Reads the arguments behind `net`. `None` for help, for a mistake, and for anything that could be one.
+    /// Reads the arguments behind `net`. `None` for help, for a mistake, and for a possible mistake.
     pub fn read(arguments: &[OsString]) -> Option<Self> {
         Options::read(arguments)?.command()
     }
 }
 
-/// What the arguments say.
+/// The arguments while they are read.
 #[derive(Default)]
 struct Options {
     conf_dir: Option<String>,
     cni_path: Option<String>,
     ifname: Option<String>,
     valid: Vec<(String, String)>,
-    /// The verb, and what it is about.
+    /// The verb with its arguments.
     words: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a runtime knows of an attachment.
+//! The runtime's data about an attachment.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,8 @@ pub struct Attachment {
     pub ifname: String,
     /// `CNI_ARGS`: pairs of key and value.
     pub args: Vec<(String, String)>,
-    /// Values for `runtimeConfig`, by capability. A plugin gets those that its entry declares.
+    /// Values for `runtimeConfig`, by capability. A plugin gets only the values of capabilities that its entry
+    /// declares.
     pub capability_args: Map<String, Value>,
 }
 

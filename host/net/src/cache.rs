@@ -1,9 +1,10 @@
 //! The results of living attachments, in libcni's files: `NETWORK-CONTAINER-INTERFACE` in `/var/lib/cni/results`.
 //!
-//! A runtime on libcni reads what is written here, and the other way round. A broken file is no attachment.
+//! A runtime with libcni reads the files that this cache writes, and this cache reads the files of libcni. A broken
+//! file counts as no attachment.
 //!
 //! Names can have hyphens, so two attachments can have one file: network `a-b` with container `c`, and network `a` with
-//! container `b-c`. The names in the file decide to which one it belongs. The other one has no result.
+//! container `b-c`. The names in the file decide to which attachment it belongs. The other attachment has no result.
 
 use crate::files::read;
 use crate::{Attachment, List, Outcome};
@@ -78,8 +79,8 @@ impl Entry {
         Self::parse(&read(path, LONGEST).ok()?)
     }
 
-    /// Reads the content of such a file. All of it is text: what serde passes over, it does not check. It would read an array
-    /// as the fields in their order.
+    /// Reads the content of such a file. The bytes are made valid Unicode first, because serde does not check the parts
+    /// that it skips. An array is refused, because serde would read it as the fields in their order.
     fn parse(content: &[u8]) -> Option<Self> {
         let text = Some(unicode::json(content)).filter(|text| text.trim_start().starts_with('{'))?;
         serde_json::from_str::<Self>(&text).ok().filter(|entry| entry.kind == KIND)
@@ -117,7 +118,7 @@ impl Cache {
                 quote(ifname)
             )));
         }
-        // The file's name is made of these: another one could leave the directory.
+        // The file's name is made of these names: an invalid name could lead out of the directory.
         validate_container_id(container_id)?;
         validate_network_name(network)?;
         validate_interface_name(ifname)?;
@@ -159,12 +160,12 @@ impl Cache {
         self.replace(&path, text.as_bytes()).map_err(unwritten)
     }
 
-    /// Puts a file in place in one step. The temporary file lies beside the directory: whoever lists the cache would take
-    /// it for an attachment.
+    /// Puts a file in place in one step. The temporary file lies beside the directory: inside, a program that lists the
+    /// cache would take it for an attachment.
     fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let temporary = self.directory.with_file_name(format!(".results-{}.tmp", std::process::id()));
-        // One that a killed process of that number left.
+        // A killed process with this process ID may have left a file.
         let _ = fs::remove_file(&temporary);
         let written = OpenOptions::new()
             .write(true)
@@ -182,21 +183,21 @@ impl Cache {
     /// Returns the result of an attachment in the version of its list; `None` if there is none.
     ///
     /// # Errors
-    /// Code 4 and 7: a name that no plugin accepts. Code 999: what is there is no result.
+    /// Code 4 and 7: a name that no plugin accepts. Code 999: the file has no valid result.
     pub fn result(&self, list: &List, attachment: &Attachment) -> Result<Option<Outcome>, Error> {
         // As with libcni, a file that can't be read is no result.
         let Ok(text) = read(&self.path(&list.name, attachment)?, LONGEST) else { return Ok(None) };
         let json = match Entry::parse(&text) {
             Some(entry) if !entry.is_of(&list.name, attachment) => return Ok(None),
             Some(entry) => Json::from(Value::Object(entry.result)),
-            // An older libcni kept the result alone.
+            // An older libcni wrote only the result into the file.
             None => Json::parse(&text, usize::MAX).map_err(|error| error.with_code(code::INTERNAL))?,
         };
         Outcome::of_cache(&json, &list.version).map(Some)
     }
 
-    /// Forgets the result of an attachment, and a broken one. One that can't be removed stays, and so does another
-    /// attachment's.
+    /// Removes the result of an attachment, or a broken file. A file that can't be removed stays, and so does another
+    /// attachment's file.
     pub fn remove(&self, network: &str, attachment: &Attachment) {
         let Ok(path) = self.path(network, attachment) else { return };
         if self.of_other(&path, network, attachment).is_none() {
@@ -204,8 +205,8 @@ impl Cache {
         }
     }
 
-    /// Returns the entry of a file that belongs to another attachment. Names that don't lead to this file are nobody's: no
-    /// runtime would find the entry again.
+    /// Returns the entry of a file that belongs to another attachment. An entry whose names don't lead to this file
+    /// belongs to no attachment: no runtime would find the entry again.
     fn of_other(&self, path: &Path, network: &str, attachment: &Attachment) -> Option<Entry> {
         let entry = Entry::read(path).filter(|entry| !entry.is_of(network, attachment))?;
         let other = Attachment::new(&entry.container_id, "", &entry.ifname);
@@ -245,7 +246,8 @@ impl Cache {
         self.paths().into_iter().filter_map(|path| self.cached(path)).collect()
     }
 
-    /// Reads the attachment of a file. A file of another name than its content's is none: nobody would find it again.
+    /// Reads the attachment of a file. If the file's name does not fit its content, it is no attachment: no runtime
+    /// would find it again.
     fn cached(&self, path: PathBuf) -> Option<Cached> {
         let Entry { kind: _, container_id, config, ifname, network, netns, args, capability_args, result: _ } =
             Entry::read(&path)?;
@@ -265,7 +267,7 @@ impl Cache {
 
     /// Reads all files that are attachments, by their names.
     fn entries(&self) -> Vec<Entry> {
-        // A name that no plugin accepts is nobody's.
+        // An entry with a name that no plugin accepts is no attachment.
         let is_attachment = |entry: &Entry| {
             validate_network_name(&entry.network).is_ok()
                 && validate_container_id(&entry.container_id).is_ok()

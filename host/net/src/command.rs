@@ -7,15 +7,15 @@ use sha2::{Digest, Sha512};
 use std::env;
 use std::path::{Component, Path, PathBuf};
 
-/// Where distributions place plugins.
+/// The directories in which distributions place plugins.
 pub const DIRECTORIES: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 
-/// Where networks and plugins are.
+/// The places of networks and plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The directory of network lists; without it `NETCONFPATH`, or `/etc/cni/net.d`.
+    /// The directory of network lists; `None` means `NETCONFPATH`, or `/etc/cni/net.d`.
     pub conf_dir: Option<PathBuf>,
-    /// Directories of plugins, separated by colons; without them `CNI_PATH`, or those of distributions.
+    /// Directories of plugins, separated by colons; `None` means `CNI_PATH`, or the directories of distributions.
     pub cni_path: Option<String>,
 }
 
@@ -32,7 +32,8 @@ impl Places {
     }
 }
 
-/// Returns the directories of plugins: these, or those of the variable `CNI_PATH`, or those of distributions.
+/// Returns the directories of plugins: the given ones, else the ones of the variable `CNI_PATH`, else the ones of
+/// distributions.
 pub fn cni_path(given: Option<&str>) -> String {
     let variable = || {
         let path = env::var_os("CNI_PATH").map(|path| path.to_string_lossy().into_owned());
@@ -50,11 +51,12 @@ pub enum Command {
     Check(One),
     /// Detach a namespace.
     Del(One),
-    /// Remove what is left of attachments that are gone.
+    /// Remove the objects of attachments that are gone.
     Gc {
         /// The network's name.
         network: String,
-        /// The attachments that stay: container ID and interface. Without any, all that the cache has are removed.
+        /// The attachments that stay: container ID and interface. If the list is empty, all attachments of the cache
+        /// are removed.
         valid: Vec<(String, String)>,
     },
     /// Ask the plugins if an ADD could work.
@@ -71,14 +73,14 @@ pub struct One {
     pub network: String,
     /// The path of the network namespace.
     pub netns: PathBuf,
-    /// The interface's name in the namespace; without it `CNI_IFNAME`, or `eth0`.
+    /// The interface's name in the namespace; `None` means `CNI_IFNAME`, or `eth0`.
     pub ifname: Option<String>,
 }
 
 /// Carries out a verb, and returns the result of ADD.
 ///
 /// # Errors
-/// What cnitool would print, and what became of the parts of an ADD that failed.
+/// The text that cnitool would print, and the state of the parts after a failed ADD.
 pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String> {
     let words = |error: Error| error.to_string();
     let network = match command {
@@ -128,7 +130,7 @@ pub fn container_id(netns: &str) -> String {
     format!("cnitool-{hex}")
 }
 
-/// Shortens an absolute path by its text alone, as cnitool does: without `.`, `..` and double slashes.
+/// Shortens the text of an absolute path, as cnitool does: without `.`, `..` and double slashes.
 fn clean(path: &Path) -> PathBuf {
     let mut short = PathBuf::from("/");
     for component in path.components() {

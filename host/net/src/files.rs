@@ -45,7 +45,7 @@ pub fn load(directory: &Path, name: &str) -> Result<List, Error> {
 /// Reads a list with the plugins of its directory.
 fn of_file(path: &Path) -> Result<List, Error> {
     let mut list = List::parse(&contents(path)?)?;
-    // Another name is no directory here. Plugins refuse it.
+    // An invalid name gives no directory. Plugins refuse such a name.
     let directory = path.parent().filter(|_| !list.only_inlined && validate_network_name(&list.name).is_ok());
     if let Some(directory) = directory.map(|directory| directory.join(&list.name)) {
         let files = files(&directory, &["conf"])
@@ -60,7 +60,7 @@ fn of_file(path: &Path) -> Result<List, Error> {
     }
 }
 
-/// Returns the files of a directory with one of these endings, by name. A directory that is not there has none.
+/// Returns the files of a directory with one of these endings, by name. A missing directory has no files.
 fn files(directory: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Error> {
     let unread = |error: io::Error| Error::new(code::IO_FAILURE, format!("open {}: {error}", directory.display()));
     let entries = match fs::read_dir(directory) {

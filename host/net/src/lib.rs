@@ -1,5 +1,5 @@
-//! The runtime's side of CNI: what a runtime does with a network's list of plugins (specification, sections 1 to 4 of
-//! 1.1.0). It behaves as libcni 1.3, the library of the runtimes, and shares its files with it.
+//! The runtime's side of CNI: the work of a runtime with a network's list of plugins (specification 1.1.0, sections 1
+//! to 4). It behaves as libcni 1.3, the library of the runtimes, and shares its files with it.
 //!
 //! ```no_run
 //! use postern_net::{Attachment, Cache, Programs, Runtime, load};
@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Data goes one way: [`load`] makes a [`List`] of files, a [`Runtime`] gives it with an [`Attachment`] to [`Plugins`],
-//! and keeps what they answered in its [`Cache`].
+//! Data goes one way: [`load`] makes a [`List`] from files. A [`Runtime`] gives the list with an [`Attachment`] to
+//! [`Plugins`], and keeps their answers in its [`Cache`].
 
 mod arguments;
 mod attachment;

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct List {
     /// The network's name.
     pub name: String,
-    /// The version for all plugins; empty if the list has none, which stands for 0.1.0.
+    /// The version for all plugins; empty if the list has no version, which means 0.1.0.
     pub version: String,
     /// CHECK does nothing and succeeds.
     pub disable_check: bool,
@@ -23,7 +23,7 @@ pub struct List {
     pub only_inlined: bool,
     /// The plugins.
     pub plugins: Vec<Plugin>,
-    /// The text that the list was read from. The cache keeps it.
+    /// The text of the list's file. The cache keeps it.
     pub text: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ impl List {
         Ok(Self { name, version, disable_check, disable_gc, only_inlined, plugins, text: text.to_vec() })
     }
 
-    /// Makes a list of a file with a single plugin. It has the plugin's name and version.
+    /// Makes a list of a single plugin. The list has the plugin's name and version.
     ///
     /// # Errors
     /// As [`List::parse`].
@@ -91,10 +91,10 @@ impl List {
         Self::parse(Value::Object(list).to_string().as_bytes())
     }
 
-    /// True if the list's version is this one or a later one.
+    /// True if the list's version is the given version or a later one.
     ///
     /// # Errors
-    /// Code 6: the version is no version.
+    /// Code 6: the text is no version.
     pub fn has(&self, version: Version) -> Result<bool, Error> {
         Ok(NumericVersion::parse(&self.version)? >= version.numeric())
     }
@@ -162,8 +162,8 @@ impl Plugin {
         }
     }
 
-    /// Returns the plugin's standard input: its entry with the list's name and version. `previous` becomes `prevResult`.
-    /// Of the attachment it gets the values of capabilities that it declares, as `runtimeConfig`.
+    /// Returns the plugin's standard input: its entry with the list's name and version. `previous` becomes
+    /// `prevResult`. The attachment's values of capabilities that the plugin declares become `runtimeConfig`.
     ///
     /// # Errors
     /// The result can't be expressed in its version.
@@ -190,7 +190,7 @@ impl Plugin {
     }
 }
 
-/// The words for messages: `type="bridge"`, and the entry's name if it has one.
+/// Writes the plugin for messages: `type="bridge"`, and the entry's name if there is one.
 impl fmt::Display for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "type={}", quote(&self.program))?;
@@ -250,7 +250,7 @@ fn switch(list: &Map<String, Value>, key: &str) -> Result<bool, String> {
     }
 }
 
-/// Returns the name that libcni has for a value's type, for messages that runtimes know.
+/// Returns libcni's name for a value's type: runtimes know these messages.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

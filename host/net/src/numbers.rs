@@ -1,5 +1,5 @@
-//! Numbers as libcni passes them on. It reads a list into `float64`, and writes that for each plugin. So a plugin gets
-//! 1400 where the list has `1400.0` or `14e2`, as templates write it.
+//! Numbers as libcni passes them on. libcni reads each number of a list into a `float64`, and writes the `float64` for
+//! each plugin. So a plugin gets 1400 where a template wrote `1400.0` or `14e2`.
 
 use serde_json::{Map, Number, Value};
 
@@ -21,8 +21,8 @@ fn write(value: &mut Value) {
     }
 }
 
-/// Returns a whole number as Go writes it that was read into `float64`: 1400 for `1400.0` and `14e2`. It has the digits that
-/// identify it among the numbers of that type. Only numbers beyond 64 bits have none.
+/// Returns a whole number as Go writes it after it was read into a `float64`: 1400 for `1400.0` and `14e2`. The text
+/// has the shortest digits that identify the `float64`. `None` only for numbers beyond 64 bits.
 #[must_use]
 pub fn whole_number(number: &Number) -> Option<Number> {
     let float = number.as_f64().filter(|float| float.fract() == 0.0)?;

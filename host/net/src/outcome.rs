@@ -1,4 +1,4 @@
-//! What a plugin answered to ADD.
+//! A plugin's answer to ADD.
 
 use postern_cni::{CniResult, Error, Json, Version};
 use serde_json::Value;
@@ -16,10 +16,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Reads the output of a plugin. A result without a version has that of the configuration.
+    /// Reads the output of a plugin. A result without a version has the version of the configuration.
     ///
     /// # Errors
-    /// Code 999: it is not one result, or its version has no results.
+    /// Code 999: the output is not one result, or its version has no results.
     pub fn parse(stdout: &[u8], config_version: &str) -> Result<Self, Error> {
         let json = Json::parse(stdout, LIMIT)
             .map_err(|error| Error::internal(format!("failed to unmarshal raw result: {error}")))?;
@@ -29,7 +29,7 @@ impl Outcome {
     /// Reads a result of the cache in its own version, and converts it to the version of the configuration.
     ///
     /// # Errors
-    /// Code 999: it is no result, or a version is unknown.
+    /// Code 999: the file has no valid result, or a version is unknown.
     pub fn of_cache(json: &Json, config_version: &str) -> Result<Self, Error> {
         let Self { result, .. } = Self::read(json, "")?;
         let version = Version::parse(config_version).ok_or_else(|| {

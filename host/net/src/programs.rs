@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The greatest size of an error object in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// How often a program that is being written is tried, a second after the other.
+/// The number of attempts to start a program that is being written, with a second between them.
 const TRIES: usize = 6;
 
 /// The programs in directories.
@@ -22,7 +22,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Takes the directories of `CNI_PATH`: separated by colons, the first one with a program counts.
+    /// Takes the directories of `CNI_PATH`, separated by colons. The first directory with a program counts.
     pub fn of_path(path: &str) -> Self {
         Self { directories: path.split(':').filter(|one| !one.is_empty()).map(PathBuf::from).collect() }
     }
@@ -41,7 +41,7 @@ impl Programs {
     /// Finds the program of a plugin.
     ///
     /// # Errors
-    /// Code 999, in libcni's words: it is in none of the directories, or the name is no name.
+    /// Code 999, in libcni's words: no directory has the program, or the name is invalid.
     pub fn find(&self, name: &str) -> Result<PathBuf, Error> {
         let refused = if name.is_empty() {
             "no plugin name provided".to_owned()
@@ -59,7 +59,7 @@ impl Programs {
         Err(Error::internal(refused))
     }
 
-    /// Returns the variables that a plugin gets on top of those of this process.
+    /// Returns the variables that a plugin gets in addition to the variables of this process.
     pub fn variables(&self, verb: Verb, attachment: Option<&Attachment>) -> [(&'static str, String); 6] {
         let attachment = attachment.cloned().unwrap_or_default();
         [
@@ -106,7 +106,7 @@ impl Plugins for Programs {
             // A plugin may answer before it has read everything, or without reading.
             let write = move || stdin.map(|mut stdin| stdin.write_all(input));
             let writer = thread::Builder::new().spawn_scoped(scope, write);
-            // Without a writer the plugin finds no configuration, and ends too.
+            // If no writer could be started, the plugin reads an empty configuration, and ends too.
             let output = child.wait_with_output();
             let failed = |what: &str, error| {
                 Error::new(code::IO_FAILURE, format!("cannot {what} {}: {error}", program.display()))
@@ -118,8 +118,8 @@ impl Plugins for Programs {
     }
 }
 
-/// Returns the answer of a plugin that has ended. What it says beside a success goes to standard error, for the person
-/// who started this.
+/// Returns the answer of a plugin that has ended. The plugin's standard error after a success goes to this program's
+/// standard error, for people.
 ///
 /// # Errors
 /// The plugin's own error, or libcni's words.

@@ -5,43 +5,43 @@ use postern_cni::{Error, Version, quote, validate_container_id, validate_interfa
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// What runs plugins.
+/// A way to run plugins.
 pub trait Plugins {
     /// Runs one plugin and returns its standard output. GC and STATUS have no attachment: its variables are empty then.
     ///
     /// # Errors
-    /// The plugin's own error, or why it could not run.
+    /// The plugin's own error, or the reason why it could not run.
     fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error>;
 }
 
 /// A runtime's half of CNI.
 #[derive(Clone, Debug)]
 pub struct Runtime<P> {
-    /// What runs plugins.
+    /// A way to run plugins.
     pub plugins: P,
-    /// Where results are kept.
+    /// The cache that keeps the results.
     pub cache: Cache,
 }
 
 /// An ADD that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// Why it failed.
+    /// The reason of the failure.
     pub error: Error,
-    /// What became of the parts that were made.
+    /// The state of the parts that the ADD made.
     pub rest: Rest,
 }
 
-/// What became of the parts of an attachment whose ADD failed.
+/// The state of an attachment's parts after a failed ADD.
 #[derive(Debug)]
 pub enum Rest {
     /// No plugin was called.
     Nothing,
-    /// The DEL after it removed them.
+    /// The DEL after the failed ADD removed them.
     Removed,
-    /// The DEL after it failed too.
+    /// The DEL after the failed ADD failed too.
     Stayed(Error),
-    /// No DEL was called: the container had this interface before, and a DEL could remove that one.
+    /// No DEL was called: the container had this interface before, and a DEL could remove the earlier interface.
     Untouched,
 }
 
@@ -58,14 +58,14 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl<P: Plugins> Runtime<P> {
-    /// Attaches a container: ADD of each plugin in order, each with the result of the one before. The last result is
-    /// kept in the cache.
+    /// Attaches a container: ADD of each plugin in order, each with the result of the plugin before it. The last result
+    /// is kept in the cache.
     ///
-    /// If a plugin fails, DEL of the whole list follows, as the specification asks of runtimes (section 2). It does not if
-    /// the cache has this interface of the container already.
+    /// If a plugin fails, DEL of the whole list follows, as the specification asks of runtimes (section 2). No DEL
+    /// follows if the cache has this interface of the container already.
     ///
     /// # Errors
-    /// The plugin's error with its name, and what became of the parts.
+    /// The plugin's error with its name, and the state of the parts.
     pub fn add(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Failure> {
         self.add_once(list, attachment).map_err(|error| {
             let rest = match validate(list, attachment) {
@@ -118,15 +118,15 @@ impl<P: Plugins> Runtime<P> {
         Ok(())
     }
 
-    /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets it.
-    /// It may be called again, and for an attachment that never was.
+    /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets the
+    /// attachment. Further calls succeed, and so does a call for an attachment that never existed.
     ///
     /// # Errors
     /// The first plugin's error with its name. The cache keeps the result then.
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
-        // A broken result is none.
+        // A broken result counts as no result.
         let previous = if has_previous { self.cache.result(list, attachment).ok().flatten() } else { None };
         for plugin in list.plugins.iter().rev() {
             plugin
@@ -138,10 +138,10 @@ impl<P: Plugins> Runtime<P> {
         Ok(())
     }
 
-    /// Removes what is left of attachments that are gone: DEL of each cached attachment of the network that is not among
+    /// Removes the objects of attachments that are gone: DEL of each cached attachment of the network that is not among
     /// `valid`, then GC of each plugin.
     ///
-    /// Without `valid`, all cached attachments go, and the plugins are not told which ones are valid.
+    /// Without `valid`, all cached attachments are removed, and the plugins get no list of valid attachments.
     ///
     /// # Errors
     /// Those of all plugins, a line each.
@@ -190,7 +190,7 @@ impl<P: Plugins> Runtime<P> {
     /// Asks each plugin if an ADD could work.
     ///
     /// # Errors
-    /// The first plugin's error, as it is. A list before 1.1.0 has no STATUS, and is well.
+    /// The first plugin's error, unchanged. A list before 1.1.0 has no STATUS, and always succeeds.
     pub fn status(&self, list: &List) -> Result<(), Error> {
         if !list.has(Version::V1_1_0)? {
             return Ok(());
