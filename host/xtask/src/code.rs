@@ -1,4 +1,4 @@
-//! What all writers of Rust have in common: the names of types, and what a file imports.
+//! Functions that all writers of Rust share: the names of types, and the imports of a file.
 
 use crate::model::{Def, Form, Kind, Surface, Ty};
 use anyhow::Result;
@@ -29,8 +29,8 @@ impl Surface {
         }
     }
 
-    /// Returns a type's name in host/types, as a value that is owned. `handle`: what stands for a handle, if it is not
-    /// what the gate answers for it.
+    /// Returns a type's name in host/types, as a value that is owned. `handle` is the type that stands for a handle;
+    /// `None` means the type in the gate's answer.
     pub fn rust(&self, ty: &Ty, handle: Option<&str>) -> Result<String> {
         Ok(match ty {
             Ty::Unit => "()".to_owned(),
@@ -40,7 +40,7 @@ impl Surface {
             Ty::List(inner) => format!("Vec<{}>", self.rust(inner, handle)?),
             Ty::Of(interface, name) => match self.def_of(ty)? {
                 Some(Def { form: Form::Handle(_), rust, .. }) => handle.unwrap_or(rust).to_owned(),
-                // A link with its attributes is what the gate answers for a link.
+                // For a link the gate answers with the link and its attributes.
                 Some(Def { rust, .. }) if rust.is_empty() => "LinkInfo".to_owned(),
                 Some(Def { rust, .. }) => rust.clone(),
                 None if interface == SYSCTL.0 => "LinkSysctl".to_owned(),
@@ -51,7 +51,7 @@ impl Surface {
         })
     }
 
-    /// True if a value of this type is copied, where others are lent.
+    /// True if a value of this type is copied. Other values are lent.
     pub fn is_copied(&self, ty: &Ty) -> Result<bool> {
         Ok(match ty {
             Ty::Unit | Ty::Plain(_) | Ty::Text(_) => true,
@@ -76,9 +76,9 @@ impl Surface {
 /// The key of `link-sysctl`, which is in the names of its functions.
 pub const SYSCTL: (&str, &str) = ("link-sysctl", "key");
 
-/// Returns the lines that import what `code` uses of these modules: `("postern_types", ["Mac", …])`.
+/// Returns the lines that import the names that `code` uses from these modules: `("postern_types", ["Mac", …])`.
 pub fn imports(code: &str, modules: &[(&str, &[&str])]) -> String {
-    // What is named with a path is not imported.
+    // A name with a path needs no import.
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words: BTreeSet<_> = code.split(|c| !is_part(c)).filter_map(|path| path.split("::").next()).collect();
     let line = |(module, names): &(&str, &[&str])| {
@@ -89,7 +89,7 @@ pub fn imports(code: &str, modules: &[(&str, &[&str])]) -> String {
 }
 
 impl Surface {
-    /// Tells whether a function is given this type, and whether one returns it, at whatever depth.
+    /// Tells whether some function takes this type, and whether some function returns it, at any depth.
     pub fn uses(&self, ty: &Ty) -> Result<(bool, bool)> {
         let (mut is_given, mut is_returned) = (false, false);
         for function in self.capabilities.iter().flat_map(|capability| &capability.functions) {

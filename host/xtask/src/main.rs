@@ -1,8 +1,8 @@
-//! `cargo xtask surface`: writes what is made of `wit/*.wit` and `wit/surface.toml`. With `--check` it writes nothing, and
-//! fails if a file is not what it would write.
+//! `cargo xtask surface`: writes the files that are made from `wit/*.wit` and `wit/surface.toml`. With `--check` it
+//! writes nothing, and fails if a file differs.
 //!
-//! `model` reads both. Each other file writes one kind of file from the model, as plain Rust that people read and step
-//! through. Nothing here is shipped.
+//! `model` reads both sources. Each other module writes one kind of file from the model, as plain Rust that people read
+//! and step through. Nothing of this crate is shipped.
 
 mod code;
 mod lists;
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns all files that are made of the surface, formatted.
+/// Returns all files that are made from the surface, formatted.
 fn written(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
     let files =
         [operations::files(surface)?, sandbox::files(surface)?, sdk::files(surface)?, lists::files(surface, root)?];
@@ -64,7 +64,7 @@ fn written(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
     files.concat().into_iter().map(format).collect()
 }
 
-/// Returns Rust as rustfmt writes it.
+/// Returns Rust code as rustfmt formats it.
 fn formatted(text: &str) -> Result<String> {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut rustfmt = Command::new("rustfmt")

@@ -1,4 +1,4 @@
-//! What is written of: the interfaces of `wit/`, with the facts of `wit/surface.toml`.
+//! The model of the surface: the interfaces of `wit/`, with the facts of `wit/surface.toml`.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub struct Capability {
     pub sdk: bool,
     /// What WIT says of it, in one sentence.
     pub doc: String,
-    /// What its functions ask for, without copies.
+    /// The operations that its functions ask for, each once.
     pub operations: Vec<Operation>,
     /// Its functions, in the order of WIT.
     pub functions: Vec<Function>,
@@ -35,7 +35,7 @@ pub struct Capability {
     pub types: Vec<Def>,
 }
 
-/// An operation: what one function asks for, or all `set-*` of `link-sysctl` together.
+/// An operation: the request of one function, or of all `set-*` functions of `link-sysctl` together.
 pub struct Operation {
     /// Its name: `ensure-gateways`.
     pub name: String,
@@ -43,11 +43,11 @@ pub struct Operation {
     pub doc: String,
     /// Its fields: name in Rust and type.
     pub fields: Vec<(String, Ty)>,
-    /// The handles among them, with what they must be.
+    /// The handles among the fields, each with the kind of object that it must stand for.
     pub handles: Vec<(String, String)>,
-    /// The texts among them whose length alone is logged.
+    /// The texts among the fields of which only the length is logged.
     pub secrets: BTreeSet<String>,
-    /// What it returns.
+    /// Its reply.
     pub reply: Ty,
     /// `acts`, `leaves` and `without-grant`.
     pub acts: String,
@@ -63,17 +63,17 @@ pub struct Function {
     pub name: String,
     /// The resource that it is a method of.
     pub of: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// All that WIT says of it.
+    /// Its whole comment in WIT.
     pub docs: String,
-    /// Its parameters: name in WIT, name in the operation, type. A method's own resource is not among them.
+    /// Its parameters: name in WIT, name in the operation, type. The resource of a method is not included.
     pub params: Vec<(String, String, Ty)>,
-    /// What it returns if it succeeds.
+    /// Its value of success.
     pub returns: Ty,
 }
 
-/// What a function does.
+/// The task of a function.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Kind {
     /// It asks the gate for this operation, `link.attributes`.
@@ -86,7 +86,7 @@ pub enum Kind {
     Reads(String),
 }
 
-/// A type as the operation has it.
+/// A type in an operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Ty {
     /// Nothing.
@@ -110,7 +110,7 @@ pub enum Ty {
 pub struct Def {
     /// Its name in WIT.
     pub name: String,
-    /// What it is.
+    /// Its form.
     pub form: Form,
     /// Its name in host/types.
     pub rust: String,
@@ -122,16 +122,17 @@ pub struct Def {
     pub checked: bool,
 }
 
-/// What a type is.
+/// The form of a type.
 #[derive(Clone)]
 pub enum Form {
     /// Named cases, in WIT and in Rust.
     Enum(Vec<(String, String)>),
     /// Fields.
     Record(Vec<Field>),
-    /// What a guest has of an object: a handle. The parameter's name in operations.
+    /// A handle: the guest's number for an object. Has the parameter's name in operations.
     Handle(String),
-    /// What a guest makes and passes as a whole. `spread`: field by field. Some fields are given when it is made.
+    /// A value that a guest makes and passes as a whole. With `spread`, it is passed field by field. The constructor
+    /// takes the first `made_with` fields.
     Value { fields: Vec<Field>, made_with: usize, spread: bool },
 }
 
@@ -179,7 +180,7 @@ impl Surface {
         self.capabilities.iter().find(|capability| capability.name == name).with_context(|| format!("no `{name}`"))
     }
 
-    /// Returns a type by its interface and name. Those of `types` are written by hand.
+    /// Returns a type by its interface and name. The types of the interface `types` are written by hand.
     pub fn def(&self, interface: &str, name: &str) -> Result<&Def> {
         let capability = self.capability(interface)?;
         capability.types.iter().find(|def| def.name == name).with_context(|| format!("no type `{interface}.{name}`"))
@@ -239,7 +240,7 @@ impl Reader<'_> {
         self.facts.get(name).and_then(Value::as_table)
     }
 
-    /// Reads a type; `None` for one of another interface.
+    /// Reads a type; `None` for a type of another interface.
     fn def(&self, name: &str, id: TypeId) -> Result<Option<Def>> {
         let empty = Table::new();
         let facts = self.facts(name).unwrap_or(&empty);
@@ -283,7 +284,7 @@ impl Reader<'_> {
             let mut field = self.field(facts, set, given.map_or(&Type::Bool, |param| &param.ty))?;
             field.switch = given.is_none();
             let optional = facts.get(set).and_then(|facts| facts.get("optional")).is_some();
-            // What is not set is absent, unless nothing set is as good as `false` or an empty list.
+            // A field that is not set is absent. For a `bool` or a list, `false` or an empty list stands for absence.
             if optional || !matches!(field.ty, Ty::Plain("bool") | Ty::List(_)) {
                 field.ty = Ty::Option(Box::new(field.ty));
             }
@@ -320,7 +321,7 @@ impl Reader<'_> {
                 None => Kind::Reads(name.to_owned()),
             },
             Some(Form::Handle(_)) if !can_fail => Kind::Reads(name.to_owned()),
-            // Any handle may be looked at.
+            // The attributes of any handle can be read.
             Some(Form::Handle(_)) if name == "attributes" => Kind::Asks("link.attributes".to_owned()),
             _ if name.starts_with("set-") => Kind::Asks(format!("{}.set", self.name)),
             _ => Kind::Asks(format!("{}.{name}", self.name)),
@@ -421,7 +422,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns the type of a success, and whether the function can fail.
+    /// Returns the type of a success, and true if the function can fail.
     fn returns(&self, result: Option<&Type>) -> Result<(Ty, bool)> {
         let Some(result) = result else { return Ok((Ty::Unit, false)) };
         if let Type::Id(id) = result
@@ -452,7 +453,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns a type by the interface that has it.
+    /// Returns a type with the interface that defines it.
     fn named(&self, id: TypeId) -> Result<Ty> {
         let def = self.type_def(id)?;
         if let TypeDefKind::Type(Type::Id(id)) = def.kind {

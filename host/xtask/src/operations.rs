@@ -1,4 +1,5 @@
-//! host/types/src/surface: the operations of each capability, who answers them, and what is known of them.
+//! Writes host/types/src/surface: the operations of each capability, the traits that answer them, and their tables of
+//! facts.
 
 use crate::Written;
 use crate::code::{doc, heading, imports};
@@ -173,7 +174,7 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
 fn fields(surface: &Surface, operation: &Operation, own: &str) -> Result<Vec<(String, String, String)>> {
     let mut fields = Vec::new();
     for (field, ty) in &operation.fields {
-        // The operations of a capability can have the name of one of its values.
+        // An operation can have the same name as a value of its capability.
         let distinct = |name: String| {
             if name.trim_start_matches('&') == own { name.replace(own, &format!("crate::{own}")) } else { name }
         };

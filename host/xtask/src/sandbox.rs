@@ -1,4 +1,4 @@
-//! host/sandbox/src/bindings: the imports of a guest. They translate, and nothing else.
+//! Writes host/sandbox/src/bindings: the imports of a guest. They only translate.
 
 use crate::Written;
 use crate::code::{SYSCTL, closure, heading, imports, is_common};
@@ -46,8 +46,8 @@ fn file(surface: &Surface, capability: &Capability) -> Result<String> {
     Ok(format!("{}{values}{imports}\n{code}", heading(&format!("`postern:cni/{}`.", capability.name))))
 }
 
-/// Returns the code with the types of host/types by their names alone, and the line that imports them. One that has the name
-/// of the file's own type keeps its crate.
+/// Returns the code with the types of host/types by their names alone, and the line that imports them. A type keeps its
+/// crate's name if the file has its own type of that name.
 fn imported(code: &str, own: &[String]) -> (String, String) {
     let mut names = BTreeSet::new();
     let mut short = String::new();
@@ -91,13 +91,13 @@ fn host_data(surface: &Surface, capability: &Capability, def: &Def) -> Result<St
     })
 }
 
-/// The functions of a handle whose answers came with the handle.
+/// The functions of a handle whose answers the gate sent with the handle.
 fn known_of<'a>(capability: &'a Capability, def: &'a Def) -> impl Iterator<Item = &'a Function> {
     let is_of = |function: &&Function| function.of.as_ref() == Some(&def.name);
     capability.functions.iter().filter(is_of).filter(|function| matches!(function.kind, Kind::Reads(_)))
 }
 
-/// A type as the guest gives it: texts are not read yet.
+/// A type as it comes from the guest: texts are not parsed yet.
 fn raw(surface: &Surface, ty: &Ty) -> Result<String> {
     Ok(match ty {
         Ty::Text(_) => "String".to_owned(),
@@ -170,7 +170,7 @@ fn qualified(ty: &str) -> String {
     code
 }
 
-/// Turns a parameter into fields of the operation: what has to be read first, and the fields.
+/// Turns a parameter into fields of the operation: returns the code that must parse it first, and the fields.
 fn argument(
     surface: &Surface,
     operation: &Operation,
@@ -182,7 +182,7 @@ fn argument(
     let def = surface.def_of(ty)?;
     match def.map(|def| &def.form) {
         Some(Form::Handle(name)) => {
-            // Any handle may be looked at: the field is `link`.
+            // The attributes of any handle can be read: the field is `link`.
             let field = if operation.name == "attributes" { "link" } else { name };
             writeln!(body, "let {} = self.table.get(&{called})?.handle;", snake(field))?;
             given.push(snake(field));
@@ -214,10 +214,10 @@ fn assigned(field: &str, code: &str) -> String {
     if field == code { field.to_owned() } else { format!("{field}: {code}") }
 }
 
-/// Code that turns what a guest gave into a value.
+/// Code that turns the guest's data into a value.
 struct Read {
     code: String,
-    /// It may return with `?`.
+    /// The code may return with `?`.
     fails: bool,
 }
 
@@ -276,7 +276,7 @@ fn has_text(ty: &Ty) -> bool {
     }
 }
 
-/// Code that turns a value into what the guest gets.
+/// Code that turns a value into data for the guest.
 struct Shown {
     code: String,
     /// It is a `Result`.
@@ -399,7 +399,7 @@ fn sets(surface: &Surface, def: &Def, function: &Function, field: &str) -> Resul
     ))
 }
 
-/// What turns values of WIT into those of host/types, and back, where some function needs it.
+/// Conversions between values of WIT and values of host/types, where some function needs them.
 fn conversions(surface: &Surface, capability: &Capability, def: &Def) -> Result<String> {
     let ty = Ty::Of(capability.name.clone(), def.name.clone());
     let (is_given, is_returned) = surface.uses(&ty)?;
@@ -514,7 +514,7 @@ fn read_record(surface: &Surface, def: &Def, fields: &[Field], module: &str, rus
     })
 }
 
-/// A record with a link, and its attributes beside: the gate answers both as one.
+/// Writes a record with a link and its attributes: the gate answers with both as one value.
 fn give_record(
     surface: &Surface,
     capability: &Capability,

@@ -1,4 +1,4 @@
-//! In a component: each function calls the one that `wit-bindgen` makes.
+//! The functions in a component: each calls the function that `wit-bindgen` makes.
 
 use super::{fields, functions, given, header, lent, set_type};
 use crate::code::{closure, is_common};
@@ -64,7 +64,7 @@ fn component_call(surface: &Surface, capability: &Capability, function: &Functio
     let mut before = String::new();
     for (_, called, ty) in &function.params {
         let value = passed(surface, ty, called)?;
-        // What is lent has to live until the call is over.
+        // A lent value must live until the call returns.
         if let (Ty::List(inner), Some(Def { form: Form::Value { .. }, name, .. })) =
             (ty, element(ty).map(|inner| surface.def_of(inner)).transpose()?.flatten())
             && matches!(**inner, Ty::Of(..))
@@ -150,7 +150,7 @@ fn wire(surface: &Surface, ty: &Ty, value: &str) -> Result<String> {
     })
 }
 
-/// Code that turns what an imported function returns into the SDK's value.
+/// Code that turns the return value of an imported function into the SDK's value.
 struct Got {
     code: String,
     /// It is a `Result`.
@@ -192,7 +192,7 @@ fn got(surface: &Surface, ty: &Ty, value: &str) -> Result<Got> {
     })
 }
 
-/// True if some text has to be read.
+/// True if some text must be parsed.
 fn can_fail(surface: &Surface, def: &Def) -> Result<bool> {
     if let Form::Record(fields) | Form::Value { fields, .. } = &def.form {
         for field in fields {
@@ -270,7 +270,7 @@ fn component_conversions(surface: &Surface, capability: &Capability, def: &Def) 
     Ok(code)
 }
 
-/// A value that the guest passes as a whole: only what is set is called.
+/// A value that the guest passes as a whole: setters are called only for fields that are set.
 fn component_value(surface: &Surface, def: &Def, fields: &[Field], made_with: usize) -> Result<String> {
     let name = camel(&def.name);
     let (with, set) = fields.split_at(made_with);

@@ -1,7 +1,7 @@
-//! guest-sdk/src/sys: the way to the host. In a component it is the imported function, and in a program of the build
-//! machine the fake host. Both have the same functions.
+//! Writes guest-sdk/src/sys: the way to the host. A component calls the imported functions. A program of the build
+//! machine calls the fake host. Both ways have the same functions.
 //!
-//! Also the modules of guest-sdk/src that have these functions as they are.
+//! Also writes the modules of guest-sdk/src whose functions only call these functions.
 
 mod component;
 mod native;
@@ -38,7 +38,7 @@ const VALUES: &[&str] = &[
     "Transport",
 ];
 
-/// Returns two files for each capability, and its module for plugins where that has nothing more.
+/// Returns two files for each capability, and its module for plugins if that module only calls the functions.
 pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     let mut files = Vec::new();
     for (arm, place, file) in
@@ -71,7 +71,7 @@ pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     Ok(files)
 }
 
-/// Returns the module of a capability that has its functions as they are.
+/// Returns the module of a capability whose functions only call the ones of `sys`.
 fn module(surface: &Surface, capability: &Capability) -> Result<String> {
     let mut code = String::new();
     for function in functions(capability) {
@@ -144,7 +144,7 @@ fn header(surface: &Surface, capability: &Capability, function: &Function) -> Re
     Ok(header.replace(&own, ""))
 }
 
-/// The functions that ask, and those that read a handle.
+/// The functions that ask the gate, and the functions that read a handle.
 fn functions(capability: &Capability) -> impl Iterator<Item = &Function> {
     let is_of_value = |function: &&Function| {
         let own = capability.types.iter().find(|def| Some(&def.name) == function.of.as_ref());
@@ -161,7 +161,7 @@ fn fields(def: &Def) -> Option<(&[Field], &[Field])> {
     }
 }
 
-/// Returns a field's type without its absence.
+/// Returns the type of a field's value, without `Option`.
 fn set_type(field: &Field) -> &Ty {
     match &field.ty {
         Ty::Option(inner) => inner,

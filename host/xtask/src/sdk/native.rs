@@ -1,4 +1,4 @@
-//! On the build machine: each function asks the fake host.
+//! The functions on the build machine: each asks the fake host.
 
 use super::{fields, functions, given, header, lent, set_type};
 use crate::code::{SYSCTL, closure};
@@ -137,7 +137,7 @@ fn native_argument(
     Ok(())
 }
 
-/// Code that turns a reply into what the SDK's function returns.
+/// Code that turns a reply into the return value of the SDK's function.
 fn handed(surface: &Surface, ty: &Ty, value: &str) -> Result<String> {
     Ok(match ty {
         Ty::Option(inner) => match handed(surface, inner, "reply")? {
