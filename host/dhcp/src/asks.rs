@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Answers the requests of clients.
 
 use crate::clock;
 use crate::connections::Id;
@@ -32,17 +32,17 @@ const LONGEST_NAME: usize = 4096;
 /// The most leases.
 const MOST: usize = 16 << 10;
 
-/// The time for a link to become able to send, in milliseconds. After it, packets are sent all the same.
+/// The longest wait for a link that can't send yet, in milliseconds. After that, packets are sent anyway.
 const SETTLES_WITHIN_MS: u64 = 2000;
 
-/// The time, beside that, for the kernel to make sure that no other station has the link's own IPv6 address: a pause of up
-/// to a second, and a second of waiting (RFC 4862, 5.4.2).
+/// The additional time for duplicate address detection of the link's own IPv6 address: a pause of up to a second, and a
+/// second of waiting (RFC 4862, 5.4.2).
 const DAD_WITHIN_MS: u64 = 4000;
 
-/// The time between two looks at it.
+/// The time between two looks at the link.
 pub const LOOK_MS: u64 = 20;
 
-/// What an attachment had before a lease: the address, which is asked for first, and the client's state.
+/// The address of an attachment's earlier lease, which the client asks for first, and the client's state.
 type Before = (Option<IpAddr>, Option<State>);
 
 impl Service {
@@ -78,7 +78,7 @@ impl Service {
         if self.leases.len() + starts.len() > MOST {
             return Err(refused(INTERNAL, format!("the service keeps {MOST} leases, and takes no more"), ""));
         }
-        // A family that the network no longer names.
+        // Leases of families that the network no longer names are given back.
         for family in Family::ALL.into_iter().filter(|family| !wanted.contains(family)) {
             let key = name(attachment, family);
             match self.leases.get(&key) {
@@ -87,7 +87,7 @@ impl Service {
                 _ => self.finish(&key),
             }
         }
-        // Those that are there are a part of the answer.
+        // Existing leases are a part of the answer.
         for key in kept {
             if let Some(entry) = self.leases.get_mut(&key) {
                 entry.acquirer = Some(id);
@@ -100,12 +100,12 @@ impl Service {
                 return Err(answer);
             }
         }
-        // An attachment that has all its leases keeps them.
+        // An attachment with all its leases gets its answer at once.
         self.answer_acquirer(id);
         Ok(())
     }
 
-    /// Returns what a new lease of an attachment and family begins with; `None` if there is one to be kept.
+    /// Returns the data with which a new lease of an attachment and family begins; `None` if the present lease is kept.
     fn standing(
         &self,
         attachment: &Attachment,
@@ -120,7 +120,7 @@ impl Service {
         }
         let is_changing = match entry.phase {
             Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) | Phase::Releasing => true,
-            // Its other family is still being acquired, for somebody else.
+            // Another client still waits for the lease of the other family.
             Phase::Bound => entry.acquirer.is_some(),
             Phase::Lost(_) | Phase::Remembered => false,
         };
@@ -161,13 +161,13 @@ impl Service {
         let (attachment, index) = (attachment.clone(), link.index);
         let entry = KeptLease { attachment, family, namespace: identity, index, mac, ..KeptLease::default() };
         let mut entry = entry.begun(phase);
-        // Links of one parent share its hardware address, so an answer must be for all of them.
+        // Links of one parent share its hardware address, so servers must broadcast their answers.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
         entry.previous = previous;
         let previous = match (family, previous) {
             (Family::Ipv4, Some(IpAddr::V4(address))) => Some(address),
-            // The client of DHCPv6 finds it in its state.
+            // The client of DHCPv6 finds the earlier address in its state.
             (Family::Ipv6, Some(_)) => {
                 entry.state = state;
                 None
@@ -190,13 +190,14 @@ impl Service {
         Ok(())
     }
 
-    /// Answers who waits for leases, once all of them are there. Nobody has a lease that nobody was told of.
+    /// Answers the client that waits for leases, once all leases are there. If the client has gone, its leases are
+    /// given back.
     pub fn answer_acquirer(&mut self, id: Id) {
         let own = || self.leases.values().filter(|entry| entry.acquirer == Some(id));
         if own().any(|entry| !matches!(entry.phase, Phase::Bound)) {
             return;
         }
-        // IPv4 first, as the network may have it in either order.
+        // IPv4 comes first: the network may name the families in any order.
         let mut parts: Vec<&KeptLease> = own().collect();
         parts.sort_by_key(|entry| entry.family);
         let leases = parts.into_iter().filter_map(|entry| entry.lease.clone());
@@ -210,8 +211,8 @@ impl Service {
         }
     }
 
-    /// Gives back all leases that were acquired for somebody who will not have them. Those that the attachment had before
-    /// stay: their addresses are in use.
+    /// Gives back all leases that were acquired for a client that has gone or failed. Leases that the attachment had
+    /// before stay: their addresses are in use.
     pub fn abandon_for(&mut self, id: Id) {
         let waiting = self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id));
         let waiting: Vec<String> = waiting.map(|(key, _)| key.clone()).collect();
@@ -224,8 +225,8 @@ impl Service {
         }
     }
 
-    /// True if the link of a lease has another one: that of the other family. Names don't tell: an attachment of these
-    /// names may have another namespace by now.
+    /// True if the link of a lease also has a lease of the other family. The names don't show that: an attachment of
+    /// these names may have another namespace by now.
     pub fn has_other_lease(&self, entry: &KeptLease) -> bool {
         let link = |entry: &KeptLease| (entry.namespace, entry.index, entry.mac);
         self.leases.values().any(|other| other.serial != entry.serial && other.is_live() && link(other) == link(entry))
@@ -268,18 +269,18 @@ impl Service {
         }
     }
 
-    /// Gives all leases of an attachment back, whatever the network names by now.
+    /// Gives back all leases of an attachment, even of families that the network no longer names.
     fn release(&mut self, id: Id, attachment: &Attachment, given: Option<OwnedFd>) -> Option<Answer> {
         let mut held = Vec::new();
         for key in Family::ALL.map(|family| name(attachment, family)) {
             let Some(entry) = self.leases.get(&key) else { continue };
-            // By the record alone there may be no namespace to compare: the three names count then.
+            // A DEL may have no namespace to compare: then the three names count.
             if let Ok(Some(other)) = self.differs(entry, attachment, given.as_ref()) {
                 return Some(other);
             }
             held.push((key, entry.is_live()));
         }
-        // All are noted first: the first end is not the answer for all.
+        // The client is noted at all leases first: the end of the first lease must not become the answer for all.
         let mut is_awaited = false;
         for (key, _) in held.iter().filter(|(_, is_live)| *is_live) {
             if let Some(entry) = self.leases.get_mut(key) {
@@ -288,7 +289,7 @@ impl Service {
             }
         }
         for (key, is_live) in &held {
-            // A live one may end at once, and the answer is given then.
+            // A live lease may end at once, and then the answer is given.
             if *is_live { self.abandon(key) } else { self.finish(key) }
         }
         (!is_awaited).then_some(Answer::Done)
@@ -299,11 +300,11 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let acquirer = entry.acquirer.take();
         let names = subject(&entry.attachment);
-        // Without a state no server knows of the client.
+        // Without a state no server knows the client.
         if entry.state.is_none() && !entry.is_running {
             self.finish(key);
         } else if !matches!(entry.phase, Phase::Releasing) {
-            // An address that is still being probed is given back too.
+            // A lease whose address is still being probed is given back too.
             if let Phase::Probing(probe) = std::mem::replace(&mut entry.phase, Phase::Releasing) {
                 entry.lease = Some(probe.lease);
             }
@@ -317,17 +318,17 @@ impl Service {
         }
     }
 
-    /// Ends a lease: nothing is left of it, and all who wait are told.
+    /// Ends a lease: removes its data, and answers all clients that wait.
     pub fn finish(&mut self, key: &str) {
         self.end_lease(key, |entry| {
-            // It was there, and the lease of the other family was still waited for.
+            // This lease was complete, and the client still waited for the lease of the other family.
             let words = format!("the DHCP lease of {} ended while it was being acquired", subject(&entry.attachment));
             refused(AGAIN, words, "")
         });
     }
 
-    /// Ends a lease, and returns it. Who waits for it gets that answer. Who waits for its end is told, unless they wait
-    /// for that of another one too.
+    /// Ends a lease, and returns it. The client that waits for the lease gets `answer`. The client that waits for its
+    /// end gets an answer, unless it waits for the end of another lease too.
     pub fn end_lease(&mut self, key: &str, answer: impl FnOnce(&KeptLease) -> Answer) -> Option<KeptLease> {
         let ended = self.leases.remove(key)?;
         self.forget(&ended);
@@ -343,13 +344,14 @@ impl Service {
         Some(ended)
     }
 
-    /// Tells who waits for leases that one can't be had. The others are of no use to them, and are given back.
+    /// Tells the client that waits for leases that one of them failed. The client can't use the other leases, so they
+    /// are given back.
     pub fn disappoint(&mut self, id: Id, answer: &Answer) {
         self.tell(id, answer);
         self.abandon_for(id);
     }
 
-    /// Opens the namespace that an ask is about. What came with the ask must be the same one.
+    /// Opens the namespace that an ask names. A descriptor that came with the ask must lead to the same namespace.
     fn namespace_of(&self, attachment: &Attachment, given: Option<OwnedFd>) -> Result<(OwnedFd, Identity), Answer> {
         let path = &attachment.netns;
         let (namespace, found) = self.open_path(path).map_err(|error| match error {
@@ -369,7 +371,7 @@ impl Service {
         Ok((namespace, found))
     }
 
-    /// Returns a refusal if an ask is about another namespace than the lease's, and that one is alive.
+    /// Returns a refusal if an ask names another namespace than the lease's, and the lease's namespace is alive.
     fn differs(
         &self,
         entry: &KeptLease,
@@ -434,7 +436,7 @@ fn checked(attachment: &Attachment) -> Result<(), Answer> {
     Ok(())
 }
 
-/// Refuses a link over which no server can be found. An ipvlan that routes has neither broadcasts nor ARP.
+/// Refuses a link over which no server can be found: an ipvlan that routes has neither broadcasts nor ARP.
 fn carries_broadcasts(attachment: &Attachment, link: &Link) -> Result<(), Answer> {
     let mode = match link.ipvlan_mode {
         Some(IpvlanMode::L3) => "l3",

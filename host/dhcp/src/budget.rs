@@ -1,4 +1,4 @@
-//! Budgets: how often something may happen.
+//! Budgets, which limit how often an event may happen.
 
 /// A bucket of tokens, which fills again with time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ mod tests {
         let mut taken = |from: u64, until: u64| (from..until).filter(|now| budget.take(*now)).count();
         assert_eq!(taken(10_000, 10_050), 3);
         assert_eq!(taken(10_050, 11_050), 10);
-        // Rest fills it, and no further.
+        // A pause fills the bucket, but not beyond its size.
         assert_eq!(taken(90_000, 90_001), 1);
         assert_eq!(taken(90_001, 90_050), 2);
     }

@@ -15,7 +15,7 @@ pub fn wall() -> u64 {
 }
 
 fn milliseconds(clock: ClockId) -> u64 {
-    // Neither clock fails.
+    // Reading either clock can't fail.
     let now = clock_gettime(clock).map(Duration::from).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,5 @@
-//! What each process of the service keeps. The service itself reads frames of strangers only after this.
+//! The rights that each process of the service keeps. The service itself reads frames of strangers only after it is
+//! confined.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +11,7 @@ use postern_confine::{
 };
 use std::path::{Path, PathBuf};
 
-/// Confines the service: to its leases, the audit log, and what leases need of the kernel.
+/// Confines the service to its leases, the audit log, and the kernel functions that leases need.
 pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     let files = Files::new([(leases, Access::Own), (logs, Access::Own)])?;
     if !files.enforced() {
@@ -30,7 +31,7 @@ static SERVICE: Filter = Filter::new(
 );
 
 const SERVICE_RULES: &[CallRule] = &[
-    // Network namespaces, and no others.
+    // It may enter network namespaces, and no others.
     CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
     CallRule(
         libc::SYS_socket,
@@ -40,8 +41,8 @@ const SERVICE_RULES: &[CallRule] = &[
 ];
 
 /// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
-/// below `/proc/PID`. So it is the filter that makes files useless to it: it can open them for reading, and has no call
-/// that reads, maps, changes or removes one.
+/// below `/proc/PID`. So the filter makes files useless to this process: it can open files for reading, but has no call
+/// that reads, maps, changes or removes a file.
 pub fn opener() -> Result<(), ConfineError> {
     nix::sys::prctl::set_no_new_privs().map_err(|errno| ConfineError::new("PR_SET_NO_NEW_PRIVS", errno))?;
     postern_confine::keep_capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH)?;
@@ -54,12 +55,12 @@ const OPENER_CALLS: &[c_long] = &[libc::SYS_statfs, libc::SYS_fstatfs];
 
 const OPENER_RULES: &[CallRule] = &[
     CallRule(libc::SYS_openat, &[Argument::Lacks(2, CHANGING)]),
-    // The same, of musl.
+    // musl uses this call.
     #[cfg(target_arch = "x86_64")]
     CallRule(libc::SYS_open, &[Argument::Lacks(1, CHANGING)]),
 ];
 
-/// Confines the process that removes the service's own files: to those directories, where it can remove files.
+/// Confines the process that removes the service's own files. It can only remove files in these directories.
 pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
     let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
     Confinement { capabilities: CapabilitySet::empty(), files, filter: REMOVER.ready().clone() }.apply()
@@ -76,7 +77,8 @@ const REMOVER_CALLS: &[c_long] = &[
 ];
 
 /// Confines a process that runs steps: to code and policies, which it reads, and to notes about verified code. Its
-/// children become sandboxes, so that it keeps what these give up by themselves, and the calls that do it.
+/// children become sandboxes. So it keeps the rights that sandboxes give up by themselves, and the calls for giving
+/// them up.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
     let files = Files::new(read.chain([(notes, Access::Own)]))?;
@@ -88,15 +90,15 @@ static STEPS: Filter =
     Filter::new(&[COMMON, MESSAGES, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], DefaultAction::Absent);
 
 const STEPS_RULES: &[CallRule] = &[
-    // One process for each step, in the namespaces of this one, and with no memory of it.
+    // A clone gets its own memory, and stays in the namespaces of this process.
     CallRule(libc::SYS_clone, &[Argument::Lacks(0, SHARING)]),
-    // Between the two of them.
+    // The sockets between this process and its child.
     CallRule(libc::SYS_socketpair, &[Argument::OneOf(0, &[libc::AF_UNIX as u32]), Argument::OneOf(2, &[0])]),
-    // The end of a step.
+    // This process kills a step at its end.
     CallRule(libc::SYS_kill, &[Argument::OneOf(1, &[libc::SIGKILL as u32])]),
 ];
 
-/// System calls that newer architectures do not have. glibc makes some of them, and musl all.
+/// System calls that newer architectures lack. glibc uses some of them, and musl all.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[c_long] = &[
     libc::SYS_open,   // as openat
@@ -118,7 +120,7 @@ const CHANGING: u32 = (libc::O_WRONLY
     | libc::O_APPEND
     | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
-/// The memory of no file, and no new code.
+/// Memory without a file behind it, and without new code.
 const NO_FILE: &[CallRule] = &[
     CallRule(libc::SYS_mmap, &[Argument::Lacks(2, libc::PROT_EXEC as u32), Argument::OneOf(4, &[u32::MAX])]),
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
@@ -138,7 +140,7 @@ const SHARING: u32 = (libc::CLONE_VM
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
 
-/// What each process of the service calls besides. None of it makes or opens anything.
+/// Further calls of every process of the service. None of them makes or opens an object.
 const MESSAGES: &[c_long] = &[
     libc::SYS_write,          // words for people
     libc::SYS_writev,         // the same
@@ -156,7 +158,7 @@ const MESSAGES: &[c_long] = &[
     libc::SYS_gettid,         // names in messages of a panic
 ];
 
-/// What the service calls besides.
+/// Further calls of the service.
 const SERVICE_CALLS: &[c_long] = &[
     libc::SYS_read,            // files, the timer, signals
     libc::SYS_openat,          // files, within Landlock's rules
@@ -187,7 +189,7 @@ const SERVICE_CALLS: &[c_long] = &[
     libc::SYS_link, // as linkat
 ];
 
-/// What a process for steps calls besides, and its children until they are sealed.
+/// Further calls of a process for steps, and of its children until they are sealed.
 const STEPS_CALLS: &[c_long] = &[
     libc::SYS_read,            // code, manifest and policy
     libc::SYS_pread64,         // code that is proven

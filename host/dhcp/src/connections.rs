@@ -17,7 +17,7 @@ const SILENT_MS: u64 = 10 * 60 * 1000;
 /// The most bytes of answers that wait for a client to read them.
 const UNREAD: usize = 32 << 20;
 
-/// Which connection: the number is never used again.
+/// The number of a connection. It is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u64);
 
@@ -28,10 +28,10 @@ pub struct ClientConnection {
     pub socket: OwnedFd,
     has_greeted: bool,
     incoming: Vec<u8>,
-    /// What is still to be written.
+    /// The bytes that are still to be written.
     pub outgoing: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
-    /// True if a question has to be answered. One at a time.
+    /// True if a question waits for its answer. A connection has one question at a time.
     is_asked: bool,
     heard_at: u64,
     is_closing: bool,
@@ -51,7 +51,7 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> nix::Re
 }
 
 impl ClientConnection {
-    /// Accepts a connection; `None` if there is none, or its process is another user's.
+    /// Accepts a connection; `None` if no connection waits, or if its process belongs to another user.
     pub fn accept(listener: &OwnedFd, id: Id, now: u64) -> Option<Self> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
         let user = getsockopt(&socket, PeerCredentials).ok()?.uid();
@@ -77,7 +77,7 @@ impl ClientConnection {
         (!self.is_asked).then(|| self.heard_at.saturating_add(SILENT_MS))
     }
 
-    /// Reads what is there. False if the client has gone, or says what makes no sense.
+    /// Reads the bytes that have come. False if the client has gone, or sends invalid data.
     pub fn read(&mut self, now: u64) -> bool {
         let mut piece = vec![0; 16 << 10];
         for _ in 0..8 {
@@ -101,8 +101,8 @@ impl ClientConnection {
         true
     }
 
-    /// Returns the next question that is complete, and the namespace if it came with it. After an error the connection
-    /// is of no use: the client says what makes no sense.
+    /// Returns the next complete question, with its namespace if the client sent one. After an error the connection
+    /// can't be used: the client sent invalid data.
     pub fn question(&mut self) -> Result<Option<(Ask, Option<OwnedFd>)>, ()> {
         if self.is_asked || self.is_closing {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What happens to leases: timers, and the steps of the client.
+//! The events of leases: timers, and the steps of the client.
 
 use crate::asks::{LOOK_MS, subject};
 use crate::clock;
@@ -9,20 +9,20 @@ use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
 use postern_kernel::Netlink;
 use std::hash::{BuildHasher, RandomState};
 
-/// The least time until a step, while a lease is acquired and when it is bound. A server's times may be zero.
+/// The shortest wait before a step, while a lease is acquired and after it is bound. A server's times may be zero.
 const LEAST_MS: u64 = 50;
 const LEAST_BOUND_MS: u64 = 1000;
 
-/// The time after which a step is tried again that failed.
+/// The time after which a failed step is tried again.
 const AGAIN_MS: u64 = 10_000;
 
 impl Service {
-    /// Starts steps, as many as there are free processes for them. It fails if a process has ended.
+    /// Starts a step in each free process. It fails if a process has ended.
     pub fn begin_steps(&mut self) -> Result<(), String> {
         let now = clock::since_boot();
         for at in 0..self.runners.len() {
             let Some((runner, slot)) = self.runners.get_mut(at).filter(|(_, lease)| lease.is_none()) else { continue };
-            // Those with a client that waits come first: others have minutes.
+            // Leases that a client waits for come first: other leases have minutes.
             let ready = |entry: &KeptLease| {
                 let settles = matches!(entry.phase, Phase::Settling { .. });
                 !entry.is_running && !entry.events.is_empty() && !settles
@@ -51,12 +51,12 @@ impl Service {
         Ok(())
     }
 
-    /// Takes the result of a step. It fails if the process has ended, or answers no more.
+    /// Takes the result of a step. It fails if the process has ended, or no longer answers.
     pub fn end_step(&mut self, at: usize) -> Result<(), String> {
         let Some((runner, slot)) = self.runners.get_mut(at) else { return Ok(()) };
         let (key, serial) = slot.take().ok_or("a process for steps has ended")?;
         let result = runner.finish()?;
-        // The lease may have ended meanwhile, and another one may have its name.
+        // The lease may have ended meanwhile, and another lease may have its name.
         let Some(entry) = self.leases.get_mut(&key).filter(|entry| entry.serial == serial) else { return Ok(()) };
         entry.is_running = false;
         match result {
@@ -66,7 +66,7 @@ impl Service {
         Ok(())
     }
 
-    /// Does what a step wants.
+    /// Carries out the output of a step.
     fn apply(&mut self, key: &str, output: Output) {
         let now = clock::since_boot();
         let Output { state, send, wake_ms, outcome } = output;
@@ -76,10 +76,10 @@ impl Service {
         let is_new = entry.state.as_ref() != Some(&state);
         entry.state = Some(state);
         let wake_at = wake_ms.map(|wake| now.saturating_add(wake.max(least)));
-        // A release has been asked for meanwhile, and its step is next: no timer comes before it.
+        // If a release was asked for meanwhile, its step is the next event: no timer may come before it.
         entry.wake_at = wake_at.filter(|_| !matches!(entry.phase, Phase::Releasing));
         if !send.is_empty() {
-            // Before there is a lease, one server is reached over the station that its packet came from.
+            // Before there is a lease, a packet for one server goes to the station that sent the server's packet.
             entry.hop = entry.sender.filter(|_| !is_bound).or(entry.hop);
             self.send(key, &send);
         }
@@ -88,7 +88,7 @@ impl Service {
             None if is_bound && is_new => self.keep(key),
             None => {}
         }
-        // A release is one step, whatever comes of it.
+        // A release is one step, even if the step fails.
         let is_done = |entry: &KeptLease| matches!(entry.phase, Phase::Releasing) && entry.is_idle();
         if self.leases.get(key).is_some_and(is_done) {
             self.finish(key);
@@ -99,7 +99,7 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let is_acquiring = matches!(entry.phase, Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_));
         match outcome {
-            // The lease was given while it is being released: its address is known for that.
+            // A server gave the lease during its release: the release needs its address.
             Outcome::Bound { lease, .. } | Outcome::Kept { lease } if matches!(entry.phase, Phase::Releasing) => {
                 if entry.is_given(&lease) {
                     entry.lease = Some(lease);
@@ -112,7 +112,8 @@ impl Service {
                         let words = format!("the client found a lease without an {} address", entry.family.name());
                         self.fail_to_acquire(key, &words);
                     }
-                    // A client that was taken over may name any: it could have another's declined, or given back.
+                    // A client that an attacker controls may name any address: it could decline or give back another
+                    // client's address.
                     Some(address) if !entry.is_given(&lease) => {
                         let words = format!("the client found a lease of {address}, which no server has offered");
                         self.fail_to_acquire(key, &words);
@@ -130,7 +131,7 @@ impl Service {
                 entry.hop = entry.sender.or(entry.hop);
                 self.hold(key, lease);
             }
-            // It is being released, and that step comes next.
+            // The lease is being released, and the step for that comes next.
             Outcome::Lost { .. } | Outcome::Failed { .. } if matches!(entry.phase, Phase::Releasing) => {}
             Outcome::Lost { reason } | Outcome::Failed { reason } if is_acquiring => self.fail_to_acquire(key, &reason),
             Outcome::Lost { reason } | Outcome::Failed { reason } => self.lose(key, &reason),
@@ -146,7 +147,7 @@ impl Service {
             entry.is_warned = true;
             postern_gate::say!("postern dhcp: {}: {words}", subject(&entry.attachment));
         }
-        // Packets that the client can't bear cost a share of what it is given.
+        // Packets that make the client fail use up the lease's budget for packets.
         if entry.sender.is_some() {
             for _ in 0..8 {
                 entry.packets.take(now);
@@ -160,12 +161,14 @@ impl Service {
         }
     }
 
-    /// Ends a lease that can't be had. Its other family's is of no use to who waits, and is given back.
+    /// Ends a lease that could not be acquired. The waiting client can't use the lease of the other family alone, so
+    /// that lease is given back.
     pub fn fail_to_acquire(&mut self, key: &str, reason: &str) {
         self.end_lease(key, |entry| entry.refusal(reason));
     }
 
-    /// As [`Service::fail_to_acquire`], where the client does not know of it: what a server has given is given back.
+    /// As [`Service::fail_to_acquire`], if the DHCP client does not know of the failure: a lease that a server gave is
+    /// given back.
     pub fn fail_to_use(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         if let Some(id) = entry.acquirer.take() {
@@ -192,7 +195,7 @@ impl Service {
         }
     }
 
-    /// Takes a lease as it is from now on.
+    /// Stores the present data of a lease.
     fn hold(&mut self, key: &str, lease: Lease) {
         let now = clock::since_boot();
         let Some(entry) = self.leases.get_mut(key) else { return };
@@ -212,17 +215,17 @@ impl Service {
         }
     }
 
-    /// The address may no longer be used: the link is set down, as the native daemon does. Where the other family has a
-    /// lease, the link stays up for that, and only the address is taken from it.
+    /// The address may no longer be used: the link is set down, as the native daemon does. If the other family has a
+    /// lease, the link stays up, and only the address is removed from it.
     fn lose(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         match entry.acquirer {
-            // Its address is in use, unlike that of a new lease.
+            // The address of a kept lease is in use, unlike the address of a new lease.
             Some(id) if entry.is_kept => {
                 let refusal = entry.refusal(reason);
                 self.disappoint(id, &refusal);
             }
-            // Who asked for both families has no answer yet.
+            // A client that asked for both families has no answer yet.
             Some(_) => return self.fail_to_acquire(key, reason),
             None => {}
         }
@@ -252,15 +255,15 @@ impl Service {
         self.keep(key);
     }
 
-    /// Does all whose time has come.
+    /// Handles all timers that are due.
     pub fn keep_time(&mut self) {
         let now = clock::since_boot();
         let due = |entry: &KeptLease| entry.timers().find(|(at, _)| *at <= now).map(|(_, due)| due);
         let late = self.leases.iter().filter(|(_, entry)| due(entry).is_some());
         for key in late.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-            // What was done for another one may have changed it.
+            // The work for another lease may have ended this lease.
             let Some(entry) = self.leases.get_mut(&key) else { continue };
-            // A lease that ends has first nothing more to await.
+            // Before a lease ends, its sockets are closed.
             if matches!(due(entry), Some(Due::Close)) {
                 entry.open = None;
             }
@@ -273,7 +276,7 @@ impl Service {
                     entry.wake_at = None;
                     entry.events.push_back((Event::Timer, None));
                     if matches!(entry.phase, Phase::Bound) {
-                        // Before anything is sent for it.
+                        // The container is looked at before any packet is sent for the lease.
                         self.look_at_one(&key);
                     }
                 }
@@ -286,13 +289,13 @@ impl Service {
     fn settle(&mut self, key: &str, now: u64) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let Phase::Settling { until, .. } = entry.phase else { return };
-        // The state of some links is never known, such as that of a dummy.
+        // Some links, such as a dummy, never report their state.
         let is_ready = |open: &Open| {
             let link = open.netlink.link_by_index(entry.index);
             matches!(&link, Ok(Some(link)) if link.running || link.up && link.operstate == "unknown")
         };
         let ready = entry.open.as_ref().filter(|open| is_ready(open));
-        // DHCPv6 is sent from an address of the link, and the kernel first makes sure that nobody else has that.
+        // DHCPv6 is sent from a link-local address, for which the kernel first runs duplicate address detection.
         let source = ready.and_then(|open| entry.source(&open.netlink));
         let can_send = ready.is_some() && (entry.family == Family::Ipv4 || source.is_some());
         if let Some(open) = &mut entry.open {

@@ -1,5 +1,5 @@
-//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send to
-//! other ports, from another address or with another protocol. Of what comes in, only headers are read here.
+//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send
+//! to other ports, from another address or with another protocol. Of received frames it reads only the headers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,22 +9,22 @@ pub type MacBytes = [u8; 6];
 /// The hardware address of all stations.
 pub const ALL: MacBytes = [0xff; 6];
 
-/// The longest payload that is given to a guest, in bytes.
+/// The longest received payload that a guest gets, in bytes.
 pub const LONGEST_RECEIVED: usize = 4096;
 
 /// The length of an Ethernet header.
 pub const ETHERNET: usize = 14;
 const UDP_HEADER: usize = 8;
 
-/// The number of UDP among protocols.
+/// UDP's protocol number.
 pub const UDP: u8 = 17;
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 const CLIENT: u16 = 68;
 const SERVER: u16 = 67;
 
-/// An end of a packet: the hardware address there (of a receiver: that of the next hop), and the station's address. That of a
-/// sender can be unspecified.
+/// Sender or receiver of a packet: hardware address and IP address. A receiver has the hardware address of the next
+/// hop. The IP address of a sender can be unspecified.
 pub type End = (MacBytes, Ipv4Addr);
 
 /// Returns the frame for a payload, from the client's port to the server's.
@@ -46,7 +46,8 @@ pub fn segment(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
     [&header[..], payload].concat()
 }
 
-/// Returns the body of a packet with its checksum, which belongs in that place. In UDP zero would mean "no checksum".
+/// Returns the body of a packet with its checksum at the given place. A checksum of zero is written as 0xffff: in UDP
+/// zero means "no checksum".
 pub fn summed(from: &[u8], to: &[u8], next: u8, mut body: Vec<u8>, place: usize) -> Vec<u8> {
     let sum = match sum_of(from, to, next, &body) {
         0 => 0xffff,
@@ -60,19 +61,19 @@ fn put(bytes: &mut [u8], place: usize, number: u16) {
     bytes.iter_mut().skip(place).zip(number.to_be_bytes()).for_each(|(to, from)| *to = from);
 }
 
-/// A payload that came in.
+/// A received payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The hardware address of the sender or of a router.
     pub from_mac: MacBytes,
-    /// The sender's address. Nothing proves it.
+    /// The sender's address. It may be forged.
     pub from: IpAddr,
     /// The UDP payload.
     pub payload: Vec<u8>,
 }
 
-/// Reads a frame for the client's port. `None` if it is none, is a fragment, or has wrong lengths or checksums. With
-/// `is_summed` false its UDP checksum is not yet there, because the sender is on this machine.
+/// Reads a frame for the client's port. `None` if the frame has another port, is a fragment, or has wrong lengths or
+/// checksums. With `is_summed` false, the frame has no UDP checksum yet, because the sender is on this machine.
 pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
     let (ethernet, packet) = frame.split_at_checked(ETHERNET)?;
     let first = *packet.first()?;
@@ -98,7 +99,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
     Some(Received { from_mac: ethernet.get(6..12)?.try_into().ok()?, from: from.into(), payload })
 }
 
-/// Returns the frame that asks who has an address, without saying that the sender has one (RFC 5227, an ARP probe).
+/// Returns an ARP probe (RFC 5227): a frame that asks who has an address, without an address of the sender.
 pub fn arp_probe(own: MacBytes, address: Ipv4Addr) -> Vec<u8> {
     // Ethernet, IPv4, their lengths, a request.
     let request = [0, 1, 8, 0, 6, 4, 0, 1];
@@ -120,14 +121,14 @@ pub fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Returns the checksum of a packet's body: zero if it has the right one already. The pseudo header is that of IPv6
-/// (RFC 8200, 8.1). That of IPv4 has the same words in another order, and so the same sum.
+/// Returns the checksum of a packet's body; zero if the body already has the right checksum. The pseudo header is the
+/// one of IPv6 (RFC 8200, 8.1). IPv4's pseudo header has the same words in another order, and so the same sum.
 pub fn sum_of(from: &[u8], to: &[u8], next: u8, body: &[u8]) -> u16 {
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
     checksum(&[from, to, &length, &[0, 0, 0, next], body])
 }
 
-/// The checksum of RFC 1071 over parts of even length, but for the last.
+/// The checksum of RFC 1071 over parts. All parts but the last have an even length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in parts.iter().flat_map(|part| part.chunks(2)) {
@@ -149,7 +150,7 @@ mod tests {
 
     const STATIONS: End = (ALL, Ipv4Addr::BROADCAST);
 
-    /// A frame as a server sends it: the same with the ports exchanged.
+    /// A server's frame: the client's frame with the ports exchanged.
     fn answer(payload: &[u8]) -> Vec<u8> {
         let mut frame = udp((OWN, Ipv4Addr::new(10, 5, 0, 1)), STATIONS, payload);
         frame.swap(35, 37);
@@ -187,7 +188,7 @@ mod tests {
                 assert_eq!(read_udp(&spoilt, true), None, "bit {bit} of byte {at}");
             }
         }
-        // The sum of a sender on this machine is not there yet.
+        // A sender on this machine has not computed the checksum yet.
         let mut unsummed = whole.clone();
         unsummed[40] ^= 1;
         assert!(read_udp(&unsummed, false).is_some());
@@ -207,7 +208,7 @@ mod tests {
         reply[21] = 2;
         reply[28..32].copy_from_slice(&address.octets());
         assert!(arp_conflicts(&reply, OWN, address), "another one has it");
-        // A request of a neighbour that looks for it, because it was in use before.
+        // A neighbour's request for the address, which was in use before.
         let mut request = probe;
         request[28..32].copy_from_slice(&[10, 5, 0, 9]);
         assert!(!arp_conflicts(&request, OWN, address));

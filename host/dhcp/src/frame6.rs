@@ -1,5 +1,5 @@
 //! Ethernet frames of DHCPv6 and of neighbour discovery. As for DHCP, the service writes all headers, and reads only
-//! headers of what comes in.
+//! the headers of received frames.
 
 use crate::frame::{ETHERNET, LONGEST_RECEIVED, MacBytes, Received, UDP, segment, sum_of, summed, word};
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,7 +26,7 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
-/// What servers send to clients: ADVERTISE and REPLY.
+/// The messages of servers to clients: ADVERTISE and REPLY.
 const OF_SERVERS: [u8; 2] = [2, 7];
 
 /// Returns the frame for a payload, from the client's port to the port of all servers.
@@ -41,19 +41,19 @@ pub fn router_solicitation(own: MacBytes, from: Ipv6Addr) -> Vec<u8> {
     frame(own, from, ROUTERS, ICMP, message, 2)
 }
 
-/// Returns the frame that asks who has an address, without saying that the sender has one (RFC 4862, 5.4.2).
+/// Returns a frame that asks who has an address, without an address of the sender (RFC 4862, 5.4.2).
 pub fn neighbour_probe(own: MacBytes, address: Ipv6Addr) -> Vec<u8> {
     let message = [&[NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0], &address.octets()[..]].concat();
     frame(own, Ipv6Addr::UNSPECIFIED, askers_of(address), ICMP, message, 2)
 }
 
-/// Returns the multicast address that is asked for an address (RFC 4291, 2.7.1).
+/// Returns the solicited-node multicast address of an address (RFC 4291, 2.7.1).
 fn askers_of(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// Returns the hardware address at which questions for an address arrive.
+/// Returns the hardware address to which questions about an address are sent.
 pub fn multicast_of(address: Ipv6Addr) -> MacBytes {
     hardware(askers_of(address))
 }
@@ -74,7 +74,7 @@ fn frame(own: MacBytes, from: Ipv6Addr, to: Ipv6Addr, next: u8, body: Vec<u8>, p
     [&group[..], &own, &TYPE_IPV6, &header, &body].concat()
 }
 
-/// A packet without extension headers. Neither servers of the link nor routers need any, and fragments have one.
+/// A packet without extension headers. Servers of the link and routers need none. Fragments have one, and are refused.
 struct Packet<'a> {
     from_mac: MacBytes,
     next: u8,
@@ -108,9 +108,9 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Reads a frame that is an answer of a server, or a router advertisement: then the payload is the ICMPv6 message. `None`
-/// if it is neither, or is wrong. The first byte of a payload tells which of the two it is. With `is_summed` false its
-/// checksum is not yet there, because the sender is on this machine.
+/// Reads a server's answer or a router advertisement. For an advertisement the payload is the ICMPv6 message. `None`
+/// for any other or an invalid frame. The first byte of the payload shows the kind. With `is_summed` false, the frame
+/// has no checksum yet, because the sender is on this machine.
 pub fn read(frame: &[u8], is_summed: bool, own: Ipv6Addr) -> Option<Received> {
     let packet = Packet::read(frame)?;
     let payload = match packet.next {
@@ -134,7 +134,7 @@ pub fn read(frame: &[u8], is_summed: bool, own: Ipv6Addr) -> Option<Received> {
     Some(Received { from_mac: packet.from_mac, from: IpAddr::V6(packet.from), payload: payload.to_vec() })
 }
 
-/// A server's message can't be taken for a router advertisement, which must have passed other checks.
+/// True for a server's message. It can't be mistaken for a router advertisement, which must pass other checks.
 fn is_of_server(payload: &[u8]) -> bool {
     payload.first().is_some_and(|kind| OF_SERVERS.contains(kind))
 }
@@ -150,7 +150,7 @@ pub fn neighbour_conflicts(frame: &[u8], is_summed: bool, own: MacBytes, address
     let is_about = packet.body.get(8..24) == Some(&address.octets()[..]);
     let says = match packet.body.first_chunk::<2>() {
         Some([NEIGHBOUR_ADVERTISEMENT, 0]) => true,
-        // A question without an address of the asker is a probe, as the own one is.
+        // A question without the asker's address is a probe, like our own probe.
         Some([NEIGHBOUR_SOLICITATION, 0]) => packet.from.is_unspecified(),
         _ => false,
     };
@@ -167,7 +167,7 @@ mod tests {
     const SELF: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
     const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 
-    /// A packet of another station: `place` is that of the checksum.
+    /// A packet of another station; `place` is the place of the checksum.
     fn packet(from: Ipv6Addr, to: Ipv6Addr, next: u8, body: &[u8], place: usize) -> Vec<u8> {
         frame(OTHER, from, to, next, body.to_vec(), place)
     }
@@ -217,7 +217,7 @@ mod tests {
                 assert_eq!(read(&whole[..length], true, SELF), None, "cut at {length}");
             }
             for at in 12..whole.len() {
-                // Class and flow count for nothing, and no checksum has them or the hop limit.
+                // Class and flow are not checked. No checksum covers them or the hop limit.
                 let unseen = |bit: usize| (at == 14 && bit < 4) || (15..18).contains(&at);
                 let is_udp = whole[20] == UDP;
                 for bit in (0..8).filter(|bit| !(unseen(*bit) || at == 21 && is_udp)) {
@@ -268,7 +268,7 @@ mod tests {
         let mut spoilt = has.clone();
         spoilt[56] ^= 1;
         assert!(!conflicts(&spoilt));
-        // A neighbour looks for it, because it was in use before.
+        // A neighbour looks for the address, which was in use before.
         let body = [&[135, 0, 0, 0, 0, 0, 0, 0], &address.octets()[..]].concat();
         assert!(!conflicts(&packet(ROUTER, askers_of(address), ICMP, &body, 2)));
         for length in 0..has.len() {

@@ -1,9 +1,8 @@
-//! Leases that nobody needs any more, because their container or its link is gone. They end without a word to the
-//! server: there is no link for it.
+//! Ends the leases whose container, or whose link, is gone. The server gets no message: the link for it is gone.
 //!
-//! A lease that is renewed is looked at before each renewal. One that is lost, or has no end, has no such time, and a
-//! timer of its own would wake an idle node. So it is looked at when somebody asks for anything: all before they are
-//! listed, and a few whenever a lease is asked for. Leases of gone containers then can't pile up.
+//! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
+//! it would wake an idle node. So the service looks at these leases when a client asks: at all before a list, and at a
+//! few whenever a lease is asked for. So leases of gone containers can't pile up.
 
 use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;
@@ -11,7 +10,7 @@ use crate::service::Service;
 use postern_kernel::Netlink;
 use std::ops::Bound;
 
-/// The leases that are looked at when another one is asked for.
+/// The number of leases to look at when a client asks for another lease.
 const SOME: usize = 8;
 
 /// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. Its
@@ -19,7 +18,7 @@ const SOME: usize = 8;
 pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Service {
-    /// Ends all leases whose container is gone. For one that will be renewed the namespace alone is looked at.
+    /// Ends all leases whose container is gone. For a lease that will be renewed only the namespace is looked at.
     pub fn look_at_all(&mut self) {
         let is_gone = |entry: &KeptLease| match entry.wake_at {
             Some(_) => self.open_namespace(entry).err() == Some(NotOpened::Gone),
@@ -68,7 +67,7 @@ impl Service {
     }
 }
 
-/// True if nothing happens for a lease at the moment.
+/// True if a lease is bound or lost, and no step for it runs or waits.
 fn rests(entry: &KeptLease) -> bool {
     matches!(entry.phase, Phase::Bound | Phase::Lost(_)) && entry.is_idle()
 }

@@ -1,4 +1,4 @@
-//! A lease as the service sees it: what it waits for, and what is open for it.
+//! The service's data of a lease: its phase, and its open sockets.
 
 use crate::asks::{refused, subject};
 use crate::budget::RefillingBudget;
@@ -19,24 +19,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The events that may wait for a step. More packets are dropped: a server sends again.
 pub const WAITING: usize = 8;
 
-/// How many packets a lease may send at once, and the milliseconds until one more.
+/// The budget of sent packets: the number at once, and the milliseconds until one more.
 const SENDS: RefillingBudget = RefillingBudget::new(16, 1000);
 
-/// How many packets may be given to the client at once, and the milliseconds until one more.
+/// The budget of packets for the client: the number at once, and the milliseconds until one more.
 const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 
 /// The offered addresses that are remembered while a lease is acquired. False offers can't push the true one out within 20
 /// seconds: a packet has four addresses at most, and there are 64 packets at once and 8 a second ([`PACKETS`]).
 const MOST_OFFERED: usize = 1024;
 
-/// What a lease waits for.
+/// The phase of a lease: the event that it waits for.
 #[derive(Debug, Default)]
 pub enum Phase {
     /// For its link to be able to send.
     Settling {
-        /// When it is tried all the same.
+        /// The time at which the service stops waiting and starts anyway.
         until: u64,
-        /// When the link is looked at next.
+        /// The time of the next look at the link.
         next: u64,
     },
     /// For a server.
@@ -54,7 +54,7 @@ pub enum Phase {
     Remembered,
 }
 
-/// What is open for a lease while it speaks with servers. All of it keeps the container's namespace alive.
+/// The sockets of a lease while it speaks with servers. They keep the container's namespace alive.
 #[derive(Debug)]
 pub struct Open {
     /// For the link.
@@ -63,14 +63,14 @@ pub struct Open {
     pub packets: PacketSocket,
     /// The link-local address that DHCPv6 is sent from.
     pub source: Option<Ipv6Addr>,
-    /// When it is closed, for a lease that is bound.
+    /// The time at which the sockets are closed, for a bound lease.
     pub until: u64,
 }
 
-/// A lease. An attachment with addresses of both families has two. Its file has what is not skipped here.
+/// A lease. An attachment with addresses of both families has two. Its file has all fields that serde does not skip.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct KeptLease {
-    /// Which one: the number is never used again. A lease may replace another one of the same name.
+    /// The lease's number, which is never used again. A lease may replace another lease of the same name.
     #[serde(skip)]
     pub serial: u64,
     /// The attachment, with all that the client needs.
@@ -93,14 +93,14 @@ pub struct KeptLease {
     pub wake_at: Option<u64>,
     /// The end of the lease, by this boot's clock; none: never.
     pub expires_at: Option<u64>,
-    /// What goes on top of this boot's clock for the client's time.
+    /// The difference between the client's time and this boot's clock.
     pub offset: u64,
     #[serde(skip)]
     pub phase: Phase,
-    /// Servers shall broadcast their answers.
+    /// True if servers must broadcast their answers.
     #[serde(skip)]
     pub broadcast: bool,
-    /// The addresses that servers have offered, the last of them. The client can ask for no others.
+    /// The latest addresses that servers have offered. The client can ask for no others.
     #[serde(skip)]
     pub offered: VecDeque<IpAddr>,
     /// The address of an earlier lease, which is asked for first.
@@ -109,39 +109,40 @@ pub struct KeptLease {
     /// The events that wait for a step. A packet comes with the hardware address of its sender.
     #[serde(skip)]
     pub events: VecDeque<(Event, Option<MacBytes>)>,
-    /// A step is running.
+    /// True if a step is running.
     #[serde(skip)]
     pub is_running: bool,
-    /// Where the packet came from that the last step was for, if it was for one.
+    /// The sender of the packet that the last step handled, if it handled a packet.
     #[serde(skip)]
     pub sender: Option<MacBytes>,
     #[serde(skip)]
     pub open: Option<Open>,
-    /// Who waits for the lease.
+    /// The client that waits for the lease.
     #[serde(skip)]
     pub acquirer: Option<Id>,
-    /// It is there already, and who waits has asked for it together with another one. So it stays if that fails.
+    /// True if the lease existed before the waiting client asked for it together with another lease. It stays if the
+    /// other lease fails.
     #[serde(skip)]
     pub is_kept: bool,
-    /// Who waits for its end.
+    /// The clients that wait for its end.
     #[serde(skip)]
     pub releasers: Vec<Id>,
-    /// What it may send.
+    /// Its budget of sent packets.
     #[serde(skip)]
     pub sends: RefillingBudget,
-    /// What it may be given.
+    /// Its budget of packets for the client.
     #[serde(skip)]
     pub packets: RefillingBudget,
-    /// How often routers were asked to advertise themselves.
+    /// The number of router solicitations that were sent.
     #[serde(skip)]
     pub solicitations: u8,
-    /// What the client was refused, so that it is said once.
+    /// The refusals that were reported, so that each is reported once.
     #[serde(skip)]
     pub is_warned: bool,
 }
 
 impl KeptLease {
-    /// Returns it with what it has in memory alone.
+    /// Returns the lease with its fields that exist only in memory.
     pub fn begun(self, phase: Phase) -> Self {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +173,7 @@ impl KeptLease {
         }
     }
 
-    /// Returns who the client is, for a step.
+    /// Returns the client's data for a step.
     pub fn client(&self, timeouts: Timeouts) -> Client {
         Client {
             family: self.family.number(),
@@ -185,7 +186,7 @@ impl KeptLease {
         }
     }
 
-    /// Returns the address of the lease, or of the one that is being probed.
+    /// Returns the address of the lease, or the address that is being probed.
     pub fn address(&self) -> Option<IpAddr> {
         if let Phase::Probing(probe) = &self.phase {
             return Some(probe.address);
@@ -203,23 +204,23 @@ impl KeptLease {
         }
     }
 
-    /// True if a server has given the address of that lease, as far as the host can see.
+    /// True if a server has given the address of `lease`, as far as the host can see.
     pub fn is_given(&self, lease: &Lease) -> bool {
         let given = address(lease, self.family);
         given.is_some_and(|given| self.offered.contains(&given)) || given.is_some() && given == self.address()
     }
 
-    /// Returns its link: another one may have the number by now.
+    /// Returns its link, if that still has the hardware address: another link may have the index by now.
     pub fn link(&self, netlink: &Netlink) -> Result<Option<Link>, KernelError> {
         Ok(netlink.link_by_index(self.index)?.filter(|link| link.mac == Some(self.mac)))
     }
 
-    /// Returns the answer to who waits for it in vain.
+    /// Returns the answer for a client whose lease failed.
     pub fn refusal(&self, reason: &str) -> Answer {
         refused(INTERNAL, format!("no {} lease for {}: {reason}", self.protocol(), subject(&self.attachment)), "")
     }
 
-    /// Takes the addresses of the lease from the link. They may be gone already.
+    /// Removes the addresses of the lease from the link. Missing addresses are no error.
     pub fn take_addresses(&self, netlink: &Netlink) -> Result<(), KernelError> {
         for leased in self.lease.iter().flat_map(|lease| &lease.addresses) {
             let taken = netlink.delete_address(self.index, leased.address);
@@ -263,7 +264,7 @@ impl KeptLease {
         }
     }
 
-    /// Returns the times at which something is due. Of those that have passed, the first one's is done.
+    /// Returns the times at which actions are due. If several times have passed, only the first action is done.
     pub fn timers(&self) -> impl Iterator<Item = (u64, Due)> + use<> {
         let of_phase = match &self.phase {
             Phase::Settling { next, .. } => Some((*next, Due::Settle)),
@@ -272,7 +273,7 @@ impl KeptLease {
             Phase::Remembered => self.expires_at.map(|end| (end, Due::Forget)),
             Phase::Acquiring | Phase::Releasing | Phase::Lost(_) => None,
         };
-        // A client that fails does not keep a lease that has ended.
+        // An expired lease ends even if the client fails.
         let end = self.expires_at.filter(|_| self.is_idle() && matches!(self.phase, Phase::Bound));
         let end = end.map(|end| (end.saturating_add(GRACE_MS), Due::Expire));
         let wake = self.wake_at.filter(|_| self.is_idle()).map(|wake| (wake, Due::Wake));
@@ -280,27 +281,27 @@ impl KeptLease {
     }
 }
 
-/// What is done for a lease when its time has come.
+/// The action for a lease when its time has come.
 #[derive(Debug)]
 pub enum Due {
-    /// The link is looked at.
+    /// Look at the link.
     Settle,
-    /// The link is asked who has the address, or the lease is taken.
+    /// Ask the link who has the address, or use the lease.
     Ask,
-    /// Nothing more is awaited from a server.
+    /// Close the sockets: no answer of a server is expected any more.
     Close,
     /// The container has not come back.
     Forget,
     /// The lease has ended.
     Expire,
-    /// The client's next step.
+    /// Run the client's next step.
     Wake,
 }
 
-/// The time that the client has, after the end of a lease, to say so itself.
+/// The time after the end of a lease in which the client can report the end by itself.
 const GRACE_MS: u64 = 3000;
 
-/// Returns the address of a lease, if it is of that family.
+/// Returns the address of a lease, if it has that family.
 pub fn address(lease: &Lease, family: Family) -> Option<IpAddr> {
     let address = lease.addresses.first()?.address.addr();
     Some(address).filter(|address| address.is_ipv4() == (family == Family::Ipv4))

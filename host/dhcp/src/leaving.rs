@@ -1,7 +1,7 @@
-//! The process that removes what belongs to the service when that has ended: its socket, and the file with its process
-//! ID. It also does so after a kill. It is there only if there is something to remove; a socket of systemd stays.
+//! The process that removes the service's own files after its end: its socket, and the file with its process ID. It
+//! also does so after a kill. It is started only if there are such files; a socket of systemd stays.
 //!
-//! It knows the files from the start. Nothing is said to it: it waits for the end of the service.
+//! The process knows the files from the start. It gets no messages: it only waits for the end of the service.
 
 use crate::confine;
 use crate::namespace::Identity;
@@ -14,12 +14,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// A file that belongs to the service, and goes with it.
+/// A file that belongs to the service, and is removed with it.
 #[derive(Clone, Debug)]
 pub struct OwnFile {
     path: PathBuf,
     identity: Identity,
-    /// The time of its last change, which a later file of the same inode does not have.
+    /// The time of its last change. A later file with the same inode has another time.
     changed: (i64, i64),
 }
 
@@ -41,7 +41,7 @@ impl OwnFile {
 
 const TASK: Task = Task { words: "the process that removes the socket", name: c"dhcp files", inherits: &[2] };
 
-/// Forks the process; `None` if nothing belongs to the service. The calling one must have a single thread.
+/// Forks the process; `None` if the service has no files. The calling process must have a single thread.
 pub fn start(own: &[OwnFile]) -> Result<Option<TaskProcess>, String> {
     if own.is_empty() {
         return Ok(None);
@@ -58,7 +58,7 @@ pub fn start(own: &[OwnFile]) -> Result<Option<TaskProcess>, String> {
 mod tests {
     use super::*;
 
-    /// A service that was started again has its socket there already, perhaps with the inode of the one before.
+    /// A service that was started again may already have its new socket, perhaps with the inode of the old one.
     #[test]
     fn the_file_of_a_later_service_stays() {
         let directory = std::env::temp_dir().join(format!("postern-dhcp-leaving-{}", std::process::id()));

@@ -1,18 +1,18 @@
-//! The DHCP service. It keeps the leases of attachments alive, and lends the client in the sandbox what it needs: frames
-//! of one link, timers, and a place for its state.
+//! The DHCP service. It renews the leases of attachments. It gives the client in the sandbox frames of one link,
+//! timers, and a place for its state.
 //!
 //! Its processes are all forked from one:
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
-//!   frames ([`frame`], [`frame6`]), and reads of a payload only what it sends ([`payload`], [`payload6`]).
-//! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]). What a step gives back has
-//!   bounds ([`output`]).
+//!   frames ([`frame`], [`frame6`]). It checks only the payloads that it sends ([`payload`], [`payload6`]).
+//! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]). The output of a step has
+//!   limits ([`output`]).
 //! - One opens network namespaces by their paths ([`opener`]).
-//! - One removes the service's own socket at the end ([`leaving`]), where systemd has not made it.
+//! - One removes the service's own socket at the end ([`leaving`]), if systemd has not made the socket.
 //!
 //! [`process`] starts each of them.
 //!
-//! Between two events nothing is open for a lease.
+//! Between two events a lease has no open sockets.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
@@ -55,10 +55,10 @@ use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
 use std::time::{Duration, Instant};
 
-/// The number of processes for steps: one more than may hang.
+/// The number of processes for steps: while one hangs, the other works.
 const RUNNERS: usize = 2;
 
-/// The files that the service would like to open: two for each lease that speaks with a server, one for each client.
+/// The wanted limit of open files: two for each lease that speaks with a server, one for each client.
 const FILES: u64 = 4096;
 
 /// Runs the command, and returns its exit status.
@@ -83,7 +83,7 @@ pub fn main(arguments: &[String], engine: Engine) -> u8 {
 }
 
 fn serve(options: Options, engine: Engine) -> Result<(), String> {
-    // The first question for the time looks for the kernel's function, by calls that a filter would not allow.
+    // The first reading of the clock looks up the kernel's function, with calls that a filter would forbid later.
     let _ = clock::since_boot();
     postern_gate::put_right();
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -95,7 +95,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let (listener, own) = listen::open(&options)?;
     let remover = leaving::start(&own)
         .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;
-    // Each is forked before this process has anything of a lease, and while it has one thread.
+    // Each process is forked before this process has data of a lease, and while it has one thread.
     let mut runners = Vec::new();
     for _ in 0..RUNNERS {
         let runner = steps::Runner::start(engine, &places.state);

@@ -1,4 +1,4 @@
-//! The socket of the service: one that systemd gives, or its own.
+//! The socket of the service: from systemd, or its own.
 
 use crate::leaving::OwnFile;
 use crate::options::Options;
@@ -19,11 +19,11 @@ use std::path::Path;
 /// The first descriptor that systemd gives (sd_listen_fds(3)).
 const FIRST: i32 = 3;
 
-/// The connections that may wait.
+/// The number of connections that may wait.
 const WAITING: i32 = 128;
 
-/// Takes systemd's socket, or makes one, and writes the file with the process ID. Returns the socket, and the files that
-/// are removed at the end: not the socket that systemd keeps.
+/// Takes systemd's socket, or makes one, and writes the file with the process ID. Returns the socket, and the files to
+/// remove at the end. A socket from systemd is not among them.
 pub fn open(options: &Options) -> Result<(OwnedFd, Vec<OwnFile>), String> {
     let mut own = Vec::new();
     let socket = match given()? {
@@ -60,12 +60,12 @@ fn given() -> Result<Option<OwnedFd>, String> {
     if !is_socket || getsockopt(&socket, sockopt::AcceptConn) != Ok(true) {
         return Err("what systemd gives is no listening socket: see postern-dhcp.socket".to_owned());
     }
-    // Who asks is known by the credentials of a UNIX socket's other end, and by nothing else.
+    // The service identifies a client only by the credentials of a UNIX socket.
     let is_local = getsockname::<UnixAddr>(socket.as_raw_fd()).is_ok();
     if !is_local || getsockopt(&socket, sockopt::SockType) != Ok(SockType::Stream) {
         return Err("what systemd gives is no UNIX stream socket: see postern-dhcp.socket".to_owned());
     }
-    // systemd gives a blocking one. A wait for a client that has gone meanwhile would stop all leases.
+    // systemd gives a blocking socket. A wait for a client that has gone meanwhile would stop all leases.
     let listener = UnixListener::from(socket);
     let set = listener.set_nonblocking(true);
     set.map_err(|error| format!("the socket that systemd gives can't be used: {error}"))?;

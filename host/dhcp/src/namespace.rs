@@ -1,4 +1,4 @@
-//! Entering a container's network namespace, for as long as it takes to open sockets there.
+//! Enters a container's network namespace, only to open sockets there.
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::fstat;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What tells a namespace from all others of this boot: device and inode of nsfs. The number can come again after the
-/// namespace is gone.
+/// The identity of a namespace among all others of this boot: device and inode of nsfs. The kernel can use the inode
+/// again after the namespace is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub device: u64,
@@ -35,15 +35,16 @@ impl OwnNamespace {
         Ok(Self { namespace, identity })
     }
 
-    /// Does something in a namespace. The process has one thread, so nothing else happens there.
+    /// Runs `act` in a namespace. The process has one thread, so no other code runs there.
     ///
     /// # Errors
-    /// `EINVAL` if it is no network namespace, `EPERM` without rights over it; those of `act`.
+    /// `EINVAL` if it is no network namespace, `EPERM` without rights over it, and the errors of `act`.
     pub fn visit<T, E: Display>(&self, namespace: &OwnedFd, act: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
         setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|errno| errno.to_string())?;
         let done = act();
         if let Err(errno) = setns(self.namespace.fd(), CloneFlags::CLONE_NEWNET) {
-            // It must not go on in a container's namespace. Started again, it reads its leases from their files.
+            // The service must not go on in a container's namespace. After its restart, it reads its leases from their
+            // files.
             postern_gate::say!("postern dhcp: cannot leave a container's namespace: {errno}");
             std::process::exit(1);
         }

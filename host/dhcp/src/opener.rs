@@ -1,7 +1,7 @@
-//! The process that opens namespaces by their paths. The service itself can open no file but its own: a path of a
-//! namespace may be anywhere, and one below `/proc/PID` needs rights over that process.
+//! The process that opens namespaces by their paths. The service itself can open only its own files. The path of a
+//! namespace may be anywhere, and a path below `/proc/PID` needs rights over that process.
 //!
-//! It opens, and hands out. It has no system call that reads a file, changes one, or maps one.
+//! The process opens namespaces, and sends their descriptors. It has no system call that reads, changes or maps a file.
 
 use crate::confine;
 use crate::connections::receive;
@@ -24,7 +24,7 @@ const OPENED: &[u8] = b"opened";
 /// The answer for a path that leads nowhere.
 const GONE: &[u8] = b"gone";
 
-/// Why a namespace was not opened.
+/// The reason why a namespace was not opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotOpened {
     /// The path leads nowhere.
@@ -35,12 +35,12 @@ pub enum NotOpened {
 
 const TASK: Task = Task { words: "the process that opens namespaces", name: c"dhcp namespaces", inherits: &[0, 1, 2] };
 
-/// The process, seen from the service.
+/// The service's handle of the process.
 #[derive(Debug)]
 pub struct Opener(pub TaskProcess);
 
 impl Opener {
-    /// Forks the process. The calling one must have a single thread.
+    /// Forks the process. The calling process must have a single thread.
     pub fn start() -> Result<Self, String> {
         TASK.start(confine::opener, run).map(Self)
     }
@@ -81,7 +81,7 @@ fn run(socket: &UnixStream) {
     }
 }
 
-/// Opens, and answers.
+/// Opens a namespace, and sends the answer.
 fn answer(socket: &UnixStream, path: &str) -> nix::Result<()> {
     let opened = Namespace::open(path).and_then(|namespace| {
         // A path below /proc may lead to any file; only a namespace is handed out.

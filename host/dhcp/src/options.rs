@@ -27,7 +27,7 @@ impl Default for Options {
     }
 }
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 usage: postern dhcp serve [OPTIONS]
 
@@ -46,7 +46,7 @@ systemd it takes the socket that it is given (postern-dhcp.socket).
 The options may have one dash, as those of the native daemon, and `=`.
 ";
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DhcpCommand {
     /// The service.
@@ -57,7 +57,8 @@ pub enum DhcpCommand {
 
 /// Reads the arguments behind the program's name. `serve` and `daemon` may come first.
 ///
-/// Without any, no service begins: programs start everything in a CNI bin directory in that way, to learn its version.
+/// Without arguments no service starts: some programs start each file of a CNI bin directory without arguments, to
+/// learn its version.
 pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
@@ -149,7 +150,7 @@ mod tests {
         })
     }
 
-    /// The flags of the native daemon, in each form that Go takes.
+    /// The flags of the native daemon, in each form that Go accepts.
     #[test]
     fn the_flags_of_the_native_daemon() {
         let usual = Options { socket: "/run/cni/dhcp.sock".into(), ..Options::default() };

@@ -1,10 +1,10 @@
-//! What a step of the client gives back. A client that was taken over may print what it likes, so each part has a bound:
-//! the service keeps it, in memory and on disk, for as long as the lease lasts.
+//! The output of a client's step. A client that an attacker controls may print anything, so each part has a limit: the
+//! service keeps the output, in memory and on disk, as long as the lease lasts.
 
 use postern_dhcp::{Lease, Outcome, Output};
 use serde::Serialize;
 
-/// The longest output, in bytes: state, lease, and a packet or two. The largest real ones have 20 KiB.
+/// The longest output, in bytes: state, lease, and one or two packets. The largest real outputs have 20 KiB.
 pub const LONGEST: usize = 64 << 10;
 
 /// The longest state. The client's own has 200 to 1,200 bytes.
@@ -17,10 +17,10 @@ const LONGEST_LEASE: usize = 16 << 10;
 /// The most entries of each list in a lease. The gate takes 128 routes.
 const MOST_ENTRIES: usize = 256;
 
-/// The longest reason why something failed. Longer ones are cut: words harm nobody, and the end of a lease must count.
+/// The longest reason of a failure. A longer text is cut and not refused: the end of a lease must count.
 const LONGEST_REASON: usize = 1 << 10;
 
-/// Reads what a step printed. An error is the rest of a sentence about the client.
+/// Reads the output of a step. An error is the rest of a sentence about the client.
 pub fn read(text: &str) -> Result<Output, String> {
     if text.len() > LONGEST {
         return Err(format!("printed {} bytes, and the result of a step has at most {LONGEST}", text.len()));
@@ -36,7 +36,7 @@ pub fn read(text: &str) -> Result<Output, String> {
     Ok(output)
 }
 
-/// Returns the beginning of words that the client has chosen.
+/// Returns the beginning of a text from the client.
 pub fn cut(words: &str) -> String {
     let (short, rest) = words.split_at(words.floor_char_boundary(LONGEST_REASON));
     if rest.is_empty() { short.to_owned() } else { format!("{short}…") }
@@ -80,7 +80,7 @@ mod tests {
         lease
     }
 
-    /// The most that a message of 1,500 bytes can say, and the longest state.
+    /// The largest lease that fits into a message of 1,500 bytes, and the longest state.
     #[test]
     fn what_real_leases_need_passes() {
         let route = json!({"dst": "255.0.0.0/8", "gw": "255.255.255.255", "priority": u32::MAX});

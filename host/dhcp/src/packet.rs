@@ -1,5 +1,5 @@
-//! Packet sockets on one link (packet(7)): one for DHCP or DHCPv6, one for ARP or neighbours. A filter in the kernel lets
-//! only those frames in that can be an answer to this client.
+//! Packet sockets on one link (packet(7)): one for DHCP or DHCPv6, one for ARP or neighbours. A filter in the kernel
+//! lets in only frames that can be an answer to this client.
 #![allow(unsafe_code, reason = "bind(2) and setsockopt(2) with structures that nix lacks")]
 
 use crate::frame::MacBytes;
@@ -19,18 +19,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The room for a frame: the longest headers, and the longest payload that is read.
 const ROOM: usize = 14 + 60 + 8 + crate::frame::LONGEST_RECEIVED;
 
-/// The bytes of frames that may wait. A flood fills it, and costs no more memory.
+/// The size of the receive buffer, in bytes. A flood of frames can't use more memory.
 const WAITING: c_int = 64 << 10;
 
 /// A socket on one link.
 #[derive(Debug)]
 pub struct PacketSocket(pub OwnedFd);
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub bytes: Vec<u8>,
-    /// False if the sender is on this machine and the checksum was left to the hardware.
+    /// False if the sender is on this machine and left the checksum to the hardware.
     pub is_summed: bool,
 }
 
@@ -39,7 +39,7 @@ impl PacketSocket {
     /// thread's namespace.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link; `ENETDOWN` if it is down; those of socket(2).
+    /// `ENODEV` if there is no such link; `ENETDOWN` if it is down; the errors of socket(2).
     pub fn dhcp(index: u32, mac: MacBytes) -> nix::Result<Self> {
         let [a, b, c, d, e, f] = mac;
         let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
@@ -50,13 +50,13 @@ impl PacketSocket {
             load(BPF_B | BPF_ABS, 23),
             unless_equal(17, 12),
             load(BPF_H | BPF_ABS, 20),
-            // More fragments, or not the first one.
+            // Fragments are dropped.
             filter(BPF_JMP | BPF_JSET | BPF_K, 10, 0, 0x3fff),
             // The length of the IP header.
             filter(BPF_LDX | BPF_B | BPF_MSH, 0, 0, 14),
             load(BPF_H | BPF_IND, 16),
             unless_equal(68, 7),
-            // An answer, for this hardware address.
+            // It must be an answer for this hardware address.
             load(BPF_B | BPF_IND, 22),
             unless_equal(2, 5),
             load(BPF_W | BPF_IND, 50),
@@ -80,7 +80,7 @@ impl PacketSocket {
         let program = [
             load(BPF_H | BPF_ABS, 12),
             unless_equal(0x86dd, 13),
-            // Neither has extension headers.
+            // Both kinds of frames have no extension headers.
             load(BPF_B | BPF_ABS, 20),
             unless_equal(17, 5),
             // UDP for the client's port: ADVERTISE or REPLY.
@@ -101,7 +101,7 @@ impl PacketSocket {
         Self::open(index, libc::ETH_P_IPV6, PACKET_MULTICAST, &program)
     }
 
-    /// Opens a socket for what neighbours say and ask, on that link. Questions for an address come to `group`.
+    /// Opens a socket for neighbour discovery on that link. Questions about an address come to `group`.
     pub fn neighbours(index: u32, group: MacBytes) -> nix::Result<Self> {
         let program = [
             load(BPF_H | BPF_ABS, 12),
@@ -128,10 +128,11 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Opens a socket whose frames pass that filter. They must be for this link, or for `all`.
+    /// Opens a socket with this filter. Frames must be for this link, or have the kernel's packet type `all` (broadcast
+    /// or multicast).
     fn open(index: u32, protocol: c_int, all: u8, program: &[sock_filter]) -> nix::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        // Without a protocol nothing comes in before the filter is there.
+        // Without a protocol the socket receives no frames before the filter is set.
         let descriptor = socket(AddressFamily::Packet, SockType::Raw, flags, None::<SockProtocol>)?;
         let mut program = [&for_us(all)[..], program].concat();
         let filter = sock_fprog { len: u16::try_from(program.len()).unwrap_or(0), filter: program.as_mut_ptr() };
@@ -162,7 +163,7 @@ impl PacketSocket {
         send(self.0.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).map(drop)
     }
 
-    /// Returns the next frame that waits; `None` if there is none.
+    /// Returns the next waiting frame; `None` if no frame waits.
     ///
     /// # Errors
     /// `ENETDOWN` if the link was set down or is gone.
@@ -197,8 +198,8 @@ fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::
     Errno::result(result).map(drop)
 }
 
-/// Drops what is not for this link. The kernel has taken an 802.1Q tag off, so the bytes do not show it. It says that a
-/// frame is for another host where no link has its VLAN.
+/// Drops frames that are not for this link. The kernel has removed an 802.1Q tag, so the bytes do not show it. If no
+/// link has the VLAN of a frame, the kernel marks the frame as for another host.
 fn for_us(all: u8) -> [sock_filter; 6] {
     let about = |what: c_int| load(BPF_W | BPF_ABS, (SKF_AD_OFF + what) as u32);
     [
@@ -215,7 +216,7 @@ fn load(how: u32, at: u32) -> sock_filter {
     filter(BPF_LD | how, 0, 0, at)
 }
 
-/// Skips so many instructions if the loaded value is another.
+/// Skips `skipped` instructions if the loaded value differs from `value`.
 fn unless_equal(value: u32, skipped: u8) -> sock_filter {
     filter(BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value)
 }

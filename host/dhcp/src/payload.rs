@@ -1,4 +1,4 @@
-//! The checks of a payload that a guest wants to send: it must be DHCP of this client, and nothing else.
+//! Checks a payload that a guest wants to send: it must be a DHCP message of this client.
 
 use crate::frame::MacBytes;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,7 +23,7 @@ const MESSAGE_TYPE: u8 = 53;
 const CLIENT_ID: u8 = 61;
 const RELAY: u8 = 82;
 
-/// What the lease's messages must say.
+/// The data that the lease's messages must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// The hardware address of the link.
@@ -32,19 +32,20 @@ pub struct Expected<'a> {
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
     pub address: Option<IpAddr>,
-    /// The other addresses that it may name: those that servers have offered, and that of an earlier lease.
+    /// The other addresses that a message may name: addresses that servers have offered, and the address of an earlier
+    /// lease.
     pub offered: &'a [IpAddr],
 }
 
 impl Expected<'_> {
-    /// True for the address of the lease, and for the others.
+    /// True for the address of the lease, and for the offered addresses.
     pub fn may_want(&self, named: IpAddr) -> bool {
         Some(named) == self.address || self.offered.contains(&named)
     }
 }
 
-/// Checks a payload, and returns the address that the client says it has; unspecified for none. An error is what is wrong
-/// with it.
+/// Checks a payload, and returns the client's own address in it; unspecified if it names none. An error says what is
+/// wrong with the payload.
 pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<Ipv4Addr, &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
@@ -66,7 +67,7 @@ pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<Ipv4Addr, &'static
     }
     let from = <[u8; 4]>::try_from(field(12, 4)).map(Ipv4Addr::from).map_err(|_| "it is shorter than a message is")?;
     let kind = check_options(options, client)?;
-    // What was requested can be given back before the answer is there.
+    // A requested address can be given back before the server's answer comes.
     let is_own = Some(from.into()) == client.address || kind == RELEASE && client.may_want(from.into());
     if !from.is_unspecified() && !is_own {
         return Err("it names an address that is not this lease's");
@@ -244,7 +245,7 @@ mod tests {
         assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
     }
 
-    /// A server may have given what was requested, and its answer is not there yet.
+    /// A server may have given the requested address, and its answer has not come yet.
     #[test]
     fn a_requested_address_is_given_back() {
         let nobody = Expected { address: None, ..OWN };

@@ -1,4 +1,4 @@
-//! The checks of a DHCPv6 message that a guest wants to send: it must be one of this client, and nothing else.
+//! Checks a payload that a guest wants to send: it must be a DHCPv6 message of this client.
 
 use crate::payload::{Expected, LONGEST};
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ const IAID: [u8; 4] = [0, 0, 0, 1];
 /// The most addresses of one offer that are looked at. A client wants one.
 pub const MOST: usize = 4;
 
-/// Checks a payload. An error is what is wrong with it.
+/// Checks a payload. An error says what is wrong with the payload.
 pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<(), &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
@@ -40,7 +40,7 @@ pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<(), &'static str> 
     let mut seen = Vec::new();
     for (code, value) in Options(options) {
         let value = value?;
-        // Whatever is there twice could be read in two ways.
+        // Two readers could read a repeated option in different ways.
         if seen.contains(&code) {
             return Err("it has an option twice");
         }
@@ -61,7 +61,7 @@ pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<(), &'static str> 
     let named = association.ok_or("it has no association")?;
     match (kind, named) {
         (SOLICIT | REQUEST, None) => Ok(()),
-        // What was requested can be given back before the answer is there.
+        // A requested address can be given back before the server's answer comes.
         (SOLICIT | REQUEST | DECLINE | RELEASE, Some(named)) if client.may_want(named) => Ok(()),
         (SOLICIT | REQUEST | DECLINE, _) => Err("it names an address that no server has offered"),
         _ if named.is_some() && named == client.address => Ok(()),

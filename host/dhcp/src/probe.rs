@@ -1,4 +1,4 @@
-//! The question whether another station has an address, before a lease is used.
+//! Asks whether another station has an address, before a lease is used.
 
 use crate::asks::subject;
 use crate::clock;
@@ -9,24 +9,24 @@ use crate::{frame, frame6};
 use postern_dhcp::{Event, Lease};
 use std::net::IpAddr;
 
-/// The questions who has an address, and the time for each to be answered.
+/// The number of questions about an address, and the time to wait for each answer.
 const PROBES: u32 = 2;
 const PROBE_MS: u64 = 200;
 
-/// The frames that are read at once. Others have their turn then.
+/// The number of frames to read before other sockets have their turn.
 const FRAMES: usize = 32;
 
-/// The question who has an address (RFC 5227; RFC 4862, 5.4).
+/// A probe of an address (RFC 5227; RFC 4862, 5.4).
 #[derive(Debug)]
 pub struct Probe {
     /// The lease, if nobody answers.
     pub lease: Lease,
     pub address: IpAddr,
-    /// The socket for ARP, or for what neighbours say.
+    /// The socket for ARP, or for neighbour discovery.
     pub socket: PacketSocket,
-    /// The questions that are still to be asked.
+    /// The number of questions that are still to be asked.
     left: u32,
-    /// The time of the next one, or of the end.
+    /// The time of the next question, or of the end.
     pub next: u64,
 }
 
@@ -69,7 +69,7 @@ impl Service {
                 IpAddr::V4(address) => frame::arp_probe(mac, address),
                 IpAddr::V6(address) => frame6::neighbour_probe(mac, address),
             };
-            // A probe that is lost is as one that nobody answers.
+            // A lost probe has the effect of an unanswered probe.
             let _ = probe.socket.send(&question);
         } else {
             let lease = probe.lease.clone();
@@ -77,7 +77,7 @@ impl Service {
         }
     }
 
-    /// Takes the frames that wait, while the link is asked who has the address.
+    /// Takes the waiting frames during a probe.
     pub fn take_claims(&mut self, key: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let Phase::Probing(probe) = &entry.phase else { return };

@@ -12,10 +12,10 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// What such a process is for.
+/// The task of such a process.
 #[derive(Debug)]
 pub struct Task {
-    /// The words for it in messages.
+    /// Its name in messages.
     pub words: &'static str,
     /// Its name in lists of processes.
     pub name: &'static CStr,
@@ -23,16 +23,16 @@ pub struct Task {
     pub inherits: &'static [RawFd],
 }
 
-/// Such a process, seen from the service.
+/// The service's handle of such a process.
 #[derive(Debug)]
 pub struct TaskProcess {
-    /// The service's end of the line. The other end sees when the service has ended.
+    /// The service's end of the line. The process at the other end sees the end of the service.
     pub line: UnixStream,
     pid: Pid,
 }
 
 impl TaskProcess {
-    /// Ends the process, and waits for that.
+    /// Ends the process, and waits until it has ended.
     pub fn end(self) {
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = waitpid(self.pid, None);

@@ -25,7 +25,7 @@ const FOREVER: u64 = 365 * 24 * 60 * 60 * 1000;
 /// The most connections.
 const MOST_CONNECTIONS: usize = 1024;
 
-/// What the service has.
+/// The data of the service.
 #[derive(Debug)]
 pub struct Service {
     pub options: Options,
@@ -37,7 +37,7 @@ pub struct Service {
     pub logs: PathBuf,
     /// The leases, by the names of their files.
     pub leases: BTreeMap<String, KeptLease>,
-    /// What runs steps, and the lease whose step it runs, with its serial number.
+    /// The processes for steps, each with the lease whose step it runs, and the lease's serial number.
     pub runners: Vec<(Runner, Option<(String, u64)>)>,
     connections: BTreeMap<Id, ClientConnection>,
     next_id: u64,
@@ -45,7 +45,7 @@ pub struct Service {
     pub looked_at: String,
 }
 
-/// What a descriptor that can be read belongs to.
+/// The owner of a readable descriptor.
 enum Source {
     Listener,
     Signals,
@@ -112,7 +112,7 @@ impl Service {
                     let flags = if connection.outgoing.is_empty() { input } else { input | PollFlags::POLLOUT };
                     wait(Source::Connection(connection.id), connection.socket.as_fd(), flags);
                 }
-                // An idle one that can be read has ended.
+                // An idle process whose socket is readable has ended.
                 for (at, (runner, _)) in self.runners.iter().enumerate() {
                     wait(Source::Runner(at), runner.stream.as_fd(), input);
                 }
@@ -152,7 +152,7 @@ impl Service {
         let leases = self.leases.values().flat_map(KeptLease::timers).map(|(at, _)| at);
         let connections = self.connections.values().filter_map(ClientConnection::closes_at);
         let Some(at) = leases.chain(connections).min() else { return timer.unset() };
-        // A time that has passed is now, and zero would be never.
+        // A time in the past means now. Zero would switch the timer off.
         let left = Duration::from_millis(at.saturating_sub(clock::since_boot()).clamp(1, FOREVER));
         timer.set(Expiration::OneShot(left.into()), TimerSetTimeFlags::empty())
     }
@@ -165,12 +165,12 @@ impl Service {
         }
     }
 
-    /// Reads what a client says, and answers what can be answered.
+    /// Reads the questions of a client, and answers the ones that need no wait.
     fn hear(&mut self, id: Id) {
         let now = clock::since_boot();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_there = connection.read(now);
-        // What was said before it went is not done: nobody would hear the answer. A release is done all the same.
+        // Questions of a client that has gone are not carried out: nobody would get the answer. Only a release is.
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             match connection.question() {
@@ -190,7 +190,7 @@ impl Service {
         }
     }
 
-    /// Ends a connection. Who waits for a lease and is gone gets none.
+    /// Ends a connection. Leases that its client still waits for are given back.
     fn part(&mut self, id: Id) {
         self.connections.remove(&id);
         self.abandon_for(id);
@@ -210,14 +210,14 @@ impl Service {
         }
     }
 
-    /// Answers somebody who waits. False if they have gone.
+    /// Answers a waiting client. False if the client has gone.
     pub fn tell(&mut self, id: Id, answer: &Answer) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         connection.answer(answer);
         connection.write()
     }
 
-    /// Opens the namespace of a lease. It is gone if the path leads to none, or to another.
+    /// Opens the namespace of a lease. The namespace is gone if the path leads nowhere, or to another namespace.
     pub fn open_namespace(&self, entry: &KeptLease) -> Result<OwnedFd, NotOpened> {
         let (namespace, identity) = self.open_path(&entry.attachment.netns)?;
         if identity == entry.namespace { Ok(namespace) } else { Err(NotOpened::Gone) }

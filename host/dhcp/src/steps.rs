@@ -1,6 +1,6 @@
 //! The processes that run steps of the client. Each is forked before the service gives up its rights. It forks a
-//! sandbox for each step, gives it the step's input, and hands back what the guest prints. An operation of the guest
-//! ends it: nothing is behind the sandbox.
+//! sandbox for each step, gives it the step's input, and hands back what the guest prints. If the guest asks for an
+//! operation, it is ended: no gate is behind this sandbox.
 //!
 //! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
 
@@ -19,7 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The name of the plugin in the catalog: its component is the client too.
+/// The name of the plugin in the catalog. The component of this plugin is also the client.
 const PLUGIN: &str = "dhcp";
 
 /// The time for one step. It takes a few milliseconds; a busy machine may need longer.
@@ -36,12 +36,12 @@ const TASK: Task = Task { words: "a process for steps", name: c"dhcp steps", inh
 /// A process that runs steps, one after the other.
 #[derive(Debug)]
 pub struct Runner {
-    /// It can be read when a step is done.
+    /// The stream is readable when a step is done.
     pub stream: UnixStream,
 }
 
 impl Runner {
-    /// Forks the process. The calling one must have a single thread.
+    /// Forks the process. The calling process must have a single thread.
     pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
         let process = TASK.start(|| confined(state), |stream| run(stream, engine, state))?;
         Ok(Self { stream: process.line })
@@ -53,8 +53,8 @@ impl Runner {
         send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
     }
 
-    /// Returns what became of the step: the guest's output, or why there is none. It fails if the process has ended, or does
-    /// not answer.
+    /// Returns the result of the step: the guest's output, or the reason why there is none. It fails if the process has
+    /// ended, or does not answer.
     pub fn finish(&self) -> Result<Result<Output, String>, String> {
         let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
         let text = text.map_err(|error| error.to_string())?;
@@ -74,13 +74,13 @@ fn run(stream: &UnixStream, engine: Engine, state: &Path) {
     }
 }
 
-/// Gives up what [`confine::steps`] does not keep.
+/// Gives up all rights that [`confine::steps`] does not keep.
 fn confined(state: &Path) -> Result<(), ConfineError> {
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let notes = state.join("verified");
     let _ = postern_state::Dir::make(&notes, 0o700);
     let mut read = ["/usr/local/lib/postern", "/usr/lib/postern", "/etc/postern"].map(PathBuf::from).to_vec();
-    // The next version's catalog too: this process stays when the present one goes.
+    // The catalog of the next version is readable too: this process outlives the present version.
     read.extend(places::catalog().ok().into_iter().chain(places::installation()));
     confine::steps(&read, &notes)
 }
@@ -89,7 +89,7 @@ fn confined(state: &Path) -> Result<(), ConfineError> {
 fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let mut launcher = Launcher::new(engine);
     let mut plugin = launcher.open(PLUGIN, state).map_err(|error| error.to_string())?;
-    // The service looks at the length too: a sandbox that was taken over is bound by nothing here.
+    // The service checks the length too: an attacker in this process could ignore these limits.
     let limits = GuestLimits { stdout: output::LONGEST, stderr: LONGEST_STDERR, ..GuestLimits::default() };
     let start = Start { env: vec![("CNI_COMMAND".to_owned(), "STEP".to_owned())], stdin: input.into(), limits };
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {

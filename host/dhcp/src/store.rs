@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The directory's name, in that of the data that survive a reboot.
 pub const DIRECTORY: &str = "dhcp";
 
-/// The form of the files.
+/// The version of the files' format.
 const VERSION: u32 = 1;
 
 /// The longest file, in bytes.
@@ -29,9 +29,9 @@ struct Kept<Entry> {
     entry: Entry,
     /// Why it is lost, if it is.
     lost: Option<String>,
-    /// The boot that these times are of.
+    /// The boot whose clock these times use.
     boot: String,
-    /// Both clocks, when the file was written.
+    /// Both clocks at the time of writing.
     written: (u64, u64),
 }
 
@@ -47,7 +47,7 @@ pub struct Store {
 pub fn name(attachment: &Attachment, family: Family) -> String {
     let mut hasher = Sha256::new();
     for part in [&attachment.container_id, &attachment.network, &attachment.ifname] {
-        // The length keeps the parts apart.
+        // The length separates the parts.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -60,7 +60,7 @@ pub fn name(attachment: &Attachment, family: Family) -> String {
 }
 
 impl Store {
-    /// Opens the directory below `library`, and makes it where it is missing. Nobody else may be able to write there.
+    /// Opens the directory below `library`, and makes it if it is missing. No other user may be able to write there.
     pub fn open(library: &Path) -> Result<Self, String> {
         let path = library.join(DIRECTORY);
         Dir::make(&path, 0o700).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -78,14 +78,14 @@ impl Store {
         self.dir.replace(&name, &format!("{name}.new"), &text)
     }
 
-    /// Removes a lease. It need not be there.
+    /// Removes a lease. A missing lease is no error.
     pub fn remove(&self, entry: &KeptLease) -> io::Result<()> {
         self.dir.unlink(&entry.key()).map(drop)
     }
 
-    /// Reads all leases, with their times by this boot's clock. Those of a boot before this one are remembered. One that
-    /// can't be read is left where it is, and said. What a kill or a power cut has left of a file is removed: nothing is
-    /// synced to disk (docs/decisions/0034-dhcp-files-unsynced.md).
+    /// Reads all leases, with their times by this boot's clock. Leases of an earlier boot are remembered. An unreadable
+    /// file stays, and is reported. Incomplete files after a kill or a power cut are removed: files are not synced to
+    /// disk (docs/decisions/0034-dhcp-files-unsynced.md).
     pub fn load(&self) -> io::Result<Vec<KeptLease>> {
         let mut leases = Vec::new();
         for unfinished in self.dir.names_that(|name| name.ends_with(".json.new"))? {
@@ -146,8 +146,8 @@ impl Store {
 }
 
 impl Kept<KeptLease> {
-    /// Converts the times of an earlier boot to this one's clock. Between them counts the wall clock. It may have been
-    /// set back: then no time counts, and the lease is never longer than it was.
+    /// Converts the times of an earlier boot to this boot's clock. The wall clock measures the time between both boots.
+    /// If it was set back, no time counts as passed. A lease never becomes longer.
     fn carry_over(&mut self, now: u64, wall: u64) {
         let (then, then_wall) = self.written;
         let at = then.saturating_add(wall.saturating_sub(then_wall));
@@ -155,7 +155,7 @@ impl Kept<KeptLease> {
         let entry = &mut self.entry;
         entry.expires_at = entry.expires_at.map(convert);
         entry.wake_at = entry.wake_at.map(convert);
-        // The client's time goes on.
+        // The client's time continues.
         entry.offset = entry.offset.saturating_add(at).saturating_sub(now);
     }
 }
@@ -199,7 +199,7 @@ mod tests {
             store.write(&lease(container)).unwrap();
         }
         store.write(&lease("c1")).unwrap();
-        // One that is damaged, one of another name, and one that another user could have written.
+        // A damaged file, a file with a wrong name, and a file that another user could have written.
         std::fs::write(store.path.join("damaged.json"), "{").unwrap();
         let own = lease("c1").key();
         std::fs::copy(store.path.join(&own), store.path.join("other.json")).unwrap();
@@ -216,7 +216,7 @@ mod tests {
         std::fs::remove_dir_all(library).unwrap();
     }
 
-    /// Other builds read the files of this one, and this one theirs.
+    /// Other builds read the files of this build, and this build reads their files.
     #[test]
     fn a_file_has_these_keys() {
         let library = scratch("keys");

@@ -1,4 +1,4 @@
-//! What leases send and receive: sockets on their links, and the checks of what goes through them.
+//! The packets of leases: sockets on the links, and the checks of sent and received packets.
 
 use crate::asks::subject;
 use crate::clock;
@@ -18,14 +18,14 @@ use std::os::fd::OwnedFd;
 /// The time that sockets stay open for an answer to a lease that is bound, in milliseconds.
 const LISTEN_MS: u64 = 10_000;
 
-/// The frames that are read at once from one socket. Others have their turn then.
+/// The number of frames to read from one socket before other sockets have their turn.
 const FRAMES: usize = 32;
 
-/// How often routers are asked to advertise themselves (RFC 4861, 6.3.7).
+/// The number of router solicitations (RFC 4861, 6.3.7).
 const SOLICITATIONS: u8 = 3;
 
 impl Service {
-    /// Sends packets of the client, those that pass the checks.
+    /// Sends the client's packets that pass the checks.
     pub fn send(&mut self, key: &str, packets: &[Send]) {
         if let Err(words) = self.ensure_open(key) {
             let Some(entry) = self.leases.get(key) else { return };
@@ -41,7 +41,7 @@ impl Service {
                 (Ok(_), _) if !entry.sends.take(now) => refusal = Some("it sends more than a client does"),
                 (Ok(frame), Some(open)) => {
                     open.until = now.saturating_add(LISTEN_MS);
-                    // A packet that is lost is sent again by the client.
+                    // The client sends a lost packet again.
                     let _ = open.packets.send(&frame);
                 }
                 (Ok(_), None) => {}
@@ -61,7 +61,7 @@ impl Service {
         }
     }
 
-    /// Opens what a lease needs to speak with servers, if it is not open.
+    /// Opens the sockets that a lease needs to speak with servers, if they are not open.
     fn ensure_open(&mut self, key: &str) -> Result<(), String> {
         let Some(entry) = self.leases.get(key).filter(|entry| entry.open.is_none()) else { return Ok(()) };
         let namespace = self.open_namespace(entry).map_err(|error| match error {
@@ -75,7 +75,7 @@ impl Service {
         Ok(())
     }
 
-    /// Opens what a lease needs in its namespace.
+    /// Opens the sockets of a lease in its namespace.
     pub fn open_for(&self, entry: &KeptLease, namespace: &OwnedFd) -> Result<Open, String> {
         self.home.visit(namespace, || -> Result<Open, String> {
             let netlink = Netlink::open().map_err(|error| error.to_string())?;
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    /// Takes the frames that wait for a lease.
+    /// Takes the waiting frames of a lease.
     pub fn take_packets(&mut self, key: &str) {
         let now = clock::since_boot();
         let Some(entry) = self.leases.get_mut(key) else { return };
@@ -103,7 +103,7 @@ impl Service {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
                 Err(errno) => {
-                    // The link is down or gone. A step that sends will find out which.
+                    // The link is down or gone. The next step that sends will show which.
                     if errno != nix::errno::Errno::ENETDOWN || matches!(entry.phase, Phase::Bound) {
                         entry.open = None;
                     }
@@ -131,7 +131,7 @@ impl Service {
 }
 
 impl KeptLease {
-    /// Checks a packet of the client, and puts it into a frame. An error is what is wrong with it.
+    /// Checks a packet of the client, and puts it into a frame. An error says what is wrong with the packet.
     fn framed(&self, packet: &Send) -> Result<Vec<u8>, &'static str> {
         let payload = &packet.payload.0;
         let offered: Vec<IpAddr> = self.offered.iter().chain(&self.previous).copied().collect();
@@ -175,17 +175,17 @@ impl KeptLease {
         })
     }
 
-    /// Asks routers to advertise themselves, some times until one does.
+    /// Sends router solicitations, until a router answers or the number is reached.
     pub fn ask_routers(&mut self, now: u64) {
         let Some(open) = self.open.as_ref().filter(|_| self.solicitations < SOLICITATIONS) else { return };
         let Some(source) = open.source.filter(|_| self.sends.take(now)) else { return };
         self.solicitations += 1;
-        // One that is lost is as one that no router answers.
+        // A lost solicitation has the effect of an unanswered one.
         let _ = open.packets.send(&frame6::router_solicitation(self.mac, source));
     }
 }
 
-/// Returns where a packet goes. One server is reached over the hop that its last answer came from.
+/// Returns the receiver of a packet. A single server is reached over the hop from which its last answer came.
 fn receiver(to: To, hop: Option<MacBytes>) -> Result<End, &'static str> {
     match to {
         To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),

@@ -1,4 +1,4 @@
-//! What a process of the service that was taken over would try.
+//! Calls that an attacker would try in a process of the service.
 #![allow(unsafe_code, reason = "fork(2), and raw system calls as shellcode makes them")]
 
 use super::*;
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 type Try = (&'static str, c_long, [u64; 6]);
 
 const AT: u64 = libc::AT_FDCWD as u64;
-/// No process, if a call is made after all.
+/// A process ID that no process has, in case a call is executed.
 const NOBODY: u64 = i32::MAX as u64;
 /// No file.
 const NOWHERE: &CStr = c"/postern-nowhere/file";
@@ -36,7 +36,7 @@ fn path(path: &'static CStr) -> u64 {
     path.as_ptr() as u64
 }
 
-/// What no process of the service has any use for.
+/// Calls that no process of the service needs.
 fn never() -> Vec<Try> {
     let shell = path(c"/bin/sh");
     vec![
@@ -71,12 +71,12 @@ fn never() -> Vec<Try> {
     ]
 }
 
-/// Opening a file that the process has nothing to do with.
+/// Opens a file that the process does not need.
 fn open(what: &'static str, flags: c_int) -> Try {
     (what, SYS_openat, [AT, path(c"/etc/passwd"), flags as u64, 0o600, 0, 0])
 }
 
-/// Makes a file executable memory.
+/// Maps a file as executable memory.
 fn map(protection: c_int, file: u64) -> Try {
     let flags = if file == u64::MAX { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_PRIVATE };
     ("map memory", libc::SYS_mmap, [0, 4096, protection as u64, flags as u64, file, 0])
@@ -121,7 +121,7 @@ fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> 
     }
 }
 
-/// Each call fails: as one that the kernel does not have, or as one to a file out of reach.
+/// Each call fails, like a call that the kernel lacks, or like a call for a file out of reach.
 fn refused(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try], out_of_reach: &[Try]) {
     let has_landlock = Files::new([]).unwrap().enforced();
     if !has_landlock {
@@ -136,7 +136,7 @@ fn refused(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try], ou
     }
 }
 
-/// It has opened a file, and can do nothing with it.
+/// The opener can open a file, but has no call to use it.
 #[test]
 fn the_opener_has_no_use_for_files() {
     let file = File::open("/etc/passwd").unwrap();
@@ -177,7 +177,7 @@ fn the_opener_has_no_use_for_files() {
         tries.push((what, libc::SYS_open, [path(c"/etc/passwd"), flags as u64, 0, 0, 0, 0]));
     }
     refused(opener, &tries, &[]);
-    // What it is for.
+    // Opening is the task of this process.
     let opens = open("open a file", libc::O_RDONLY | libc::O_CLOEXEC);
     assert_eq!(errors(opener, &[opens]), [0]);
 }
@@ -222,7 +222,7 @@ fn a_process_for_steps_has_code_and_nothing_else() {
     }
 }
 
-/// It removes the files of the service, and reaches no others.
+/// The remover removes the files of the service, and reaches no other files.
 #[test]
 fn the_remover_removes_in_its_directories_alone() {
     let (own, other) = (scratch("own"), scratch("other"));

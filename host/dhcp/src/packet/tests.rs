@@ -1,4 +1,4 @@
-//! Which frames the kernel lets in, over a pair of links.
+//! Tests which frames the filter lets in, over a pair.
 
 use super::*;
 use crate::frame::{ALL, arp_probe, udp};
@@ -13,7 +13,8 @@ const STRANGER: MacBytes = [2, 0, 0, 0, 0, 3];
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 7);
 const ADDRESS6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
 
-/// Makes the links: `own` has the client's hardware address. The kernel itself says nothing on them. Returns both indexes.
+/// Makes the links: `own` has the client's hardware address. The kernel itself sends no frames on them. Returns both
+/// indexes.
 fn links(own: &str, other: &str) -> [u32; 2] {
     assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "cargo's runner gives private namespaces");
     let script = format!(
@@ -37,7 +38,7 @@ fn answer() -> Vec<u8> {
     frame
 }
 
-/// The same by DHCPv6.
+/// An answer to the client, by DHCPv6.
 fn answer6() -> Vec<u8> {
     let mut frame = frame6::udp(OTHER, ADDRESS6, &[7, 1, 2, 3]);
     frame[56..58].copy_from_slice(&546u16.to_be_bytes());
@@ -68,7 +69,7 @@ fn head(frame: &[u8]) -> (Vec<u8>, usize) {
     (frame[..16].to_vec(), frame.len())
 }
 
-/// Frames come in their order. So a frame that is let in shows that those before it were not.
+/// Frames keep their order. So the frame that is received first shows that the filter dropped all frames before it.
 #[test]
 fn frames_for_others_and_of_other_vlans_stay_out() {
     let [own, other] = links("pf0", "pf1");
@@ -93,7 +94,7 @@ fn frames_for_others_and_of_other_vlans_stay_out() {
         ] {
             sender.send(&unwanted).unwrap();
         }
-        // A tag that has a priority alone names no other VLAN.
+        // A tag with only a priority names no other VLAN.
         for wanted in [to(all, &frame), last.clone()] {
             sender.send(&wanted).unwrap();
             assert_eq!(next(&socket), Some(head(&wanted)), "{what}");
