@@ -2,17 +2,17 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `ingressRate`, `ingressBurst` | bits per second to the container, and bits that may go at once |
+//! | `ingressRate`, `ingressBurst` | bits per second to the container, and bits that may be sent at once |
 //! | `egressRate`, `egressBurst` | the same from the container |
 //! | `runtimeConfig.bandwidth` | the same keys from the runtime; they count if the network has none of them |
 //!
-//! It follows a plugin that makes a veth pair, and returns that one's result. If it limits what the container sends, the
-//! result has one interface more: the link of the host that keeps that limit.
+//! It follows a plugin that makes a pair, and returns that plugin's result. If it limits the container's sending, the
+//! result has one more interface: the host's link (ifb) with that limit.
 //!
-//! * ADD: limits at the host end. A failed one is undone by the host. Without any rate, the result is passed on.
+//! * ADD: limits at the host end. The host undoes a failed ADD. Without any rate, the result is passed on.
 //! * DEL: removes the limits by the record, or else by their names.
 //! * CHECK: compares the limits.
-//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that are gone.
+//! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 
 use postern_guest::cni::{BandwidthConf as Configured, CniResult, Version};
 use postern_guest::{Error, Plugin, Request, attachments, bandwidth, interface};
@@ -39,7 +39,7 @@ impl Plugin for Bandwidth {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         bandwidth::remove()
     }
 
@@ -63,7 +63,7 @@ impl Plugin for Bandwidth {
     }
 }
 
-/// Reads the limits, and the result of the plugins before; without one, `missing` is the error.
+/// Reads the limits and `prevResult`. Without `prevResult`, `missing` is the error.
 fn read(request: &Request, missing: &str) -> Result<(Configured, CniResult), Error> {
     let conf = request.conf()?;
     let limits = Configured::read(&conf)?;

@@ -1,8 +1,8 @@
-//! A bridge plugin after a plugin that made a link of the host: that link joins the bridge, and no pair is made.
+//! The plugin bridge behind a plugin that made a link of the host: that link joins the bridge, and no pair is made.
 //!
-//! The link still belongs to the other plugin, and so does its part in the container. With an IPAM plugin the
-//! container's link gets the addresses, if there is one. Otherwise they are only in the result, for the program behind
-//! the host's link.
+//! The link still belongs to the other plugin, and so does its part in the container. With an IPAM plugin, the
+//! container's link gets the addresses. If the container has no link, the addresses are only in the result, for the
+//! program behind the host's link.
 
 use crate::config::Config;
 use crate::{container_settings, gateways};
@@ -37,7 +37,7 @@ pub fn add(
 ) -> Result<CniResult, Error> {
     let mut result = request.conf()?.previous_result()?.unwrap_or_default();
     if config.mac_guard {
-        // Before it is a port: the program behind it may be sending already.
+        // The rules come before the link is a port: the program behind it may already be sending.
         mac_guard::ensure(end, behind(request, &result, given)?)?;
     }
     bridge.attach(end, &config.port())?;
@@ -93,7 +93,8 @@ pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostE
     config.masquerade.check()
 }
 
-/// Returns the only address that may send: that of the container's interface, or else the network's own for it.
+/// Returns the only source address that may send: the address of the container's interface, or else the network's
+/// address for it.
 fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<Mac, Error> {
     let own = own_interface(request, result).and_then(|at| result.interfaces.get(at));
     own.and_then(|own: &Interface| own.mac.parse().ok()).or(given).ok_or_else(|| {

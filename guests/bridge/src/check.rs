@@ -17,7 +17,7 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
     let result = check::previous_result(&request.conf()?, "Required prevResult missing")?;
     check_bridge(config, &result)?;
     match with_pair(config, request, &result) {
-        // The record shows it, and is asked only if no pair fits.
+        // The record shows a previous link. It is asked only if no pair fits.
         Err(error) => match bridge::previous_link() {
             Ok(Some(end)) => chained::check(config, request, &result, &end),
             _ => Err(error),

@@ -5,7 +5,7 @@
 //! | `bridge` | `cni0` | name of the bridge; it is made if it is missing |
 //! | `ipam` | none | with it the attachment has addresses (layer 3), without it only a link (layer 2) |
 //! | `isGateway` | false | the bridge gets the gateway's address, and the node forwards |
-//! | `isDefaultGateway` | false | the same, and the container a default route through it |
+//! | `isDefaultGateway` | false | the same, and the container gets a default route through the bridge |
 //! | `forceAddress` | false | replace a conflicting address of the bridge |
 //! | `ipMasq` | false | traffic to other networks leaves under the node's address; layer 3 only |
 //! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
@@ -108,8 +108,8 @@ impl Plugin for Bridge {
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            // Rules first: the wait for readers of the old rules then happens together with the wait for the link's
-            // removal.
+            // Rules come first: the kernel then waits for their readers while it removes the link, and not a second
+            // time.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
             link::delete_own(),

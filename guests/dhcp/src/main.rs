@@ -31,7 +31,7 @@ fn step() -> ExitCode {
 }
 
 fn fail(words: &str) -> ExitCode {
-    // Without standard error there is nobody to tell.
+    // If standard error is closed, the error can't be reported.
     let _ = writeln!(std::io::stderr(), "{words}");
     ExitCode::FAILURE
 }

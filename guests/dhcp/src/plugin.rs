@@ -7,9 +7,9 @@
 //! | `ipam.request`, `ipam.provide`, `ipam.priority` | read here to refuse wrong ones early; the client in the service's sandbox uses them ([`postern_dhcp::config`]) |
 //! | `CNI_ARGS` | any key, for `provide[].fromArg` |
 //!
-//! * ADD: address, gateway and routes of the lease, for each family. DNS and MTU only if they are requested. The MTU becomes that of all
-//!   routes: a result of IPAM has no link to which it could belong.
-//! * DEL: gives the lease back. It needs nothing of the configuration, and succeeds without a service.
+//! * ADD: address, gateway and routes of the lease, for each family. DNS and MTU only if they are requested. The MTU is
+//!   set on all routes, because an IPAM result has no link.
+//! * DEL: gives the lease back. It does not read the configuration, and succeeds without a service.
 //! * CHECK: the service must have the lease, and `prevResult` its addresses.
 //! * STATUS: code 50 if the service does not answer.
 //! * GC: gives back the leases of attachments that the runtime no longer has.
@@ -37,7 +37,7 @@ impl Plugin for Dhcp {
     fn check(&self, request: &Request) -> Result<(), Error> {
         read(request)?;
         let lease = dhcp::check()?;
-        // The native plugin needs none.
+        // The native plugin needs no `prevResult`.
         let Some(previous) = request.conf()?.previous_result()? else { return Ok(()) };
         match lease.addresses.iter().find(|grant| !previous.ips.iter().any(|ip| ip.address == grant.address)) {
             Some(grant) => Err(Error::new(format!(
@@ -73,7 +73,7 @@ fn unavailable(error: &Error) -> Error {
     postern_guest::cni::Error { details: object.details.clone(), ..unavailable.object().clone() }.into()
 }
 
-/// Reads all keys. Wrong ones are refused before anything is asked.
+/// Reads all keys. Wrong keys are refused before the service is asked.
 fn read(request: &Request) -> Result<(), Error> {
     let conf = request.conf()?;
     if let Some(ipam) = conf.fields().object("ipam")?
@@ -90,7 +90,7 @@ fn read(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a result of a lease.
+/// Makes a result from a lease.
 fn result(lease: DhcpLease) -> CniResult {
     let DhcpLease { addresses, routes, dns, mtu, .. } = lease;
     let mtu = mtu.map_or(0, i64::from);

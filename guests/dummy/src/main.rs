@@ -6,10 +6,10 @@
 //!
 //! The result's `dns` is IPAM's, whatever the configuration says.
 //!
-//! * ADD: the link, then addresses from IPAM. A failed one is undone by the host.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the link with its address, which must be up, and the attachment's addresses.
-//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: IPAM's. GC: removes this plugin's garbage, and IPAM's.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, dummy, interface, ipam, link};
@@ -27,7 +27,7 @@ impl Plugin for Dummy {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         all([link::delete_own(), if has_ipam(request)? { ipam::del() } else { Ok(()) }])
     }
 
@@ -45,7 +45,7 @@ impl Plugin for Dummy {
         }
         words.same_mac(expected, &attributes)?;
         check::is_up(name, &attributes)?;
-        // As natively, routes are not compared.
+        // Like the native plugin, this one does not compare routes.
         let addresses = CniResult { ips: result.ips.clone(), ..CniResult::default() };
         check::configuration(&own, name, &addresses)
     }
@@ -72,7 +72,7 @@ fn has_ipam(request: &Request) -> Result<bool, Error> {
     Ok(!request.ipam_type().map_err(load_error)?.is_empty())
 }
 
-/// The words of native plugins before the decoder's message.
+/// Adds the native plugins' text before the decoder's message.
 fn load_error(error: Error) -> Error {
     error.context("failed to parse network config")
 }

@@ -10,13 +10,13 @@ use postern_guest::{Error, Request};
 pub struct Config {
     /// As written: ADD alone needs to understand it.
     ingress: String,
-    /// The result of the plugins before.
+    /// `prevResult`, the result of the earlier plugins.
     pub previous: Option<CniResult>,
 }
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read.
+    /// Code 999 for an unreadable configuration.
     pub fn read(request: &Request) -> Result<Self, Error> {
         request.conf().and_then(|conf| Self::decode(&conf)).map_err(load_error)
     }
@@ -30,7 +30,7 @@ impl Config {
         Ok(Self { ingress, previous: conf.previous_result()? })
     }
 
-    /// Returns the result of the plugins before, which ADD and CHECK need.
+    /// Returns `prevResult`, which ADD and CHECK need.
     ///
     /// # Errors
     /// Code 999 if there is none.
@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }

@@ -3,17 +3,16 @@
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `backend` | firewalld where it runs, else iptables | `iptables` or `firewalld` |
-//! | `iptablesAdminChainName` | `CNI-ADMIN` | the chain of the administrator's rules, which go before |
+//! | `iptablesAdminChainName` | `CNI-ADMIN` | the chain of the administrator's rules, which come first |
 //! | `firewalldZone` | `trusted` | the zone of firewalld that the addresses are put in |
-//! | `ingressPolicy` | `open` | `open`, `same-bridge` or `isolated`: from where the bridge may be reached |
+//! | `ingressPolicy` | `open` | `open`, `same-bridge` or `isolated`: the places from which the bridge may be reached |
 //!
-//! It follows a plugin that makes an interface, and returns that one's result unchanged.
+//! It follows a plugin that makes an interface, and returns that plugin's result unchanged.
 //!
-//! * ADD: rules for each address of `prevResult`, then the isolation of the bridge. A failed one is undone by the host.
+//! * ADD: rules for each address of `prevResult`, then the isolation of the bridge. The host undoes a failed ADD.
 //! * DEL: removes the rules by the record, or else by `prevResult`. The isolation of the bridge stays.
-//! * CHECK: compares both.
-//! * STATUS: the configuration can be read, and the packet filter is there. GC: what this plugin left for attachments that
-//!   are gone.
+//! * CHECK: compares rules and isolation.
+//! * STATUS: the configuration can be read, and the packet filter is there. GC: removes this plugin's garbage.
 
 mod config;
 
@@ -47,7 +46,7 @@ impl Plugin for Firewall {
             if bridge.name.is_empty() {
                 return Err(Error::new("got empty bridge name"));
             }
-            // Rules are made for the IP versions of the addresses: without any there are none.
+            // Rules are made for the IP versions of the addresses: without addresses there are no rules.
             if !result.ips.is_empty() {
                 firewall::isolate(ingress)?;
             }
@@ -56,7 +55,7 @@ impl Plugin for Firewall {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         firewall::remove()
     }
 

@@ -1,17 +1,17 @@
-//! flannel: one network over many nodes. flanneld gives each node a subnet, and writes it into a file; this plugin hands the
-//! attachment to another one, with that subnet.
+//! flannel: one network over many nodes. flanneld gives each node a subnet, and writes it into a file. This plugin
+//! calls a delegate, which makes the attachment with that subnet.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `subnetFile` | the file of flanneld (default: `/run/flannel/subnet.env`) |
-//! | `delegate` | keys of the other plugin's configuration; its `type` by default `bridge` |
-//! | `ipam` | keys of that configuration's `ipam`; its `type` by default `host-local` |
+//! | `delegate` | keys of the delegate's configuration; its `type` by default `bridge` |
+//! | `ipam` | keys of the delegate's `ipam`; its `type` by default `host-local` |
 //! | `dataDir` | directory of the native plugin's files (default: `/var/lib/cni/flannel`); the host takes it from the configuration |
 //! | `runtimeConfig` | passed on |
 //!
-//! Of the delegate's keys the plugin sets `name`, `cniVersion`, `runtimeConfig`, and in `ipam` the node's subnets as `ranges`
-//! and routes to the networks of all nodes. Where `delegate` has none, it sets `ipMasq` (unless flanneld masquerades), `mtu`,
-//! and for bridge `isGateway`.
+//! In the delegate's configuration the plugin sets `name`, `cniVersion` and `runtimeConfig`. In `ipam` it sets the
+//! node's subnets as `ranges`, and routes to the networks of all nodes. If `delegate` lacks them, it also sets `ipMasq`
+//! (unless flanneld masquerades), `mtu`, and for bridge `isGateway`.
 //!
 //! * ADD: runs the delegate with that configuration, which the host compares with its own.
 //! * DEL, CHECK: runs the delegate with the configuration of its ADD.
@@ -30,7 +30,7 @@ impl Plugin for Delegating {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         delegate::del()
     }
 
@@ -50,7 +50,7 @@ impl Plugin for Delegating {
     }
 }
 
-/// Reads the keys of this plugin. The messages are those of the native one.
+/// Reads the keys of this plugin. The messages are those of the native plugin.
 fn read(request: &Request) -> Result<(NetConf, Flannel), Error> {
     let read = request.conf().and_then(|conf| Ok((Flannel::read(&conf)?, conf)));
     let (flannel, conf) = read.map_err(|error| error.decoding("failed to load netconf"))?;

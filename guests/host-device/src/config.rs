@@ -78,7 +78,7 @@ fn is_about_driver(error: &Error) -> bool {
     message.contains("lstat ") || message.contains("not found or unsupported")
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 pub fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }

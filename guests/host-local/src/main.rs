@@ -13,9 +13,9 @@
 //! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`, before everything else |
 //! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | requested addresses; a prefix length is ignored. All of them count, as in the native plugin, although by the conventions `args` replaces `CNI_ARGS` |
 //!
-//! * ADD: one address of each set: the requested one that lies in it, or the next free one, round robin. The host checks
-//!   ranges and requests; its messages are those of the native plugin.
-//! * DEL: releases the addresses. It needs nothing of the configuration, so it works with a broken one.
+//! * ADD: one address of each set: the requested address in the set, or the next free address, round robin. The host
+//!   checks ranges and requests; its messages are those of the native plugin.
+//! * DEL: releases the addresses. It does not read the configuration, so it works with a broken one.
 //! * CHECK: the attachment must have an address.
 //! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never report this.
 //! * GC: frees the addresses of attachments that the runtime no longer has.

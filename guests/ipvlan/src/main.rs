@@ -1,19 +1,21 @@
-//! ipvlan: gives the container a link on a link of the host, with that one's link-layer address.
+//! ipvlan: gives the container a link on a link of the host. Both links have the host link's link-layer address.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
-//! | `master` | link of the default route; behind another plugin the one link of its result | the link to stack on |
+//! | `master` | link of the default route; behind another plugin, the only link of that plugin's result | the link to
+//! stack on |
 //! | `mode` | `l2` | `l2`, `l3`, `l3s`; all links of a master have one |
 //! | `mtu` | the master's | in bytes |
 //! | `linkInContainer` | false | the master is in the container |
 //! | `ipam` | addresses of `prevResult` | the attachment's addresses |
-//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
-//! * ADD: the link, addresses from IPAM or `prevResult`, which the neighbours are told of. A failed one is undone by the
-//!   host.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told. It needs no master.
+//! * ADD: the link, addresses from IPAM or `prevResult`, and an announcement to the neighbours. The host undoes a
+//!   failed ADD.
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. It needs no
+//!   master.
 //! * CHECK: IPAM's CHECK, the master that is named, the link with mode and address, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::IpvlanMode;
@@ -37,7 +39,7 @@ struct Config {
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense.
+    /// Code 999 for an unreadable or invalid configuration.
     fn read(request: &Request) -> Result<Self, Error> {
         request.conf().and_then(Self::decode).map_err(load_error)
     }
@@ -48,17 +50,17 @@ impl Config {
         Ok(Self {
             master: fields.string("master")?.unwrap_or_default(),
             mode: IpvlanMode::parse(&mode).ok_or_else(|| Error::new(format!("unknown ipvlan mode: \"{mode}\"")))?,
-            // As natively, one that is none counts as none.
+            // As in the native plugin, an invalid MTU counts as absent.
             mtu: fields.int("mtu")?.and_then(|mtu| u32::try_from(mtu).ok()).filter(|mtu| *mtu > 0),
             in_container: fields.bool("linkInContainer")?.unwrap_or(false),
             conf,
         })
     }
 
-    /// The link to stack on. Behind another plugin it is the only link of that one's result.
+    /// Returns the link to stack on. Behind another plugin it is the only link of that plugin's result.
     ///
     /// # Errors
-    /// There is none, or the result has not one.
+    /// There is no such link, or the result does not have exactly one link.
     fn parent(&self, previous: Option<&CniResult>) -> Result<parent::Parent, Error> {
         let master = match (self.master.as_str(), previous) {
             ("", Some(previous)) => match previous.interfaces.as_slice() {
@@ -84,7 +86,7 @@ impl Plugin for Ipvlan {
         let has_ipam = !config.conf.ipam_type.is_empty();
         let previous = previous.filter(|previous| !has_ipam && !previous.ips.is_empty());
         if !has_ipam && previous.is_none() {
-            // The native plugin says it after it has made the link, and leaves that.
+            // The native plugin reports this after it has made the link, and leaves the link behind.
             return Err(Error::new("no plugin name provided"));
         }
         let made = ipvlan::create(&parent, config.mode, config.mtu)?;
@@ -105,7 +107,7 @@ impl Plugin for Ipvlan {
 
     fn check(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // The default may be another link by now, and after an ADD `prevResult` is about the attachment's own.
+        // The default route may use another link by now, and after an ADD `prevResult` names the attachment's own link.
         if !config.master.is_empty() {
             config.parent(None)?;
         }
@@ -129,7 +131,7 @@ impl Plugin for Ipvlan {
 
     fn status(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // There is no container to look into, and no plugin before.
+        // STATUS has no container to look into, and no `prevResult`.
         if !config.in_container && !config.master.is_empty() {
             config.parent(None).map_err(|error| Error::unavailable(error.object().msg.clone()))?;
         }
@@ -145,7 +147,7 @@ fn has_ipam(request: &Request) -> Result<bool, Error> {
     Ok(!request.ipam_type().map_err(load_error)?.is_empty())
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }

@@ -12,21 +12,21 @@ pub struct Config {
     /// Empty for the link of the default route.
     pub master: String,
     pub mode: MacvlanMode,
-    /// As written: the master says whether it makes sense.
+    /// As written: it is checked against the master's MTU later.
     mtu: i64,
     pub in_container: bool,
     pub queue: Option<u32>,
-    /// As written: only ADD needs to understand it.
+    /// As written: only ADD parses it.
     mac: Option<String>,
     pub conf: NetConf,
 }
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense.
+    /// Code 999 for an unreadable or invalid configuration.
     pub fn read(request: &Request) -> Result<Self, Error> {
         let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
-        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        // STATUS has no container, so its `CNI_ARGS` are not used.
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"])?;
             let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
@@ -36,7 +36,7 @@ impl Config {
         Ok(config)
     }
 
-    /// All keys but those of the runtime.
+    /// Decodes all keys except the keys of the runtime.
     fn decode(conf: NetConf) -> Result<Self, Error> {
         let fields = conf.fields();
         let mode = fields.string("mode")?.filter(|mode| !mode.is_empty()).unwrap_or_else(|| "bridge".to_owned());
@@ -52,10 +52,10 @@ impl Config {
         })
     }
 
-    /// The link to stack on.
+    /// Returns the link to stack on.
     ///
     /// # Errors
-    /// There is none, or the network wants a larger MTU than it has.
+    /// There is no such link, or the network wants a larger MTU than the link has.
     pub fn parent(&self) -> Result<parent::Parent, Error> {
         let parent = parent::find(&self.master, self.in_container).map_err(|error| match self.master.as_str() {
             "" => error,
@@ -68,10 +68,10 @@ impl Config {
         Ok(parent)
     }
 
-    /// How the link is to be made.
+    /// Returns the settings for the new link.
     ///
     /// # Errors
-    /// Code 999 for an address that is none.
+    /// Code 999 for an invalid address.
     pub fn options(&self) -> Result<macvlan::Options, Error> {
         let mac = self.mac.as_deref().map(address).transpose()?;
         let mtu = u32::try_from(self.mtu).ok().filter(|mtu| *mtu > 0);
@@ -86,12 +86,12 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// The words of the native plugin's ADD and CHECK before the decoder's message.
+/// Adds the text of the native plugin's ADD and CHECK before the decoder's message.
 fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }
 
-/// The words of its DEL.
+/// Adds the text of the native plugin's DEL before the decoder's message.
 pub fn del_error(error: Error) -> Error {
     error.decoding("failed to load netConf")
 }

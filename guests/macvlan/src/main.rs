@@ -9,12 +9,12 @@
 //! | `linkInContainer` | false | the master is in the container |
 //! | `bcqueuelen` | kernel's | frames that wait to be broadcast |
 //! | `ipam` | none | with it the attachment has addresses |
-//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
-//! * ADD: the link, addresses from IPAM, which the neighbours are told of. A failed one is undone by the host.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * ADD: the link, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed ADD.
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the master, the link with mode and address, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
 
 mod config;
 
@@ -31,7 +31,7 @@ impl Plugin for Macvlan {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: better to say so before there is anything.
+            // Such a result can't be printed: the error must come before anything is made.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = macvlan::create(&config.parent()?, &config.options()?)?;
@@ -50,7 +50,7 @@ impl Plugin for Macvlan {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         let layer3 = !request.ipam_type().map_err(config::del_error)?.is_empty();
         all([link::delete_own(), if layer3 { ipam::del() } else { Ok(()) }])
     }
@@ -77,7 +77,7 @@ impl Plugin for Macvlan {
 
     fn status(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // There is no container to look into.
+        // STATUS has no container to look into.
         if !config.in_container {
             config.parent().map_err(|error| Error::unavailable(error.object().msg.clone()))?;
         }

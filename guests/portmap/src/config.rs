@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    /// The runtime's mappings; consecutive ones are one.
+    /// The runtime's mappings; mappings of consecutive ports are joined.
     pub forwards: Vec<Forward>,
     pub masquerade: NatSources,
 }
@@ -17,7 +17,7 @@ impl Config {
     /// Returns the keys, and `prevResult` if there is one.
     ///
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense.
+    /// Code 999 for an unreadable or invalid configuration.
     pub fn read(conf: &NetConf) -> Result<(Self, Option<CniResult>), Error> {
         let map = PortMap::read(conf)?;
         let previous =
@@ -32,8 +32,8 @@ impl Config {
         Ok((Self { forwards: Forward::joined(forwards), masquerade }, previous))
     }
 
-    /// Returns the first IPv4 and the first IPv6 address of the container's interface. Addresses whose interface is not
-    /// told count as its own. The text of `sandbox` decides nothing: the host asks the kernel.
+    /// Returns the first IPv4 and the first IPv6 address of the container's interface. Addresses without an interface
+    /// count as the container's own. The text of `sandbox` is not used: the host asks the kernel.
     pub fn addresses(&self, request: &Request, previous: &CniResult) -> Vec<IpAddr> {
         let is_own =
             |ip: &&IpConfig| previous.interface_of(ip).is_none_or(|interface| interface.name == request.env.ifname);
@@ -62,12 +62,12 @@ fn forward(mapping: &PortMapping) -> Result<Forward, Error> {
     })
 }
 
-/// The native plugin's words before what its decoder says.
+/// Adds the native plugin's text before the decoder's message.
 pub fn unreadable(error: Error) -> Error {
     refused(error.context("failed to parse network configuration"))
 }
 
-/// The native plugin's words before what makes no sense in a configuration.
+/// Adds the native plugin's text before an error about an invalid configuration.
 pub fn refused(error: Error) -> Error {
     error.context("failed to parse config")
 }

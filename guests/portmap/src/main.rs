@@ -3,8 +3,8 @@
 //! | key | meaning |
 //! |---|---|
 //! | `runtimeConfig.portMappings` | `hostPort`, `containerPort`, `protocol` (tcp, udp, sctp) and `hostIP` of each |
-//! | `snat` | the container's own network and the node's 127.0.0.1 come through as the node (default: true) |
-//! | `masqAll` | every sender does |
+//! | `snat` | senders in the container's own network, and the node's 127.0.0.1, appear as the node (default: true) |
+//! | `masqAll` | every sender appears as the node |
 //! | `backend` | `iptables` or `nftables`; the host takes it from the configuration |
 //! | `markMasqBit`, `externalSetMarkChain`, `conditionsV4`, `conditionsV6` | the host takes them from the configuration |
 //! | `prevResult` | required; passed on unchanged |
@@ -12,9 +12,9 @@
 //! It ignores `CNI_ARGS`. Errors are those of the native plugin.
 //!
 //! * ADD: forwards to the first IPv4 and the first IPv6 address of the container's interface.
-//! * DEL: needs nothing but the names of the attachment.
+//! * DEL: needs only the names of the attachment.
 //! * CHECK: compares the rules.
-//! * STATUS: the configuration makes sense. GC: rules of attachments that the runtime no longer has.
+//! * STATUS: the configuration is valid. GC: removes the rules of attachments that the runtime no longer has.
 
 mod config;
 
@@ -38,7 +38,7 @@ impl Plugin for Portmap {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // Whatever the configuration has become: what the attachment has is removed by its names.
+        // A changed configuration does not matter: the attachment's rules are removed by its names.
         let asks_for_none = |conf: &NetConf| {
             conf.runtime_config().is_ok_and(|runtime| {
                 runtime.list("portMappings").is_ok_and(|mappings| mappings.is_none_or(<[_]>::is_empty))

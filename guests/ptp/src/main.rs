@@ -1,4 +1,4 @@
-//! ptp: connects the container with the host by its own pair; every address is routed, none is bridged.
+//! ptp: connects the container with the host by its own pair. The host routes every address; there is no bridge.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! * DEL: releases and removes everything that is there. All of it is tried, and the first failure is returned.
 //! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, and masquerading. The host checks the gateway
 //!   and its own route.
-//! * STATUS: IPAM's. GC: removes what this plugin left for attachments that are gone, and runs IPAM's.
+//! * STATUS: IPAM's. GC: removes removes this plugin's garbage, and runs IPAM's.
 //!
 //! Differences from the native plugin: it does not wait for duplicate address detection. Addresses with the full prefix
 //! length (/32, /128) and addresses that share a gateway work. Masquerading is removed even if the container is gone.
@@ -45,7 +45,7 @@ impl Plugin for PointToPoint {
 
         let pair = veth::create(&veth::Options::default().mtu(config.mtu))?;
         if configure::has_ipv6(&result.ips) {
-            // No other node on this link could have the address.
+            // Duplicate address detection is switched off: no other node is on this link.
             configure::best_effort(link_sysctl::set_accept_dad(&pair.container, false))?;
         }
         let (whole, networks): (Vec<_>, Vec<_>) = gateways.iter().partition(|(net, _)| is_whole(net));

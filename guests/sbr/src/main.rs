@@ -1,19 +1,19 @@
-//! sbr: source routing. What an address of the attachment sends leaves by the link that has it. It follows the plugin that
-//! made the link.
+//! sbr: source routing. Packets from an address of the attachment leave by the link that has the address. It follows
+//! the plugin that made the link.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `table` | the routing table; its routes are somebody else's work. Without it each address gets a table of its own |
-//! | `gateways` | next hops instead of those of `prevResult`, at most one of each IP version |
+//! | `table` | the routing table; somebody else makes its routes. Without this key each address gets its own table |
+//! | `gateways` | next hops instead of the ones in `prevResult`, at most one of each IP version |
 //! | `addSourceHints` | the main table keeps the routes to the link's own networks, with the address as the source |
 //! | `prevResult` | required on ADD; passed on unchanged |
 //!
-//! With `table`, the two keys after it mean nothing, as with the native plugin.
+//! With `table`, the next two keys have no effect, as with the native plugin.
 //!
-//! * ADD: rules and tables. A failed one is undone by the host.
-//! * DEL: removes them, and puts the link's routes back into the main table.
+//! * ADD: rules and tables. The host undoes a failed ADD.
+//! * DEL: removes rules and tables, and puts the link's routes back into the main table.
 //! * CHECK: rules and tables are there.
-//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that the runtime no longer has.
+//! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 
 use postern_guest::cni::{CniResult, IpConfig};
 use postern_guest::types::RouteSource;
@@ -43,12 +43,12 @@ impl Plugin for Sbr {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         source_routes::remove()
     }
 
     fn check(&self, _request: &Request) -> Result<(), Error> {
-        // The native plugin's CHECK reads nothing, and this one compares what the host has recorded.
+        // The native plugin's CHECK reads nothing. This CHECK compares rules and routes with the host's record.
         source_routes::check()
     }
 
@@ -70,7 +70,7 @@ struct Config {
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read and for a table that the kernel cannot have, code 7 for gateways.
+    /// Code 999 for an unreadable configuration and for a table that the kernel can't have, code 7 for gateways.
     fn read(request: &Request) -> Result<Self, Error> {
         let conf = request.conf()?;
         let fields = conf.raw().fields(STRUCTURE)?;
@@ -84,14 +84,15 @@ impl Config {
         Ok(Self { table: table.transpose()?, gateways: gateways_of(&gateways)?, hints })
     }
 
-    /// The addresses of this link with their gateways: those whose interface is not told, and those of the link's name.
+    /// Returns the addresses of this link with their gateways: addresses without an interface, and addresses whose
+    /// interface has the link's name.
     fn sources(&self, result: &CniResult, ifname: &str) -> Vec<RouteSource> {
         let is_own = |ip: &&IpConfig| result.interface_of(ip).is_none_or(|link| link.name == ifname);
         let own = result.ips.iter().filter(is_own);
         own.map(|ip| {
             let is_v4 = ip.address.addr().is_ipv4();
             let named = self.gateways.iter().find(|gateway| gateway.is_ipv4() == is_v4).copied();
-            // With a table nothing is routed here.
+            // With a table this plugin makes no routes.
             let gateway = named.or(ip.gateway).filter(|_| self.table.is_none());
             RouteSource { address: ip.address, gateway }
         })
@@ -99,7 +100,7 @@ impl Config {
     }
 }
 
-/// Reads `gateways`: at most two, and of each IP version one.
+/// Reads `gateways`: at most one of each IP version.
 fn gateways_of(texts: &[String]) -> Result<Vec<IpAddr>, Error> {
     if texts.len() > 2 {
         return Err(Error::config(format!(

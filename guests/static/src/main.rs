@@ -6,7 +6,7 @@
 //! | `ipam.routes` | routes, passed on unchanged, attributes of 1.1.0 included |
 //! | `ipam.dns` | name resolution, passed on |
 //! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`; `CNI_ARGS` is then ignored |
-//! | `runtimeConfig.ips` (capability `ips`) | the same, replacing those of `args` too |
+//! | `runtimeConfig.ips` (capability `ips`) | the same; they replace the addresses of `args` too |
 //! | `CNI_ARGS` `IP` | addresses with prefix length, separated by commas, **added** to `ipam.addresses` |
 //! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
 //!

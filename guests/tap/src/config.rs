@@ -12,22 +12,22 @@ pub struct Config {
     /// A bridge in the container.
     pub bridge: Option<String>,
     multi_queue: bool,
-    /// As written: the kernel has limits for it.
+    /// As written: the kernel checks its limits.
     mtu: i64,
     owner: Option<u32>,
     group: Option<u32>,
     selinux: Option<String>,
-    /// As written: only ADD needs to understand it.
+    /// As written: only ADD parses it.
     mac: Option<String>,
     pub conf: NetConf,
 }
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense.
+    /// Code 999 for an unreadable or invalid configuration.
     pub fn read(request: &Request) -> Result<Self, Error> {
         let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
-        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        // STATUS has no container, so its `CNI_ARGS` are not used.
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"]).map_err(load_error)?;
             let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
@@ -43,7 +43,7 @@ impl Config {
         Ok(config)
     }
 
-    /// All keys but those of the runtime.
+    /// Decodes all keys except the keys of the runtime.
     fn decode(conf: NetConf) -> Result<Self, Error> {
         let fields = conf.fields();
         let text = |key| Ok::<_, Error>(fields.string(key)?.filter(|value: &String| !value.is_empty()));
@@ -60,13 +60,14 @@ impl Config {
         })
     }
 
-    /// How the link is to be made.
+    /// Returns the settings for the new link.
     ///
     /// # Errors
-    /// Code 999 for what no tap can have.
+    /// Code 999 for settings that no tap can have.
     pub fn settings(&self) -> Result<TapSettings, Error> {
         let mtu = u32::try_from(self.mtu).map_err(|_| Error::new(format!("invalid MTU {}", self.mtu)))?;
-        // As natively: with user and group but no context another way of making it is taken, which leaves other first settings.
+        // Like the native plugin: with user and group, but no context, it makes the tap in another way, with other
+        // initial settings.
         let direct = self.owner.is_some() && self.group.is_some() && self.selinux.is_none();
         Ok(TapSettings {
             mtu: Some(mtu).filter(|mtu| *mtu > 0),
@@ -88,7 +89,7 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 pub fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }

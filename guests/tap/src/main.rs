@@ -1,20 +1,22 @@
-//! tap: gives the container a tap, whose frames a program in the container has: a virtual machine, say.
+//! tap: gives the container a tap. A program in the container, such as a virtual machine, reads and writes its frames.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `multiQueue` | false | several descriptors can be open at once, each with a queue |
 //! | `mtu` | kernel's | in bytes |
 //! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
-//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both everybody in the container may |
-//! | `bridge` | none | the bridge in the container that the tap is a port of; it must be there |
+//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both, everybody in the container may
+//! open it |
+//! | `bridge` | none | the bridge in the container that the tap joins; it must exist |
 //! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses it |
 //! | `ipam` | none | with it the attachment has addresses |
-//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
-//! * ADD: the tap, its bridge, addresses from IPAM, which the neighbours are told of. A failed one is undone by the host.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * ADD: the tap, its bridge, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed
+//!   ADD.
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the tap with its address, which must be up, addresses and routes.
-//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: IPAM's. GC: removes this plugin's garbage, and IPAM's.
 
 mod config;
 
@@ -25,7 +27,7 @@ use postern_guest::{
 };
 use std::process::ExitCode;
 
-/// The words of most native plugins.
+/// The texts of most native plugins.
 const WORDS: check::Words = check::Words::COMMON;
 /// The kernel's name for such links.
 const KIND: &str = "tun";
@@ -36,7 +38,7 @@ impl Plugin for Tap {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: better to say so before there is anything.
+            // Such a result can't be printed: the error must come before anything is made.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = tap::create(&config.settings()?)?;
@@ -46,7 +48,7 @@ impl Plugin for Tap {
         let own = interface(&made.attributes, &request.env.netns);
         let mut result = if config.layer3 {
             let result = configure::only_link(ipam::add()?, own)?;
-            // As natively, IPv6 neighbours are not told.
+            // Like the native plugin, this one does not announce addresses to IPv6 neighbours.
             configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
             configure::with_result(&made.link, &result)?;
             result
@@ -59,7 +61,7 @@ impl Plugin for Tap {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
         all([link::delete_own(), if layer3 { ipam::del() } else { Ok(()) }])
     }

@@ -5,7 +5,7 @@ use postern_guest::types::{LinkSettings, Mac};
 use postern_guest::{Error, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The keys of this plugin, after all that goes before one another.
+/// The keys of this plugin, after all sources were merged by their precedence.
 #[derive(Debug)]
 pub struct Config {
     /// Sysctls by their keys as written.
@@ -19,15 +19,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration, and the result of the plugins before.
+    /// Reads the configuration, and `prevResult`.
     ///
     /// # Errors
-    /// Code 999 for what can't be read.
+    /// Code 999 for an unreadable configuration.
     pub fn read(request: &Request) -> Result<(Self, Option<CniResult>), Error> {
         let conf = request.conf()?;
         let mut config = Self::decode(&conf)?;
         let named = |fields: &Fields<'_>| Ok::<_, Error>(fields.string("mac")?.filter(|mac| !mac.is_empty()));
-        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        // STATUS has no container, so its `CNI_ARGS` are not used.
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"])?;
             let of_args = args.get("MAC").filter(|mac| !mac.is_empty()).map(str::to_owned);
@@ -44,7 +44,7 @@ impl Config {
             config.promisc = over.promisc.or(config.promisc);
             config.allmulti = over.allmulti.or(config.allmulti);
             config.tx_queue_length = over.tx_queue_length.or(config.tx_queue_length);
-            // A value of 0 there counts, too.
+            // A value of 0 in `args.cni` counts, too.
             config.mtu = cni.int("mtu")?.unwrap_or(config.mtu);
         }
         Ok((config, conf.previous_result()?))
@@ -57,7 +57,7 @@ impl Config {
         Self::of(&fields).map_err(load_error)
     }
 
-    /// The keys of this object alone.
+    /// Reads the keys of this object alone.
     fn of(fields: &Fields<'_>) -> Result<Self, Error> {
         let text = |(key, value): (&str, &Json)| match value {
             Json::String(text) => Ok((key.to_owned(), text.clone())),
@@ -74,16 +74,16 @@ impl Config {
         })
     }
 
-    /// What ADD changes. As native: `promisc` that is false changes nothing.
+    /// Returns the settings that ADD changes. Like in the native plugin, a false `promisc` changes nothing.
     ///
     /// # Errors
-    /// Code 999 for an address that is none, code 7 for a number out of range.
+    /// Code 999 for an invalid address, code 7 for a number out of range.
     pub fn to_set(&self) -> Result<LinkSettings, Error> {
         let settings = self.settings()?;
         Ok(LinkSettings { promisc: settings.promisc.filter(|on| *on), ..settings })
     }
 
-    /// What CHECK compares.
+    /// Returns the settings that CHECK compares.
     ///
     /// # Errors
     /// As [`Config::to_set`].
@@ -109,8 +109,8 @@ impl Config {
     }
 }
 
-/// Refuses a sysctl that the configuration has twice: which value counts could not be told. Keys with dots and with
-/// slashes are the same.
+/// Refuses a sysctl that the configuration has twice: it is not clear which value counts. A key with dots equals the
+/// key with slashes.
 fn unique(fields: &Fields<'_>) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for (_, json) in fields.entries().iter().filter(|(key, _)| key.eq_ignore_ascii_case("sysctl")) {
@@ -124,7 +124,7 @@ fn unique(fields: &Fields<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 fn load_error(error: impl Into<Error>) -> Error {
     error.into().decoding("failed to load netconf")
 }

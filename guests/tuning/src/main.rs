@@ -9,13 +9,13 @@
 //! | `dataDir` | directory of the native plugin's files (default: `/run/cni/tuning`); the host takes it from the configuration |
 //! | `prevResult` | required; passed on with the new address |
 //!
-//! `mac` may also come from `MAC` in `CNI_ARGS`, which goes before `mac`; from `runtimeConfig.mac`, which goes before both;
-//! and from `args.cni.mac`, which goes before all. The other keys can be in `args.cni`, too, sysctls one by one.
+//! The address has four sources: `args.cni.mac` counts first, then `runtimeConfig.mac`, then `MAC` in `CNI_ARGS`, then
+//! `mac`. The other keys can be in `args.cni`, too; each sysctl there counts by itself.
 //!
-//! * ADD: sets all that. A failed one is undone by the host.
+//! * ADD: sets the sysctls and attributes. The host undoes a failed ADD.
 //! * DEL: puts back the attributes of the link. Sysctls end with the namespace, and stay as they are.
-//! * CHECK: compares all that.
-//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that the runtime no longer has.
+//! * CHECK: compares the sysctls and attributes.
+//! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 
 mod config;
 
@@ -31,7 +31,7 @@ impl Plugin for Tuning {
         let (config, previous) = Config::read(request)?;
         let mut result = previous.ok_or_else(|| Error::new("Required prevResult missing"))?;
         let settings = config.to_set()?;
-        // What changes other links too comes last: most failures come before.
+        // Sysctls that change other links come last: most failures happen before them.
         let (far, near): (Vec<_>, Vec<_>) = config.sysctls.iter().partition(|(key, _)| reaches_far(key));
         let set = |keys: Vec<(&String, &String)>| {
             keys.into_iter().try_for_each(|(key, value)| namespace_sysctl::set(key, value))
@@ -52,7 +52,7 @@ impl Plugin for Tuning {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         link_settings::restore()
     }
 

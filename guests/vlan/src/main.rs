@@ -2,17 +2,18 @@
 //!
 //! | key | default | meaning |
 //! |---|---|---|
-//! | `master` | – | the link whose VLAN it is; required |
+//! | `master` | – | the link that carries the VLAN; required |
 //! | `vlanId` | 0 | 0 to 4094 |
 //! | `mtu` | the master's | in bytes, at most the master's |
 //! | `linkInContainer` | false | the master is in the container |
 //! | `ipam` | – | the attachment's addresses; without it ADD fails |
-//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
-//! * ADD: the link, then addresses from IPAM. A failed one is undone by the host.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told. It needs no master.
+//! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. It needs no
+//!   master.
 //! * CHECK: IPAM's CHECK, the master, the link with address, VLAN and MTU, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::LinkInfo;
@@ -29,7 +30,7 @@ const WORDS: check::Words =
 struct Config {
     master: String,
     id: u16,
-    /// As written: the master says whether it makes sense.
+    /// As written: it is checked against the master's MTU later.
     mtu: i64,
     in_container: bool,
     conf: NetConf,
@@ -37,7 +38,7 @@ struct Config {
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense.
+    /// Code 999 for an unreadable or invalid configuration.
     fn read(request: &Request) -> Result<Self, Error> {
         request.conf().and_then(Self::decode).map_err(load_error)
     }
@@ -53,7 +54,7 @@ impl Config {
                 "\"master\" field is required. It specifies the host interface name to create the VLAN for",
             ));
         }
-        // The native plugin accepts the same and says 4095.
+        // The native plugin accepts the same numbers, although its message says 4095.
         let id = u16::try_from(id).ok().filter(|id| *id <= 4094);
         let id = id.ok_or_else(|| {
             let id = fields.int("vlanId").ok().flatten().unwrap_or(0);
@@ -62,10 +63,10 @@ impl Config {
         Ok(Self { master, id, mtu, in_container, conf })
     }
 
-    /// The link whose VLAN it is.
+    /// Returns the link that carries the VLAN.
     ///
     /// # Errors
-    /// There is none, or the network wants a larger MTU than it has.
+    /// There is no such link, or the network wants a larger MTU than the link has.
     fn parent(&self) -> Result<parent::Parent, Error> {
         let parent = parent::find(&self.master, self.in_container)?;
         let LinkInfo { mtu: most, .. } = parent.attributes()?;
@@ -85,7 +86,7 @@ impl Plugin for Vlan {
         let config = Config::read(request)?;
         let parent = config.parent()?;
         if config.conf.ipam_type.is_empty() {
-            // The native plugin says it after it has made the link, and leaves that.
+            // The native plugin reports this after it has made the link, and leaves the link behind.
             return Err(Error::new("failed to execute IPAM delegate: no plugin name provided"));
         }
         let made = vlan::create(&parent, config.id, config.mtu())?;
@@ -102,7 +103,7 @@ impl Plugin for Vlan {
 
     fn check(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // A larger MTU than the master's shows in the link's own.
+        // The comparison of the link's own MTU also finds an MTU that is larger than the master's.
         parent::find(&config.master, config.in_container)
             .map_err(|error| error.context(format!("failed to lookup master \"{}\"", config.master)))?;
         ipam::check()?;
@@ -125,7 +126,7 @@ impl Plugin for Vlan {
 
     fn status(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // There is no container to look into.
+        // STATUS has no container to look into.
         if !config.in_container {
             config.parent().map_err(|error| Error::unavailable(error.object().msg.clone()))?;
         }
@@ -141,7 +142,7 @@ fn has_ipam(request: &Request) -> Result<bool, Error> {
     Ok(!request.ipam_type().map_err(load_error)?.is_empty())
 }
 
-/// The words of the native plugin before the decoder's message.
+/// Adds the native plugin's text before the decoder's message.
 fn load_error(error: Error) -> Error {
     error.decoding("failed to load netconf")
 }

@@ -1,15 +1,16 @@
-//! vrf: the attachment's link in a VRF of the container, where its routes are apart from those of other links. It follows
-//! the plugin that made the link.
+//! vrf: puts the attachment's link into a VRF of the container, which separates its routes from the routes of other
+//! links. It follows the plugin that made the link.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `vrfname` | the VRF, required. It is made if it is not there, and goes with the last link in it |
-//! | `table` | its routing table; without it, the lowest one that nothing uses |
+//! | `vrfname` | the VRF, required. It is made if it is missing, and removed with its last link |
+//! | `table` | its routing table; by default the lowest unused table |
 //! | `prevResult` | required on ADD and CHECK; passed on unchanged |
 //!
-//! * ADD: puts the link into the VRF. Global IPv6 addresses stay, and routes go along. A failed one is undone by the host.
-//! * DEL: takes the link out. CHECK: it is in.
-//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that the runtime no longer has.
+//! * ADD: puts the link into the VRF. Global IPv6 addresses stay on the link, and its routes move into the VRF's table.
+//!   The host undoes a failed ADD.
+//! * DEL: takes the link out of the VRF. CHECK: the link is in the VRF.
+//! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 
 use postern_guest::cni::{CniResult, Version};
 use postern_guest::{Error, Plugin, Request, attachments, link, vrf};
@@ -30,7 +31,7 @@ impl Plugin for Vrf {
     }
 
     fn del(&self, _request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         vrf::leave()
     }
 
@@ -56,7 +57,7 @@ struct Config {
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read, with the native plugin's texts.
+    /// Code 999 for an unreadable configuration, with the native plugin's texts.
     fn read(request: &Request) -> Result<Self, Error> {
         let conf = request.conf()?;
         let fields = conf.fields();
@@ -66,7 +67,7 @@ impl Config {
         if name.is_empty() {
             return Err(Error::new("configuration is expected to have a valid vrf name"));
         }
-        // As with the native plugin 0 is no table: the host chooses one.
+        // As with the native plugin, 0 means no table: the host chooses a table.
         Ok(Self { name, table: table.filter(|table| *table != 0) })
     }
 
