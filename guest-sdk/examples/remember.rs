@@ -1,14 +1,14 @@
-//! remember: keeps the labels that a container has at its ADD, with the capability `notes`. It stands behind another plugin in
-//! a list, and changes nothing on the node.
+//! remember: keeps the labels that a container has at its ADD, with the capability `notes`. It follows another plugin
+//! in a list, and changes nothing on the node.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `args.cni.labels` | the container's labels, each with `key` and `value`, as the runtime gives them |
 //! | `prevResult` | required on ADD; passed on unchanged |
 //!
-//! * ADD: notes the labels. More than 4 KiB of them are refused, and the host undoes the ADD.
-//! * CHECK: they are still the same.
-//! * DEL: standard error has them, for who reads the runtime's log. The note goes with the attachment.
+//! * ADD: notes the labels. Labels of more than 4 KiB are refused, and the host undoes the ADD.
+//! * CHECK: the labels are still the same.
+//! * DEL: writes the labels to standard error, for readers of the runtime's log. The note ends with the attachment.
 //!
 //! Its policy is `remember.toml`. To build it, and to add it to a node:
 //!
@@ -26,12 +26,12 @@ struct Remember;
 impl Plugin for Remember {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         notes::set(&labels(request)?)?;
-        // What fails from here on takes the note back.
+        // If the ADD fails after this, the host removes the note.
         check::previous_result(&request.conf()?, "remember must be called behind another plugin")
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // No note is a reason to keep a container from its end.
+        // A missing note must not stop DEL.
         match notes::get() {
             Ok(Some(labels)) => eprintln!("container {} had\n{labels}", request.env.container_id),
             Ok(None) => {}

@@ -1,4 +1,4 @@
-//! The keys of bandwidth, for the plugin and for the host, which accepts no other rates.
+//! The keys of bandwidth, for the plugin and for the host. The host accepts no other rates.
 
 use crate::{Error, Fields, NetConf};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct RateLimit {
     /// Bits per second.
     pub rate: u64,
-    /// Bits that may go at once.
+    /// Bits that may be sent at once.
     pub burst: u64,
 }
 
@@ -27,14 +27,14 @@ const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBur
 const STRUCTURE: &str = "PluginConf.BandwidthEntry";
 
 impl BandwidthConf {
-    /// Reads the keys of the configuration or, if it has none of them, those of `runtimeConfig.bandwidth`.
+    /// Reads the keys of the configuration. If it has none of them, reads the keys of `runtimeConfig.bandwidth`.
     ///
     /// # Errors
     /// Code 999, with the native plugin's texts.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
         let decoding = |error: Error| error.context("failed to parse network configuration");
         let fields = conf.raw().fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
-        // Both are read, so that a value of the wrong type is an error in either place.
+        // Both places are read, so that a value of the wrong type is an error in either place.
         let own = numbers(&fields).map_err(decoding)?;
         let runtime = conf.runtime_config().and_then(|runtime| runtime.object("bandwidth")).map_err(decoding)?;
         let runtime = runtime.map_or(Ok([0; 4]), |fields| numbers(&fields)).map_err(decoding)?;
@@ -57,7 +57,7 @@ fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
     Ok([one?, two?, three?, four?])
 }
 
-/// Checks one limit. Less than a byte would let nothing pass: the native plugin divides by zero then.
+/// Checks one limit. A limit of less than a byte would let no packet pass: the native plugin then divides by zero.
 fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Error> {
     match (rate, burst) {
         (0, 0) => Ok(None),
@@ -95,7 +95,7 @@ mod tests {
             (r#","INGRESSRATE":8,"ingressburst":16"#.to_owned(), limit(8, 16), None),
             (runtime.to_owned(), None, limit(800, 1600)),
             (format!(r#","ingressRate":8,"ingressBurst":16{runtime}"#), limit(8, 16), None),
-            // A key with 0 or null is one, too.
+            // A key with 0 or null counts as a key.
             (format!(r#","egressRate":0{runtime}"#), None, None),
             (format!(r#","egressRate":null{runtime}"#), None, None),
             (r#","runtimeConfig":{"bandwidth":null}"#.to_owned(), None, None),

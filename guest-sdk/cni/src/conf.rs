@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 pub(crate) const STRUCTURE: &str = "NetConf";
 
-/// The configuration keys that every plugin has. A plugin reads its own keys from [`NetConf::fields`].
+/// The configuration keys that all plugins share. A plugin reads its own keys from [`NetConf::fields`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetConf {
     /// `cniVersion` as written; empty if absent. It was already compared with the plugin's supported versions.
@@ -162,14 +162,14 @@ impl NetConf {
         Ok(cni.unwrap_or_else(|| Fields::none(STRUCTURE)))
     }
 
-    /// Returns the version of the configuration, if it is a known one.
+    /// Returns the version of the configuration, if it is a known version.
     pub fn version(&self) -> Option<Version> {
         Version::parse(&self.cni_version)
     }
 
     /// Returns `prevResult` as written; `null` counts as absent.
     pub fn raw_previous_result(&self) -> Option<Json> {
-        // A map is merged over its occurrences, and only one that isn't null counts.
+        // Several occurrences of a map are merged, and only occurrences other than null count.
         let map = self.fields().map("prevResult").ok().flatten()?;
         Some(Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()))
     }
@@ -184,9 +184,9 @@ impl NetConf {
         self.previous.0.get_or_init(decode).clone()
     }
 
-    /// Returns the attachments that GC must keep: every one in either list. A wrongly removed attachment is worse than
-    /// one kept too long. `None` if there is no list: nothing may be removed. An empty list means that no attachment is
-    /// valid.
+    /// Returns the attachments that GC must keep: all attachments of both lists. To remove a valid attachment is worse
+    /// than to keep one too long. `None` if there is no list: nothing may be removed. An empty list means that no
+    /// attachment is valid.
     pub fn still_valid(&self) -> Option<Vec<&ValidAttachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;

@@ -23,7 +23,7 @@ pub mod code {
     pub const DECODING_FAILURE: u32 = 6;
     /// The configuration is decodable but wrong.
     pub const INVALID_NETWORK_CONFIG: u32 = 7;
-    /// `CNI_NETNS` is the plugin's own namespace. The CNI library has this code, the specification has not.
+    /// `CNI_NETNS` is the plugin's own namespace. The CNI library has this code; the specification lacks it.
     pub const INVALID_NETNS: u32 = 8;
     /// A temporary condition: the runtime should try again.
     pub const TRY_AGAIN_LATER: u32 = 11;

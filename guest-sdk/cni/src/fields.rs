@@ -1,8 +1,8 @@
 //! A reader for the fields of a structure, with the rules of Go's decoder.
 //!
 //! Each key of the document, in its order, sets the field of that name; case doesn't matter. So the last of several
-//! spellings wins, even over an exact one. An object that is given twice is merged. `null` leaves a scalar or an object
-//! as it is, and empties a list or a map.
+//! spellings wins, even over the exact spelling. An object that is given twice is merged. `null` leaves a scalar or an
+//! object as it is, and empties a list or a map.
 //!
 //! Host, guests and native plugins get the same bytes and must read the same configuration. So the code follows these
 //! rules exactly. If a difference would matter to policy, [`Fields::spellings`] shows that a key was given more than
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
-    /// As [`Fields::objects`], for the lists of a result: `null` in one is an entry that tells nothing. An absent list has
+    /// As [`Fields::objects`], for the lists of a result: `null` in a list is an entry without data. An absent list has
     /// no entries.
     pub fn entries_or_null(&self, name: &str) -> Result<Vec<Option<Fields<'a>>>, Error> {
         self.list(name)?.unwrap_or_default().iter().map(|item| self.entry(name, item)).collect()
@@ -209,7 +209,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a map, such as `sysctl`. Case matters in its keys, and the last of equal ones is kept.
+    /// Reads a map, such as `sysctl`. Case matters in its keys, and the last of equal keys is kept.
     pub fn map(&self, name: &str) -> Result<Option<BTreeMap<&'a str, &'a Json>>, Error> {
         let mut map: Option<BTreeMap<_, _>> = None;
         for (_, json) in self.named(name) {
@@ -229,7 +229,7 @@ impl<'a> Fields<'a> {
 /// True if `key` is a spelling of `name`, which is ASCII. Two other letters count as equal to ASCII letters: the long s
 /// and the Kelvin sign.
 pub(crate) fn same_name(key: &str, name: &str) -> bool {
-    // Each of those two has more bytes than the letter that it stands for. So a spelling of the same length has neither.
+    // Both letters have more bytes than their ASCII letters. So a spelling with the length of `name` contains neither.
     if key.len() <= name.len() || key.is_ascii() {
         return key.eq_ignore_ascii_case(name);
     }

@@ -1,21 +1,21 @@
-//! The subnet file of flannel, and the configuration that its plugin delegates with: for the plugin, and for the host,
-//! which delegates with no other.
+//! The subnet file of flannel, and the configuration of its delegate: for the plugin, and for the host, which accepts
+//! no other configuration.
 
 use crate::address::parse_cidr;
 use crate::{Error, Json, NetConf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// The subnet file of a network that names none.
+/// The default subnet file.
 pub const SUBNET_FILE: &str = "/run/flannel/subnet.env";
 
 /// The directory of the native plugin's files by default.
 pub const DATA_DIRECTORY: &str = "/var/lib/cni/flannel";
 
-/// The delegate of a network that names none.
+/// The default delegate.
 pub const DELEGATE: &str = "bridge";
 
-/// The IPAM plugin of a network that names none.
+/// The default IPAM plugin.
 pub const IPAM: &str = "host-local";
 
 /// The contents of a subnet file.
@@ -32,7 +32,7 @@ pub struct SubnetFile {
 }
 
 impl SubnetFile {
-    /// Reads the text of a subnet file, which has this path.
+    /// Reads the text of a subnet file. `path` is for messages.
     ///
     /// # Errors
     /// Code 999: a key without a value, a value that can't be read, or the names of the keys that are missing.
@@ -78,7 +78,7 @@ fn invalid(key: &str, value: &str, wanted: &str) -> Error {
     Error::internal(format!("the subnet file has {key}={value}, which is not {wanted}"))
 }
 
-/// Reads a network, of the IP version that its key has.
+/// Reads a network. It must have the IP version that its key names.
 fn network(key: &str, value: &str) -> Result<IpNet, Error> {
     let wants_v6 = key.starts_with("FLANNEL_IPV6");
     let wanted = if wants_v6 { "a network of IPv6" } else { "a network of IPv4" };
@@ -114,7 +114,7 @@ impl Flannel {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a type that is no text.
+    /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a `type` that is no text.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
         let fields = conf.fields();
         let text = |key: &str, default: &str| {
@@ -199,13 +199,13 @@ fn named<'k>(keys: &'k [(String, Json)], name: &str) -> Option<&'k Json> {
     found.find(|(_, value)| !value.is_null()).map(|(_, value)| value)
 }
 
-/// Gives a key this value, in place of every spelling of it.
+/// Sets a key to this value, and removes every other spelling of the key.
 pub fn set(keys: &mut Vec<(String, Json)>, name: &str, value: Json) {
     keys.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
     keys.push((name.to_owned(), value));
 }
 
-/// Gives a key this value, if no spelling of it has one.
+/// Sets a key to this value, if no spelling of the key has a value.
 fn default(keys: &mut Vec<(String, Json)>, name: &str, value: Json) {
     if named(keys, name).is_none() {
         set(keys, name, value);

@@ -30,8 +30,8 @@ pub enum Json {
 impl Json {
     /// Parses exactly one document of at most `limit` bytes; white space around it is allowed.
     ///
-    /// It is stricter than native plugins where their tolerance is dangerous: numbers must fit a double, and nesting ends
-    /// at 127. What is no Unicode is replaced, as they do ([`crate::unicode`]).
+    /// It is stricter than native plugins where their tolerance is dangerous: numbers must fit a double, and nesting
+    /// ends at 127. Invalid Unicode is replaced, as native plugins do ([`crate::unicode`]).
     ///
     /// # Errors
     /// Code 6.
@@ -40,7 +40,7 @@ impl Json {
     }
 
     /// As [`Json::parse`], but it skips GC's lists of valid attachments, whatever their form. It is for plugins, which
-    /// don't use these lists: the host has read them before. They may be most of the document.
+    /// don't use these lists: the host has read the lists before. The lists may be most of the document.
     ///
     /// # Errors
     /// As [`Json::parse`].
@@ -100,8 +100,8 @@ impl Json {
     }
 }
 
-/// Returns a number without fraction as an integer, if a double tells it from its neighbours. Others stay as they are: their digits
-/// would make each plugin larger, for numbers that no result has.
+/// Returns a number without fraction as an integer, if a double holds it exactly. Other numbers stay unchanged: code
+/// for their digits would make each plugin larger, for numbers that no result has.
 #[expect(clippy::cast_possible_truncation, reason = "it is a whole number of at most 53 bits")]
 fn whole(number: &Number) -> Option<Number> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -172,13 +172,13 @@ impl Tree {
         if length > limit {
             return Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")));
         }
-        // Once more if only its characters were at fault.
+        // A second reading follows if only invalid Unicode was the fault.
         let read = self.read(bytes).or_else(|error| match unicode::json(bytes) {
             Cow::Owned(replaced) => self.read(replaced.as_bytes()),
             Cow::Borrowed(_) => Err(error),
         });
         read.map_err(|error| match error.classify() {
-            // The native plugins' message.
+            // This is the native plugins' message.
             serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
             _ => Error::decoding(error.to_string()),
         })
@@ -258,7 +258,7 @@ mod tests {
         let sorted = |text| serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
         assert_eq!(sorted(text), r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
         assert_eq!(sorted(r#"{"mtu":1500.0,"n":[1e3,-0,0.5]}"#), r#"{"mtu":1500,"n":[1000,0,0.5]}"#);
-        // Of several equal keys the last is kept, and only it is looked into.
+        // Of several equal keys only the last is kept, and sorted inside.
         let text = r#"{"k":{"b":0},"a":1,"k":2,"k":[{"z":1,"y":[{"d":3,"c":2,"d":1}]}],"a":{"a":1,"a":null}}"#;
         assert_eq!(sorted(text), r#"{"a":{"a":null},"k":[{"y":[{"c":2,"d":1}],"z":1}]}"#);
     }

@@ -5,7 +5,7 @@
 //! panic.
 //!
 //! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON of Go's encoder.
-//! [`mod@print`] and [`Fields`] do the same wherever it is visible from outside.
+//! [`mod@print`] and [`Fields`] behave like Go wherever the difference is visible from outside.
 //!
 //! A result of an old plugin, printed for a runtime of today:
 //!

@@ -1,5 +1,5 @@
-//! GC's lists of valid attachments. They may have thousands of entries, and most of a configuration's code has no use for them:
-//! the host keeps them beside the configuration, and a plugin skips them.
+//! GC's lists of valid attachments. The lists may have thousands of entries, and most code does not need them. So the
+//! host keeps the lists beside the configuration, and a plugin skips them.
 
 use crate::conf::{STRUCTURE, ValidAttachment, attachments};
 use crate::error::Error;

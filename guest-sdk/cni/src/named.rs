@@ -1,7 +1,7 @@
 //! Enumerations whose values have a name in texts.
 
-/// Makes enumerations whose values have one name, in texts and in the form of serde. The words before them are for the
-/// function that returns a value's name, and for the one that returns the value of a name.
+/// Makes enumerations whose values have one name, in texts and in the form of serde. The first two identifiers name two
+/// functions: one returns a value's name, the other returns the value of a name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! named {
@@ -11,17 +11,17 @@ macro_rules! named {
         pub enum $name { $($(#[$doc])* #[serde(rename = $written)] $value,)+ }
 
         impl $name {
-            /// All of them, in their order.
+            /// All values, in their order.
             pub const ALL: [Self; [$($written),+].len()] = [$(Self::$value),+];
 
-            /// As texts have it.
+            /// Returns the name of the value.
             pub const fn $text(self) -> &'static str {
                 match self {
                     $(Self::$value => $written,)+
                 }
             }
 
-            /// The one of this name; case matters.
+            /// Returns the value of this name; case matters.
             pub fn $read(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.$text() == name)
             }

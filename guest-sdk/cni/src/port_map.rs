@@ -1,8 +1,8 @@
-//! The keys of portmap, for the plugin and for the host, which takes the mechanism from them by itself.
+//! The keys of portmap, for the plugin and for the host. The host reads the keys of the mechanism by itself.
 
 use crate::{Error, Fields, Json, NetConf};
 
-/// One of `runtimeConfig.portMappings`, as it was written.
+/// An entry of `runtimeConfig.portMappings`, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
     /// `hostPort`, above 0.
@@ -74,11 +74,11 @@ impl PortMap {
         Ok(read)
     }
 
-    /// Returns the packet filter that the configuration names or implies: `iptables` or `nftables`. `None` if the node's
-    /// default counts.
+    /// Returns the packet filter that the configuration names or implies: `iptables` or `nftables`. `None` means the
+    /// node's default.
     ///
     /// # Errors
-    /// Code 999, with the native plugin's texts: an unknown backend, or options of the other one.
+    /// Code 999, with the native plugin's texts: an unknown backend, or options of the other backend.
     pub fn backend(&self) -> Result<Option<&'static str>, Error> {
         let of_conditions = |wanted: bool| {
             let is_of = |first: &String| first.starts_with(['-', '!']) == wanted;
@@ -115,7 +115,7 @@ impl PortMap {
 
     fn mappings_of(runtime: &Fields<'_>) -> Result<Vec<PortMapping>, Error> {
         let Some(list) = runtime.list("portMappings")? else { return Ok(Vec::new()) };
-        // Without names of its own, each mapping would copy the path to it.
+        // The mapping gets its own structure name: otherwise each mapping would copy the path to it.
         let read = |mapping: &Json| {
             let wrong = |_| runtime.mismatch("portMappings", mapping, "main.PortMapEntry");
             let fields = mapping.fields("PortMapEntry").map_err(wrong)?;

@@ -18,9 +18,9 @@ pub fn pretty(json: &Json) -> String {
     in_ascii(String::from_utf8(out).unwrap_or_default())
 }
 
-/// Escapes the characters that Go escapes: those that could end a script element, and JavaScript's two line separators.
-/// Unlike Go, it escapes all characters outside ASCII too, as for every text on a terminal ([`crate::terminal`]). The
-/// JSON still means the same. Outside of strings JSON has none of these characters.
+/// Escapes the characters that Go escapes: characters that could end a script element, and JavaScript's two line
+/// separators. Unlike Go, it also escapes all characters outside ASCII, as in every text for a terminal
+/// ([`crate::terminal`]). The JSON still means the same. Outside of strings JSON has none of these characters.
 fn in_ascii(json: String) -> String {
     // Nearly all texts have none of these characters.
     if json.chars().all(stays) {

@@ -1,4 +1,4 @@
-//! A recorder of the keys that code asks for: tests compare them with what is documented.
+//! A recorder of the keys that code asks for: tests compare these keys with the documented keys.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -48,7 +48,7 @@ impl Verb {
         matches!(self, Verb::Add | Verb::Del | Verb::Check)
     }
 
-    /// True if the verb can't do without the container's namespace.
+    /// True if the verb needs the container's namespace.
     const fn needs_namespace(self) -> bool {
         matches!(self, Verb::Add | Verb::Check)
     }
@@ -114,7 +114,7 @@ impl Env {
     /// is refused only after the configuration was checked. Variables that a verb doesn't need aren't checked.
     ///
     /// # Errors
-    /// Code 4: the first invalid one among the required variables that are set, else the list of the missing ones.
+    /// Code 4: the first invalid required variable, else the list of the missing variables.
     pub fn validate(&self) -> Result<Option<Verb>, Error> {
         let verb = Verb::parse(&self.command);
         let attachment = verb.is_some_and(Verb::has_attachment);
@@ -241,8 +241,9 @@ pub fn version_output(supported: &[Version]) -> String {
 /// Returns the two lines that a plugin prints on standard error if it is started without `CNI_COMMAND`. The exit status
 /// is 0.
 ///
-/// Programs read them: Nomad takes the first word that is a semantic version, nerdctl what follows `plugin ` to the end
-/// of the line. So the version is a semantic one behind a `v`, or `version unknown`, as natively.
+/// Programs read these lines: Nomad takes the first word that is a semantic version; nerdctl takes the text after
+/// `plugin ` to the end of the line. So the version is a semantic version behind a `v`, or `version unknown`, as in
+/// native plugins.
 pub fn about(plugin: &str, plugin_version: Option<&str>, supported: &[Version]) -> String {
     let plugin_version = plugin_version.map_or_else(|| "version unknown".to_owned(), |version| format!("v{version}"));
     let supported: Vec<&str> = supported.iter().map(|version| version.as_str()).collect();

@@ -1,7 +1,7 @@
 //! The result of ADD, and `prevResult`.
 //!
-//! Plugins work with one type, the newest. Reading converts older versions to it, and printing converts it back. Three
-//! shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
+//! Plugins work with one type, the newest. Reading converts older versions to the newest, and printing converts back.
+//! Three shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
 
 mod decode;
 mod encode;
@@ -46,7 +46,7 @@ pub struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpConfig {
     /// The index into [`CniResult::interfaces`], as it was written: it may be negative or lie beyond the list, see
-    /// [`CniResult::interface_of`]. IPAM plugins give none.
+    /// [`CniResult::interface_of`]. IPAM plugins give no index.
     pub interface: Option<i64>,
     /// The address with its prefix length; host bits are kept.
     pub address: IpNet,
@@ -57,7 +57,7 @@ pub struct IpConfig {
 /// A route. 0 stands for an absent `mtu`, `advmss` and `priority`; an absent `table` and `scope` differ from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniRoute {
-    /// The destination; host bits are kept. It may be missing: native IPAM plugins pass such a route on.
+    /// The destination; host bits are kept. It may be missing: native IPAM plugins pass on routes without destination.
     pub dst: Option<IpNet>,
     /// The next hop.
     pub gw: Option<IpAddr>,
@@ -88,16 +88,16 @@ pub struct Dns {
 }
 
 impl CniResult {
-    /// Returns the interface that has an address. `None` if the result does not tell it: there is no index, or the index
-    /// leads to no entry or to one without a name.
+    /// Returns the interface that has an address. `None` if the address has no index, or if the index leads to no entry
+    /// or to an entry without a name.
     pub fn interface_of(&self, ip: &IpConfig) -> Option<&Interface> {
         let index = ip.interface.and_then(|index| usize::try_from(index).ok())?;
         self.interfaces.get(index).filter(|interface| !interface.name.is_empty())
     }
 
-    /// Returns the indices of the entries for the container's interface `ifname`: those with the sandbox `netns`. Without
-    /// one, any other sandbox is taken for another name of the same namespace. Some plugins write a container ID, the
-    /// path of another mount namespace, or nothing.
+    /// Returns the indices of the entries for the container's interface `ifname`: the entries with the sandbox `netns`.
+    /// If there are none, any other sandbox counts as another name of this namespace. Some plugins write a container
+    /// ID, the path of another mount namespace, or nothing.
     pub fn own_interfaces(&self, ifname: &str, netns: &str) -> Vec<usize> {
         let steps: [fn(&str, &str) -> bool; 3] =
             [|sandbox, netns| sandbox == netns, |sandbox, _| !sandbox.is_empty(), |_, _| true];

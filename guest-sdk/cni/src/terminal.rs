@@ -8,7 +8,7 @@
 //! - invisible characters (U+200B, U+00AD, U+FEFF, U+E0001, the whole of Unicode's `Default_Ignorable_Code_Point`)
 //! - letters that look like others
 //!
-//! A list of the dangerous ones would become outdated with each version of Unicode; this rule does not.
+//! A list of the dangerous characters would be outdated with each version of Unicode; this rule is not.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // The ellipsis is there where Postern has cut a text.
+            // Postern itself writes the ellipsis where it has cut a text.
             '\n' | ' '..='~' | '…' => out.push(c),
             c => out.extend(c.escape_default()),
         }
@@ -36,8 +36,8 @@ pub fn json(text: &str) -> String {
     json_with(text, |c| matches!(c, '\n' | ' '..='~'))
 }
 
-/// Returns a JSON text with the same meaning, in which only these characters stay. Each other one has its number, and beyond
-/// the first 65,536 two (RFC 8259, 7).
+/// Returns a JSON text with the same meaning, in which only the characters that `stays` accepts stay. Each other
+/// character is written as its number, and beyond U+FFFF as two numbers (RFC 8259, 7).
 pub(crate) fn json_with(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,9 +1,9 @@
-//! Texts that are not Unicode, as native plugins read them: Go's decoder of JSON puts U+FFFD in the place of each byte, and
-//! of each surrogate, that makes no sense.
+//! Texts with invalid Unicode, read as native plugins read them: Go's JSON decoder replaces each invalid byte, and each
+//! lone surrogate, by U+FFFD.
 
 use std::borrow::Cow;
 
-/// What stands for a byte or a surrogate that makes no sense.
+/// The replacement for an invalid byte or a lone surrogate.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// Returns bytes as text.
@@ -19,7 +19,7 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON that a strict decoder can read, if such replacements are all that it lacks.
+/// Returns the JSON with these replacements, for a strict decoder.
 pub fn json(bytes: &[u8]) -> Cow<'_, str> {
     let text = text(bytes);
     match without_lone_surrogates(&text) {
@@ -44,7 +44,7 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
                 kept = place + 6;
                 6
             }
-            // The character after a backslash is a part of the escape, as another backslash.
+            // The character after a backslash belongs to the escape, even if it is a backslash too.
             _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
         rest = escape.get(length..)?;

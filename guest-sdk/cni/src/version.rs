@@ -46,12 +46,12 @@ impl fmt::Display for Version {
 }
 
 /// Any version with up to three numeric parts, known or not. It decides whether a verb exists, before the version is
-/// compared with the supported ones.
+/// compared with the supported versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumericVersion([i64; 3]);
 
 impl NumericVersion {
-    /// Reads up to three numbers with dots between them; missing ones are 0, and the empty text is 0.1.0.
+    /// Reads up to three numbers with dots between them. Missing numbers are 0, and the empty text is 0.1.0.
     ///
     /// # Errors
     /// Code 6 if there are more parts, or if one isn't a number.

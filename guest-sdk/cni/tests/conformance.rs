@@ -1,9 +1,9 @@
 //! Every example of the specifications is read, and every result is converted to every version and back.
 //!
 //! The examples are data of the specifications, each in one file under `examples/<specification>/<kind>-<what>.json`.
-//! Every version has some. Where a version's text shows none of a kind, its grammar has values.
-//! Comments, ellipses and a missing comma are corrected. The grammars of results and errors have values for their
-//! placeholders. Repetitions are left out.
+//! Every version has some. If a version's text has no example of a kind, the example is its grammar with values.
+//! Comments, ellipses and a missing comma are corrected. The placeholders in the grammars of results and errors are
+//! replaced by values. Repetitions are left out.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test that calls them")]
 
@@ -29,7 +29,7 @@ impl Example {
     }
 }
 
-/// Returns the examples of one kind. `count` is their number, so that none gets lost.
+/// Returns the examples of one kind. `count` is their number, so that no example gets lost.
 fn examples(kind: &str, count: usize) -> Vec<Example> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
     let mut found = Vec::new();
@@ -119,7 +119,7 @@ fn what_plugins_read_from_them() {
 #[test]
 fn fragments() {
     for example in examples("fragment", 2) {
-        // They have no name, so no plugin would get them in this form.
+        // These configurations have no name, so no plugin would get them in this form.
         assert_eq!(accept(&example.text, Verb::Add).unwrap_err(), Error::config("missing network name"));
         let conf = NetConf::parse(example.json()).unwrap();
         assert_eq!(conf.plugin_type, "myPlugin");
@@ -157,7 +157,7 @@ fn results() {
     }
 }
 
-/// Prints in every version and reads back: what the version can carry is there, and nothing else.
+/// Prints in every version and reads back: exactly the data that the version can carry must be there.
 fn round_trips(result: &CniResult, name: &str) {
     for version in Version::ALL {
         let Some(expected) = carried(result, version) else {
@@ -238,7 +238,7 @@ fn hostile_standard_input() {
     // Legal, but unusual: equal keys, of which the last counts, and a number that only a double can hold.
     let odd = named(&format!(r#""name":"last","x":{}"#, "9".repeat(300)));
     assert_eq!(accept(&odd, Verb::Add).unwrap().0.name, "last");
-    // As in Go, what is no character becomes U+FFFD.
+    // As in Go, invalid characters become U+FFFD.
     for no_character in [&b"\xff"[..], br"\ud800"] {
         let odd = [&b"{\"cniVersion\":\"1.1.0\",\"name\":\"n\",\"type\":\""[..], no_character, b"\"}"].concat();
         let json = validate_conf(&odd, LIMIT).unwrap();

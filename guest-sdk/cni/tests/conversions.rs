@@ -85,7 +85,7 @@ prop_compose! {
     }
 }
 
-/// How much a version can carry: each later step carries all that an earlier one does.
+/// Returns the step of a version: each later step can carry all data of the earlier steps.
 fn step(version: Version) -> u8 {
     match version {
         Version::V0_1_0 | Version::V0_2_0 => 0,
@@ -94,13 +94,13 @@ fn step(version: Version) -> u8 {
     }
 }
 
-/// Prints a result in a version and reads it again, as a runtime between two plugins does. A version that can carry none
-/// of it is refused in the words of native plugins.
+/// Prints a result in a version and reads it again, as a runtime between two plugins does. A version that can't carry
+/// the result is refused with the native plugins' text.
 fn through(result: &CniResult, version: Version) -> Option<CniResult> {
     match result.to_json(version) {
         Ok(text) => {
             let read = CniResult::parse_output(text.as_bytes(), LIMIT, "").unwrap();
-            // As `prevResult` of a configuration of this version it is the same.
+            // As `prevResult` of a configuration of this version, the result is the same.
             let tree = Json::parse(text.as_bytes(), LIMIT).unwrap();
             assert_eq!(CniResult::parse_previous(tree, version.as_str()).unwrap(), read);
             Some(read)
@@ -175,7 +175,7 @@ proptest! {
             expected = expected.and_then(|result| carried(&result, *version));
         }
         prop_assert_eq!(&came, &expected);
-        // What a version on the way can't carry is lost, and nothing else: the narrowest one decides.
+        // Only the data that some version on the way can't carry is lost: the narrowest version decides.
         let narrowest = way.iter().copied().min_by_key(|version| step(*version)).unwrap();
         prop_assert_eq!(came, carried(&result, narrowest));
     }
@@ -216,7 +216,7 @@ proptest! {
     ) {
         let at = at.index(result.routes.len() + 1);
         result.routes.insert(at, CniRoute { dst: None, ..bare });
-        // It is printed as native plugins print it, and what they print there can't be read.
+        // It is printed as native plugins print it. In this case their output can't be read.
         let Ok(text) = result.to_json(version) else { return Ok(()) };
         // The oldest versions have routes in another place, and only for an address of their family.
         if version >= Version::V0_3_0 {
@@ -242,7 +242,7 @@ proptest! {
 
     #[test]
     fn keys_of_other_versions_are_no_keys(result in result(), of in version(), foreign in version()) {
-        // Members of two shapes in one object: only those of its version are read.
+        // An object with members of two shapes: only the members of its version are read.
         let (Ok(Json::Object(mut own)), Ok(Json::Object(other))) = (result.to_tree(of), result.to_tree(foreign)) else {
             return Ok(());
         };

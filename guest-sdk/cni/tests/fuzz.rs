@@ -57,7 +57,7 @@ fn agree(json: &Json) {
                     assert!(result.ips.is_empty());
                     continue;
                 };
-                // A route without destination prints as one that can't be read.
+                // The printed form of a route without destination can't be read.
                 if result.routes.iter().all(|route| route.dst.is_some()) {
                     let again = CniResult::parse_previous(tree.clone(), target.as_str()).unwrap();
                     assert_eq!(again.to_tree(target).unwrap(), tree);

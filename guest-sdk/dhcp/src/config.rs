@@ -1,4 +1,4 @@
-//! The configuration's part for the client: which options it requests and which it provides.
+//! The configuration's keys for the client: the options that it requests and the options that it provides.
 //!
 //! | key of `ipam` | meaning |
 //! |---|---|
@@ -28,8 +28,8 @@ const ROUTERS: u8 = 3;
 const SUBNET_MASK: u8 = 1;
 const CLASSLESS_ROUTES: u8 = 121;
 
-/// Options that the protocol itself needs. An operator's text in one of them breaks the exchange. The native daemon
-/// sends it all the same.
+/// Options that the protocol itself needs. An operator's text in such an option breaks the exchange. The native daemon
+/// sends it anyway.
 const RESERVED: [(u8, &str); 8] = [
     (0, "padding"),
     (50, "the requested address"),
@@ -51,7 +51,7 @@ const ROOM: usize = 600;
 /// The size limit of a configuration; the host's own is lower.
 const LIMIT: usize = 16 << 20;
 
-/// What the configuration says to the client.
+/// The client's settings from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The options to ask for, in the order of the packet.
@@ -129,7 +129,7 @@ impl Options {
     }
 }
 
-/// Reads `CNI_ARGS` as the native daemon does: a part without `=` counts for nothing, and a later key wins.
+/// Reads `CNI_ARGS` as the native daemon does: a part without `=` is ignored, and a later key wins.
 fn pairs(args: &str) -> BTreeMap<&str, &str> {
     args.split(';').filter_map(|pair| pair.split_once('=')).collect()
 }
@@ -170,7 +170,7 @@ fn parse(name: &str) -> Result<u8, Error> {
     if let Some((_, code)) = NAMES.iter().find(|(known, _)| *known == name) {
         return Ok(*code);
     }
-    // Go reads no sign here, and Rust a plus.
+    // Go accepts no sign here, but Rust accepts a plus.
     let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     let quoted = quote(name);
     let wrong = |cause| {
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Beside each message: whether it is the native daemon's own.
+    /// Each message has a flag: true if it is the native daemon's message.
     #[test]
     fn everything_that_is_refused() {
         let long = "x".repeat(256);

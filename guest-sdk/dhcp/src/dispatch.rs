@@ -1,4 +1,4 @@
-//! From an [`Input`] to the client of its family, and from JSON to JSON.
+//! Passes an [`Input`] to the client of its family. Also does so from JSON to JSON.
 
 use crate::{Input, Outcome, Output, State, v4, v6};
 

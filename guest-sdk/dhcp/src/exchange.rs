@@ -1,4 +1,4 @@
-//! What both families share: the search for a lease, transactions, and what follows of an event.
+//! The common part of both families: the search for a lease, transactions, and the outcome of an event.
 
 use crate::config::Options;
 use crate::timing::{SHORTEST, wait};
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acquisition {
-    /// When it began.
+    /// The time of its beginning.
     pub began: u64,
-    /// How many times it has looked for servers.
+    /// The number of searches for servers.
     pub tries: u32,
     /// The last trouble, in words for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ impl Acquisition {
         Self { tries: self.tries.saturating_add(1), ..self }
     }
 
-    /// Notes what went wrong.
+    /// Notes the last trouble.
     pub fn in_trouble(self, trouble: String) -> Self {
         Self { trouble: Some(trouble), ..self }
     }
@@ -42,23 +42,23 @@ impl Acquisition {
 pub struct Exchange {
     /// The transaction.
     pub xid: u32,
-    /// When its first packet was sent. A lease counts from there.
+    /// The time of its first packet. A lease counts from this time.
     pub first: u64,
-    /// When the next one is due.
+    /// The time of the next packet.
     pub next: u64,
-    /// How many were sent.
+    /// The number of sent packets.
     pub sent: u32,
 }
 
-/// A lease: `N` is the address with its network, `S` says who gave it.
+/// A lease: `N` is the address with its network, `S` identifies the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held<N, S> {
     /// The address on the link.
     pub address: N,
-    /// Who gave it.
+    /// The server that gave the lease.
     pub server: S,
-    /// When it began.
+    /// The time of its beginning.
     pub since: u64,
     /// Its length and its times, in seconds from its beginning.
     pub seconds: u32,
@@ -67,7 +67,7 @@ pub struct Held<N, S> {
 }
 
 impl<N, S> Held<N, S> {
-    /// Returns when a time of this lease comes; never, for a lease without end.
+    /// Converts a number of seconds of this lease into a time; for an endless lease it never comes.
     pub fn at(&self, seconds: u32) -> u64 {
         if self.is_endless() {
             return u64::MAX;
@@ -75,18 +75,18 @@ impl<N, S> Held<N, S> {
         self.since.saturating_add(u64::from(seconds) * 1000)
     }
 
-    /// True if the lease has no end.
+    /// True if the lease is endless.
     pub fn is_endless(&self) -> bool {
         self.seconds == INFINITE
     }
 
-    /// True if its times can be those of a lease.
+    /// True if its times are in the order that a lease needs.
     pub fn is_ordered(&self) -> bool {
         self.t1 > 0 && self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST
     }
 }
 
-/// What a step needs to know.
+/// The data for a step.
 pub struct Context<'a> {
     pub client: &'a Client,
     pub options: Options,
@@ -95,8 +95,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns what a step needs to know. The error says what is wrong with the configuration: a lease that is held is
-    /// kept all the same.
+    /// Returns the data for a step, and an error if the configuration is invalid. An existing lease is kept
+    /// nevertheless.
     pub fn new(input: &'a Input) -> (Self, Option<Error>) {
         let client = &input.client;
         let (options, refusal) = match Options::read(&client.configuration, &client.args) {
@@ -114,7 +114,7 @@ impl Context<'_> {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// Returns a new exchange, whose first packet is sent now. `number` says how many were sent with it, in all
+    /// Returns a new exchange, whose first packet is sent now. `number` is the number of packets with it, in all
     /// exchanges of its kind.
     pub fn exchange(&self, number: u32) -> Exchange {
         Exchange { xid: self.xid(), first: self.now, next: self.after(number), sent: 1 }
@@ -164,7 +164,7 @@ impl Context<'_> {
     }
 }
 
-/// What follows of an event. `P` is what a client does then.
+/// The outcome of an event. `P` is the client's next phase.
 pub struct Next<P> {
     pub phase: P,
     pub send: Vec<Send>,
@@ -172,7 +172,7 @@ pub struct Next<P> {
 }
 
 impl<P> Next<P> {
-    /// Goes to a phase, and nothing else.
+    /// Only goes to a phase.
     pub fn of(phase: P) -> Self {
         Self { phase, send: Vec::new(), outcome: None }
     }
@@ -183,19 +183,19 @@ impl<P> Next<P> {
         self
     }
 
-    /// Adds what has become of the lease.
+    /// Adds the outcome of the lease.
     pub fn deciding(self, outcome: Outcome) -> Self {
         Self { outcome: Some(outcome), ..self }
     }
 }
 
-/// Returns the text of a server, without what a terminal could obey.
+/// Returns the text of a server, without characters that a terminal could obey.
 pub fn plain(text: impl IntoIterator<Item = char>) -> Option<String> {
     let text: String = text.into_iter().filter(|c| c.is_ascii_graphic() || *c == ' ').take(80).collect();
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Returns a name that can stand in resolv.conf(5). What else a server sends there could be read as another line.
+/// Returns a name that is safe in resolv.conf(5). Any other text of a server could be read as another line.
 pub fn domain(text: &str) -> Option<String> {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {

@@ -1,4 +1,4 @@
-//! The families of addresses that a network asks for. Each is a lease of its own.
+//! The families of addresses that a network asks for. Each family has its own lease.
 
 use crate::{Lease, LeaseDns};
 use postern_cni::{Error, Json, quote};
@@ -67,7 +67,7 @@ pub fn families(configuration: &str) -> Result<Vec<Family>, Error> {
 }
 
 impl Lease {
-    /// Makes one lease of those of two families: what each has, and the shorter time.
+    /// Joins the leases of two families: the addresses of both, and the shorter time.
     #[must_use]
     pub fn joined_with(self, other: Self) -> Self {
         let mut joined = self;

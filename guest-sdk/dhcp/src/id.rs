@@ -7,20 +7,20 @@ use sha2::{Digest as _, Sha256};
 const LONGEST: usize = 254;
 
 /// Returns the identifier that the native daemon gives to an attachment: its names, after a byte for "no type of
-/// hardware". A longer one is cut, as natively.
+/// hardware". A longer identifier is cut, as in the native daemon.
 pub fn client_id(container: &str, network: &str, ifname: &str) -> Vec<u8> {
     let names = format!("{container}/{network}/{ifname}");
     std::iter::once(0).chain(names.bytes().take(LONGEST)).collect()
 }
 
 /// Returns the identifier that the operator provides as an option instead (`dhcp-client-identifier`). It goes on the
-/// wire as it is, without a type byte. A configuration that can't be read provides none: [`Options::read`] has the error.
+/// wire as it is, without a type byte. `None` if the configuration can't be read: [`Options::read`] has the error.
 pub fn provided_id(configuration: &str, args: &str) -> Option<Vec<u8>> {
     Options::read(configuration, args).ok()?.id
 }
 
-/// Returns the DHCPv6 identifier of an attachment: a DUID with a UUID (RFC 6355) that its names make. The same names
-/// always make the same one.
+/// Returns the DHCPv6 identifier of an attachment: a DUID with a UUID (RFC 6355) that is computed from its names. Equal
+/// names give equal identifiers.
 pub fn duid(container: &str, network: &str, ifname: &str) -> Vec<u8> {
     let hash = Sha256::digest(format!("{container}/{network}/{ifname}"));
     // Type 4, and a UUID of version 8: bits of its maker's own (RFC 9562).

@@ -1,11 +1,11 @@
 //! The messages between the DHCP service and the client in the sandbox.
 //!
 //! The service keeps no state of the protocol. For each event it starts a sandbox process, gives it one [`Input`] as
-//! JSON, and gets one [`Output`]. The service then sends the packets, sets the timer, and keeps [`Output::state`] for
+//! JSON, and gets one [`Output`]. Then the service sends the packets, sets the timer, and keeps [`Output::state`] for
 //! the next event.
 //!
-//! Times are milliseconds. [`Input::now_ms`] is a clock of this lease that never goes back, not even over a reboot: the
-//! service sees to that.
+//! Times are milliseconds. [`Input::now_ms`] is a clock of this lease. The service ensures that it never goes back, not
+//! even over a reboot.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -14,19 +14,20 @@ use std::net::{IpAddr, Ipv4Addr};
 /// One event for one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Who asks for a lease, and how.
+    /// The client that asks for a lease.
     pub client: Client,
-    /// What the last step returned; none for a lease that begins.
+    /// The state from the last step; `None` for a new lease.
     pub state: Option<State>,
-    /// What has happened.
+    /// The event.
     pub event: Event,
     /// The time.
     pub now_ms: u64,
-    /// A random number, another one for each step.
+    /// A random number, different for each step.
     pub random: u64,
 }
 
-/// Who asks for a lease, and how. The same for all steps of a lease, except that [`Client::mac`] follows the link.
+/// The client that asks for a lease. It is equal for all steps of a lease, except that [`Client::mac`] follows the
+/// link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// 4 for DHCP, 6 for DHCPv6.
@@ -39,19 +40,19 @@ pub struct Client {
     pub configuration: String,
     /// `CNI_ARGS`.
     pub args: String,
-    /// Whether servers must broadcast their answers, because the link takes no frame for an address that it does not
-    /// have yet (ipvlan).
+    /// True if servers must broadcast their answers, because the link accepts only frames for addresses that it already
+    /// has (ipvlan).
     #[serde(default)]
     pub broadcast: bool,
-    /// How long an answer is waited for.
+    /// The times to wait for answers.
     #[serde(default)]
     pub timeouts: Timeouts,
 }
 
-/// How long an answer is waited for. The defaults are those of the native daemon.
+/// The times to wait for answers. The defaults are those of the native daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// The wait for the answer to a request, before all begins again (`-timeout`).
+    /// The time to wait for the answer to a request, before the search begins again (`-timeout`).
     pub request_ms: u64,
     /// The longest wait between two packets of an exchange (`-resendmax`).
     pub resend_max_ms: u64,
@@ -70,20 +71,20 @@ impl Default for Timeouts {
 #[serde(transparent)]
 pub struct State(pub serde_json::Value);
 
-/// What has happened.
+/// The event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// A lease is wanted. What was before is forgotten.
+    /// A lease is wanted. The earlier state is forgotten.
     Start {
-        /// The address of an earlier lease of the same client: it is asked for first.
+        /// The address of an earlier lease of this client, which is asked for first.
         previous: Option<Ipv4Addr>,
     },
     /// A packet came to the client's port of the link.
     Packet {
         /// The UDP payload.
         payload: Payload,
-        /// The address of the sender. Nothing proves it.
+        /// The address of the sender. It may be forged.
         from: IpAddr,
     },
     /// The time of [`Output::wake_ms`] has come.
@@ -96,7 +97,7 @@ pub enum Event {
     Resume,
 }
 
-/// What the service has to do.
+/// The tasks for the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// The state for the next step.
@@ -104,10 +105,10 @@ pub struct Output {
     /// The packets to send, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub send: Vec<Send>,
-    /// The time until [`Event::Timer`], from now. It replaces the time of the last step; none: no timer.
+    /// The time until [`Event::Timer`], from now. It replaces the time of the last step. `None` means no timer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_ms: Option<u64>,
-    /// What has become of the lease, where this step decided it.
+    /// The outcome of the lease, if this step decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
@@ -117,11 +118,11 @@ pub struct Output {
 pub struct Send {
     /// The UDP payload.
     pub payload: Payload,
-    /// To whom.
+    /// The receiver.
     pub to: To,
 }
 
-/// To whom a packet goes.
+/// The receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum To {
@@ -131,7 +132,7 @@ pub enum To {
     Unicast(IpAddr),
 }
 
-/// What has become of a lease.
+/// The outcome of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -139,22 +140,22 @@ pub enum Outcome {
     Bound {
         /// The lease.
         lease: Lease,
-        /// Whether to ask the link first who has the address. [`Event::Conflict`] says that somebody has it.
+        /// True if the link must first be asked who has the address. [`Event::Conflict`] reports a station that has it.
         probe: bool,
     },
     /// The lease was renewed. Its addresses are those of [`Outcome::Bound`].
     Kept {
-        /// The lease as it is now.
+        /// The present lease.
         lease: Lease,
     },
     /// The address may not be used any longer. The service sets the link down. No timer follows.
     Lost {
-        /// Why: expired, taken back, another address.
+        /// The reason: expired, taken back, another address.
         reason: String,
     },
-    /// There is no lease to be had. No timer follows.
+    /// No lease could be acquired. No timer follows.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The lease was given back.
@@ -164,7 +165,7 @@ pub enum Outcome {
 /// A lease, in words of CNI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The addresses; one.
+    /// The addresses: always one.
     pub addresses: Vec<LeaseAddress>,
     /// The routes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -178,11 +179,11 @@ pub struct Lease {
     /// The server that gave the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<IpAddr>,
-    /// How long the lease lasts, in seconds; [`INFINITE`] for ever.
+    /// The length of the lease, in seconds; [`INFINITE`] for an endless lease.
     pub seconds: u32,
-    /// When it is renewed, in seconds from its beginning.
+    /// The time of its renewal, in seconds from its beginning.
     pub t1: u32,
-    /// When any server is asked to renew it, in seconds from its beginning.
+    /// The time when any server is asked to renew it, in seconds from its beginning.
     pub t2: u32,
 }
 

@@ -4,10 +4,10 @@ use crate::INFINITE;
 use crate::Timeouts;
 
 /// The shortest lease that is taken, in seconds. Each renewal costs a packet and a process of the sandbox, so a server
-/// must not be able to ask for one every moment.
+/// must not be able to force many renewals.
 pub const SHORTEST: u32 = 4;
 
-/// The lease time where a server names none, as natively.
+/// The lease time if a server names none, as in the native client.
 pub const DEFAULT: u32 = 3600;
 
 /// The times of a lease, in seconds: `t1 <= t2 <= lease`.
@@ -19,8 +19,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns the times that a server wants, as far as they make sense. The defaults are those of the native client,
-    /// half of the lease and 85 % of it. Zero counts as no wish: the native client renews without a pause then.
+    /// Returns the times that a server wants, if they are valid. The defaults are those of the native client: half of
+    /// the lease, and 85 % of it. Zero counts as absent: with zero the native client would renew without a pause.
     pub fn of(lease: u32, t1: Option<u32>, t2: Option<u32>) -> Self {
         Self::by(lease, lease, 85, t1, t2)
     }
@@ -82,7 +82,7 @@ mod tests {
         for (lease, t1, t2, expected) in [
             (3600, None, None, (1800, 3060)),
             (3600, Some(600), Some(1200), (600, 1200)),
-            // Zero, too long and in the wrong order.
+            // Times of zero, too long, and in the wrong order.
             (3600, Some(0), Some(0), (1800, 3060)),
             (3600, Some(4000), Some(4000), (1800, 3060)),
             (3600, Some(3000), Some(2000), (1800, 2000)),

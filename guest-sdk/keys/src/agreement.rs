@@ -1,4 +1,5 @@
-//! A test of each guest: it reads the keys of its table and no others, and refuses what the table calls wrong.
+//! A test of each guest: it reads exactly the keys of its table, and refuses configurations that are wrong by the
+//! table.
 
 use crate::common::PLUGIN;
 use crate::key::{Key, Kind};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// Objects that guests read apart from their place: the name of each, and the places of its keys.
+/// Objects that guests read separately: the name of each, and the places of its keys.
 const APART: [(&str, &[&str]); 2] =
     [("Range", &["ipam.ranges.", "runtimeConfig.ipRanges."]), ("PortMapEntry", &["runtimeConfig.portMappings."])];
 
@@ -30,7 +31,7 @@ pub fn check<E: Display>(name: &str, call: impl Fn(&str, &str) -> Result<String,
     refuses(plugin, &call);
 }
 
-/// The guest reads each key of the table, and no other.
+/// The guest reads exactly the keys of the table.
 #[track_caller]
 #[allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 fn reads(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>) {
@@ -73,7 +74,7 @@ fn places(structure: &str, path: &str) -> Vec<String> {
     }
 }
 
-/// Adds the paths of a key and of those in it, without indexes.
+/// Adds the paths of a key and of the keys inside it, without indexes.
 fn paths(key: &Key, prefix: &str, known: &mut BTreeSet<String>) {
     let path = if prefix.is_empty() { key.name.to_owned() } else { format!("{prefix}.{}", key.name) };
     let mut kind = key.kind;
@@ -95,7 +96,7 @@ fn accepts(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>
     };
     good(&sample::example(plugin));
     sample::keys(plugin).for_each(|(place, key)| good(&sample::with_key(plugin, place, key)));
-    // ptp leaves it to the host, which finds no plugin to delegate to.
+    // ptp leaves this check to the host, which finds no delegate.
     if plugin.ipam == Delegation::Required && plugin.name != "ptp" {
         let mut config = sample::example(plugin);
         config.as_object_mut().map(|map| map.remove("ipam"));
@@ -108,7 +109,7 @@ fn accepts(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>
     }
 }
 
-/// The guest refuses each configuration that the table calls wrong.
+/// The guest refuses each configuration that is wrong by the table.
 #[track_caller]
 fn refuses(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>) {
     let accepted: Vec<String> = sample::broken(plugin)

@@ -2,7 +2,7 @@
 
 use crate::key::{Form, Key, Kind};
 
-/// Where the keys of lists and of all plugins are described.
+/// The description of the keys of lists and of all plugins.
 pub const SOURCE: &str = "https://www.cni.dev/docs/spec/#section-1-network-configuration-format";
 
 /// The keys of a list. A runtime reads them in exactly this spelling.

@@ -7,9 +7,9 @@ pub struct Key {
     pub name: &'static str,
     /// The values that it takes.
     pub kind: Kind,
-    /// The value that counts without it, as JSON.
+    /// The default value, as JSON.
     pub default: Option<&'static str>,
-    /// True if the object makes no sense without it.
+    /// True if the object is invalid without it.
     pub required: bool,
     /// False if a value of the right type that is out of range is ignored.
     pub strict: bool,
@@ -17,7 +17,7 @@ pub struct Key {
     pub about: &'static str,
     /// A good value, as JSON. By default it follows from the kind.
     pub sample: Option<&'static str>,
-    /// The keys with which its value counts, as a JSON object. Without them only its type is checked.
+    /// Other keys that the value needs to have an effect, as a JSON object. Without them only its type is checked.
     pub with: Option<&'static str>,
 }
 
@@ -30,9 +30,9 @@ pub enum Kind {
     Switch,
     /// A whole number.
     Number {
-        /// The least one.
+        /// The smallest number.
         least: i64,
-        /// The greatest one.
+        /// The largest number.
         most: u64,
     },
     /// A text.
@@ -56,7 +56,7 @@ pub enum Kind {
 pub enum Form {
     /// Any.
     Free,
-    /// One of these. The empty one stands for an absent key.
+    /// One of these texts. The empty text stands for an absent key.
     OneOf(&'static [&'static str]),
     /// A link-layer address of six bytes, or empty.
     Mac,
@@ -95,19 +95,19 @@ impl Key {
         Self::new(name, Kind::Number { least, most }, about)
     }
 
-    /// The same, with a default: JSON.
+    /// The same key with a default, as JSON.
     #[must_use]
     pub const fn default(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same, required.
+    /// The same key, required.
     #[must_use]
     pub const fn required(self) -> Self {
         Self { required: true, ..self }
     }
 
-    /// The same; a value out of range is ignored.
+    /// The same key; a value out of range is ignored.
     #[must_use]
     pub const fn lenient(self) -> Self {
         Self { strict: false, ..self }

@@ -1,8 +1,8 @@
-//! The keys of network configurations, as tables: one for each shipped plugin, and those that all have.
+//! The keys of network configurations, as tables: one for each shipped plugin, and one for their common keys.
 //!
-//! `postern net validate` checks files with them, and `postern net schema` prints them as JSON Schemas. Guests read their
-//! keys by hand, with the words of native plugins. So a test of each guest compares it with its table, both ways
-//! (`agreement`, behind the feature of this name).
+//! `postern net validate` checks files with them, and `postern net schema` prints them as JSON Schemas. Guests read
+//! their keys with hand-written code, to give the native plugins' messages. So a test of each guest compares guest and
+//! table, in both directions (`agreement`, behind the feature of this name).
 //!
 //! ```
 //! let bridge = postern_keys::plugin("bridge").unwrap();
@@ -28,39 +28,39 @@ use postern_cni::Version;
 /// The place of a plugin in a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It makes a link: the first one of a list.
+    /// It makes a link: the first plugin of a list.
     Main,
-    /// It changes what plugins before it made: never the first one.
+    /// It changes the objects of earlier plugins, so it is never the first plugin.
     Chained,
     /// It gives addresses, and is named by `ipam.type`. Its keys are in `ipam`.
     Ipam,
 }
 
-/// What a plugin does with `ipam`.
+/// A plugin's use of `ipam`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delegation {
     /// Nothing.
     None,
-    /// It takes addresses from the plugin that is named there, if one is.
+    /// It takes addresses from the plugin that `ipam.type` names, if there is one.
     Optional,
-    /// As before, and it fails without one.
+    /// It takes addresses from the plugin that `ipam.type` names, and fails without one.
     Required,
     /// It hands `ipam` to the plugin that it delegates to, with a default for `type`.
     HandedOn,
 }
 
-/// What a configuration of one plugin can have.
+/// The keys and properties of one plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {
     /// Its name: `type`, or `ipam.type`.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its task, in a few words.
     pub about: &'static str,
-    /// Where the native plugin's keys are described.
+    /// The description of the native plugin's keys.
     pub source: &'static str,
     /// Its place.
     pub role: Role,
-    /// What it does with `ipam`.
+    /// Its use of `ipam`.
     pub ipam: Delegation,
     /// The oldest version that it supports; it supports all later ones.
     pub since: Version,

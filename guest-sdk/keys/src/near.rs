@@ -1,7 +1,7 @@
-//! The nearest of several names to one that is unknown.
+//! Finds the known name that is nearest to an unknown name.
 
-/// Returns the name that was probably meant: the same in another case, or the one with the fewest letters to change, at
-/// most a third of them.
+/// Returns the name that was probably meant: the same name in another case, or the name with the fewest letters to
+/// change, at most a third of them.
 pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let given: Vec<char> = given.to_lowercase().chars().take(LONGEST).collect();
     let most = (given.len() / 3).max(1);
@@ -12,10 +12,10 @@ pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
     ranked.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// More letters are not compared.
+/// The number of letters of a name that are compared.
 const LONGEST: usize = 64;
 
-/// Returns how many letters are added, left out, exchanged with another, or with their neighbour.
+/// Returns the number of letters that are added, left out, replaced, or exchanged with their neighbour.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

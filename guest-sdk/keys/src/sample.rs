@@ -1,5 +1,5 @@
-//! Configurations made from the tables: one that has every key, and many with one fault each. A plugin accepts the first,
-//! and refuses each of the others.
+//! Configurations made from the tables: one with every key, and many with one fault each. A plugin accepts the first,
+//! and refuses all others.
 
 use crate::key::{Form, Key, Kind};
 use crate::{Plugin, Role};
@@ -12,11 +12,11 @@ pub struct Broken {
     pub path: Vec<Value>,
     /// The configuration.
     pub config: Value,
-    /// The same without the fault.
+    /// The configuration without the fault.
     pub sound: Value,
 }
 
-/// Where a key lies in the configuration of its plugin.
+/// The place of a key in the configuration of its plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Among the plugin's own keys: at the top, or in `ipam`.
@@ -28,7 +28,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the keys that lead there.
+    /// Returns the keys that lead to the place.
     pub fn path(self, plugin: &Plugin) -> &'static [&'static str] {
         match self {
             Self::Own if plugin.role == Role::Ipam => &["ipam"],
@@ -86,7 +86,7 @@ pub fn example(plugin: &Plugin) -> Value {
     Value::Object(config)
 }
 
-/// Returns the example with one key more, and those with which it counts.
+/// Returns the example with one more key, and with the keys that this key needs.
 pub fn with_key(plugin: &Plugin, place: Place, key: &Key) -> Value {
     let mut config = example(plugin);
     let own = Place::Own.path(plugin);
@@ -117,8 +117,8 @@ fn put(config: &mut Value, path: &[&str], name: &str, value: Value) {
     }
 }
 
-/// Returns the configurations with one fault: for each key a wrong type, and values out of range; and without each key
-/// that is required.
+/// Returns the configurations with one fault. For each key it is a wrong type, or a value out of range; for each
+/// required key also its absence.
 pub fn broken(plugin: &Plugin) -> Vec<Broken> {
     let mut all = Vec::new();
     for (place, key) in keys(plugin) {
@@ -152,7 +152,7 @@ fn find<'v>(config: &'v mut Value, path: &[Value]) -> Option<&'v mut Value> {
     })
 }
 
-/// Returns faults of a value: the path to each, and what is put there.
+/// Returns faults of a value: the path to each, and the wrong value.
 fn faults(kind: &Kind, sample: &Value, strict: bool) -> Vec<(Vec<Value>, Value)> {
     let here = |value| (Vec::new(), value);
     let below = |step: Value, inner: Vec<(Vec<Value>, Value)>| {

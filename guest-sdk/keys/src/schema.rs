@@ -60,7 +60,7 @@ pub fn of_list() -> Value {
     })
 }
 
-/// Takes `ipam` out of each plugin: nearly all have the same.
+/// Moves the schema of `ipam` out of each plugin: nearly all plugins have the same one.
 fn shared(kinds: &mut [Value]) -> Map<String, Value> {
     let mut definitions = Map::new();
     for ipam in kinds.iter_mut().filter_map(|kind| kind.pointer_mut("/properties/ipam")) {
@@ -118,7 +118,7 @@ fn any_ipam(delegation: Delegation) -> Value {
     let known: Vec<&str> = plugins().map(|plugin| plugin.name).collect();
     let about = about(PLUGIN, "ipam");
     if delegation == Delegation::HandedOn {
-        // What is there is completed before it is used.
+        // The plugin completes this `ipam` before it is used.
         return json!({"description": about, "type": ["object", "null"]});
     }
     let mut kinds: Vec<Value> = plugins().map(|plugin| ipam(plugin, true)).collect();
@@ -207,7 +207,7 @@ fn of_kind(kind: &Kind) -> Map<String, Value> {
     }
 }
 
-/// A pattern that no good text violates. It does not find every bad one: `postern net validate` does.
+/// A pattern that every valid text matches. Some invalid texts match too: `postern net validate` finds them.
 fn pattern(form: Form) -> Option<&'static str> {
     match form {
         Form::Free | Form::OneOf(_) => None,

@@ -102,7 +102,7 @@ fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
 fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
     let interfaces = fields.entries_or_null("interfaces")?;
     let ips = fields.entries_or_null("ips")?;
-    // `null` tells nothing. An interface keeps its place, because addresses count them.
+    // `null` has no data. As an interface it keeps its place, because addresses use indexes of interfaces.
     let unnamed = || Ok(Interface::default());
     let interfaces =
         interfaces.iter().map(|entry| entry.as_ref().map_or_else(unnamed, |fields| interface(fields, family)));
@@ -132,7 +132,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
 
 fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     if family == Family::Labelled {
-        // The address already shows the version, and the two are never compared. But the version must be a text.
+        // The address already shows the IP version, and the two are never compared. But `version` must be a text.
         fields.str("version")?;
     }
     Ok(IpConfig {
@@ -142,7 +142,7 @@ fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     })
 }
 
-/// Reads an address, and refuses a missing one at once. Native plugins pass it on as `<nil>`, and the next reader
+/// Reads an address, and refuses a missing address at once. Native plugins pass it on as `<nil>`, and the next reader
 /// refuses it.
 fn address(fields: &Fields<'_>, key: &str, place: &str) -> Result<IpNet, Error> {
     fields.cidr(key)?.ok_or_else(|| Error::internal(format!("result has an entry without {key} in {place}")))
@@ -165,7 +165,7 @@ fn routes(fields: &Fields<'_>) -> Result<Vec<CniRoute>, Error> {
 }
 
 impl Dns {
-    /// Reads the `dns` object among these fields; nothing is set without one.
+    /// Reads the `dns` object among these fields; without `dns` nothing is set.
     pub(crate) fn of(fields: &Fields<'_>) -> Result<Dns, Error> {
         Ok(fields.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default())
     }
@@ -269,7 +269,7 @@ mod tests {
         assert!(previous("[]", "1.0.0").unwrap_err().contains("cannot unmarshal array"));
     }
 
-    /// An index is no claim of the reader, and `null` tells nothing (cni#1191).
+    /// An index is passed on unchecked, and `null` has no data (cni#1191).
     #[test]
     fn entries_that_tell_nothing_are_read() {
         let text = r#"{"interfaces":[null,{"name":"eth0"},{}],"routes":[null,{"dst":"10.0.0.0/8"}],

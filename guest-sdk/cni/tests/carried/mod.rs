@@ -1,9 +1,9 @@
-//! What each version can carry, written a second time: without the shapes of the code under test.
+//! A second description of the data that each version can carry, independent of the code under test.
 
 use postern_cni::{CniResult, CniRoute, Interface, IpConfig, Version};
 use std::net::IpAddr;
 
-/// Returns the part of a result that a version can carry; `None` if it can carry none of it.
+/// Returns the part of a result that a version can carry; `None` if the version can't carry the result.
 pub fn carried(result: &CniResult, version: Version) -> Option<CniResult> {
     match version {
         Version::V1_0_0 | Version::V1_1_0 => Some(result.clone()),

@@ -13,13 +13,13 @@ use dhcproto::v4::{DhcpOption, MessageType, OptionCode};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// How often INIT-REBOOT asks. A server that doesn't know the lease is silent (RFC 2131, 4.3.2).
+/// The number of requests in INIT-REBOOT. A server that doesn't know the lease stays silent (RFC 2131, 4.3.2).
 const REBOOTS: u32 = 3;
 
 /// The pause after DECLINE (RFC 2131, 3.1, 5).
 const PAUSE_MS: u64 = 10_000;
 
-/// Begins: with the address of an earlier lease, if there is one.
+/// Begins, with the address of an earlier lease, if there is one.
 pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next<Phase> {
     let acquisition = Acquisition::new(context.now);
     match previous.filter(|address| is_usable(*address)) {
@@ -47,7 +47,7 @@ fn send_discover(
     Next::of(Phase::Selecting { acquisition, exchange, hint }).sending(send)
 }
 
-/// Asks for what the phase is about: the earlier address, or the offer.
+/// Requests the address of the phase: the earlier address, or the offered one.
 fn ask(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (acquisition, exchange, wanted, server) = match &phase {
         Phase::Rebooting { acquisition, exchange, address } => (acquisition, exchange, *address, None),
@@ -149,7 +149,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
                         address,
                     })
                 }
-                // The address is gone. That is no trouble: there are others.
+                // The address is gone. This is no trouble: there are other addresses.
                 Kind::Nak if concerns => discover(context, acquisition, None),
                 Kind::Ack | Kind::Nak | Kind::Offer => Next::of(Phase::Rebooting { acquisition, exchange, address }),
             }
@@ -177,7 +177,8 @@ fn objection(packet: &Packet) -> Option<String> {
     }
 }
 
-/// A server has taken its offer back. The client begins again after a pause, so that the two don't do it for ever.
+/// Handles a server that has taken its offer back. The client begins again after a pause, so that client and server
+/// don't repeat this at full speed.
 fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> Next<Phase> {
     let words = message(packet).map(|text| format!(": \"{text}\"")).unwrap_or_default();
     let trouble = format!("the server {} refused its own offer (DHCPNAK){words}", packet.server);
@@ -191,7 +192,7 @@ pub fn message(packet: &Packet) -> Option<String> {
     plain(text.chars())
 }
 
-/// Takes the lease. `stay` makes the phase as it was, for a packet that is no lease.
+/// Takes the lease. For a packet without a valid lease, `stay` makes the earlier phase again.
 fn bind(
     context: &Context<'_>,
     packet: &Packet,

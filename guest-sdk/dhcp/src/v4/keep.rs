@@ -11,7 +11,7 @@ use crate::{Outcome, Send};
 use dhcproto::v4::MessageType;
 use std::net::Ipv4Addr;
 
-/// Renews, asks all servers, or loses the lease, as the time is.
+/// Renews the lease, asks all servers, or loses the lease, depending on the time.
 pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (held, exchange) = match phase {
         Phase::Bound { held, .. } if context.now >= held.at(held.t1) => (held, None),
@@ -36,8 +36,8 @@ pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Asks for a longer lease, with a new transaction each time. So the lease can't count from a packet that the answer
-/// does not belong to.
+/// Asks for a longer lease, with a new transaction each time. So the time of the lease always counts from the request
+/// that the answer belongs to.
 fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next<Phase> {
     let (from, to) = if asks_all { (held.t2, held.seconds) } else { (held.t1, held.t2) };
     let (from, to) = (held.at(from), held.at(to));
@@ -58,7 +58,7 @@ fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next<Phase> {
 /// Takes the answer of a server.
 pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phase> {
     let (held, exchange) = match &phase {
-        // Only the server that was asked can answer, and to a broadcast each.
+        // Only the server that was asked may answer; a broadcast may be answered by each server.
         Phase::Renewing { held, exchange } if packet.server == held.server => (*held, *exchange),
         Phase::Rebinding { held, exchange } => (*held, *exchange),
         _ => return Next::of(phase),
@@ -82,7 +82,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
         }
         Kind::Ack => {
             let times = lease::times(packet);
-            // The prefix length stays what it is on the link.
+            // The prefix length on the link does not change.
             let held = Held {
                 address: held.address,
                 server: packet.server,
@@ -111,7 +111,8 @@ pub fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Ends, and gives back what a server has given. An address that was requested counts: the answer may be on its way.
+/// Ends, and gives back the address that a server has given. A requested address counts too: the answer may be on its
+/// way.
 pub fn give_back(context: &Context<'_>, phase: &Phase, outcome: Outcome) -> Next<Phase> {
     let given = match phase {
         Phase::Requesting { address, server, .. } => Some((*address, *server)),

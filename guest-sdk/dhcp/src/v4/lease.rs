@@ -25,7 +25,8 @@ const SCOPE_LINK: u8 = 253;
 /// The least MTU of IPv4 (RFC 2132, 5.1).
 const LEAST_MTU: u16 = 68;
 
-/// Returns the network's prefix length by the subnet mask. None: there is no mask, or it has gaps, or it is 0.0.0.0.
+/// Returns the network's prefix length by the subnet mask. `None` if there is no mask, if it has gaps, or if it is
+/// 0.0.0.0.
 pub fn prefix(packet: &Packet) -> Option<u8> {
     let Some(DhcpOption::SubnetMask(mask)) = packet.option(OptionCode::SubnetMask) else { return None };
     ipnet::ipv4_mask_to_prefix(mask).ok().filter(|prefix| *prefix > 0)
@@ -46,8 +47,8 @@ pub fn times(packet: &Packet) -> Times {
     Times::of(seconds(packet), packet.number(OptionCode::Renewal), packet.number(OptionCode::Rebinding))
 }
 
-/// Returns the lease. Name resolution and MTU are in it only where the configuration requests them: the native client
-/// has neither, and a network that does not ask shall not change.
+/// Returns the lease. It has name resolution and MTU only if the configuration requests them: the native client gives
+/// neither, and existing networks must not change.
 pub fn lease(packet: &Packet, held: &Held, options: &Options) -> Lease {
     let gateway = router(packet);
     Lease {

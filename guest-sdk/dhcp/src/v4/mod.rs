@@ -14,7 +14,8 @@ pub use step::step;
 
 use std::net::Ipv4Addr;
 
-/// True for an address that one host can have. The gate looks closer; this keeps nonsense out of packets and state.
+/// True for an address that one host can have. The gate checks more; this check keeps invalid addresses out of packets
+/// and state.
 fn is_usable(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0

@@ -1,6 +1,6 @@
 //! A packet of a server.
 //!
-//! Whatever is wrong with a packet, it is ignored: no packet ends a lease because it can't be read.
+//! An invalid packet is always ignored: no unreadable packet can end a lease.
 
 use dhcproto::v4::borrowed::{DhcpOptionIterator, Message};
 use dhcproto::v4::{DhcpOption, MAGIC, Opcode, OptionCode, encode_long_opt_bytes};
@@ -8,7 +8,7 @@ use dhcproto::{Decodable as _, Decoder, Encoder};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// What a server says.
+/// The type of a server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Offer,
@@ -30,7 +30,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Reads a UDP payload. None: it isn't for this client, or no server may send it.
+    /// Reads a UDP payload. `None` if it isn't for this client, or if no server may send it.
     pub fn read(payload: &[u8], mac: [u8; 6]) -> Option<Self> {
         let message = Message::new(payload).ok()?;
         let is_ours = message.opcode() == Opcode::BootReply
@@ -52,7 +52,7 @@ impl Packet {
         Some(Self { kind, xid: message.xid(), address: message.yiaddr(), server, options })
     }
 
-    /// Returns an option, read by `dhcproto`. None: it is absent, or has no valid value.
+    /// Returns an option, read by `dhcproto`. `None` if it is absent, or has no valid value.
     pub fn option(&self, code: OptionCode) -> Option<DhcpOption> {
         let data = self.options.get(code.into())?;
         let mut bytes = Vec::with_capacity(data.len() + 2);
@@ -65,13 +65,13 @@ impl Packet {
         self.options.get(code.into())
     }
 
-    /// Returns an option that is a number of 32 bits. None also where its length is wrong.
+    /// Returns an option that is a number of 32 bits. `None` also if its length is wrong.
     pub fn number(&self, code: OptionCode) -> Option<u32> {
         self.options.get(code.into())?.try_into().ok().map(u32::from_be_bytes)
     }
 }
 
-/// Where the fields of a message are.
+/// The places of the fields in a message.
 const SNAME: std::ops::Range<usize> = 44..108;
 const FILE: std::ops::Range<usize> = 108..236;
 const MAGIC_AT: usize = 236;
@@ -82,8 +82,8 @@ const OPTIONS_AT: usize = 240;
 struct Options(BTreeMap<u8, Vec<u8>>);
 
 impl Options {
-    /// Collects the options. The parts of one option belong together, wherever they are (RFC 3396): first those of the
-    /// options field, then those of `file` and `sname`, if option 52 says that these have options.
+    /// Collects the options. The parts of one option are joined (RFC 3396): first the parts in the options field, then
+    /// the parts in `file` and `sname`, if option 52 says that these fields have options.
     fn read(payload: &[u8]) -> Self {
         let mut options = Self::default();
         options.add(payload.get(OPTIONS_AT..).unwrap_or_default());
@@ -170,7 +170,7 @@ mod tests {
         let bytes = reply.with_fields(&[6, 4, 10, 0, 0, 3, 255], &[0, 6, 4, 10, 0, 0, 2, 255]);
         let packet = Packet::read(&bytes, MAC).unwrap();
         assert_eq!(packet.bytes(OptionCode::DomainNameServer).unwrap(), [10, 0, 0, 1, 10, 0, 0, 2, 10, 0, 0, 3]);
-        // Without option 52 they are what they were in BOOTP.
+        // Without option 52 both fields have their meaning of BOOTP.
         let bytes = Reply::ack("10.5.0.50").with_fields(&[6, 4, 10, 0, 0, 3, 255], &[6, 4, 10, 0, 0, 2, 255]);
         assert!(Packet::read(&bytes, MAC).unwrap().bytes(OptionCode::DomainNameServer).is_none());
     }

@@ -6,14 +6,14 @@ use dhcproto::v4::{DhcpOption, DhcpOptions, MAGIC, MessageType, OptionCode, Unkn
 use dhcproto::{Encodable as _, Encoder};
 use std::net::Ipv4Addr;
 
-/// What a packet says. The fields follow table 5 of RFC 2131.
+/// The content of a packet. The fields follow table 5 of RFC 2131.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
-    /// `ciaddr`: the address that the client has and can answer on.
+    /// `ciaddr`: the client's own address, at which it can be reached.
     pub own: Option<Ipv4Addr>,
     /// Option 50: the address that it wants.
     pub wanted: Option<Ipv4Addr>,
-    /// Option 54: the server that it means.
+    /// Option 54: the server that the packet is for.
     pub server: Option<Ipv4Addr>,
     pub xid: u32,
     /// Seconds since the client began.
@@ -43,7 +43,7 @@ impl Request {
         let mut bytes = vec![request, ethernet, hardware_length, hops];
         bytes.extend(self.xid.to_be_bytes());
         bytes.extend(u16::try_from(self.seconds).unwrap_or(u16::MAX).to_be_bytes());
-        // A client that has its address can be reached at it.
+        // A client that already has an address can be reached at that address.
         let wants_broadcast = client.broadcast && self.own.is_none();
         bytes.extend(if wants_broadcast { [0x80, 0] } else { [0, 0] });
         bytes.extend(self.own.unwrap_or(Ipv4Addr::UNSPECIFIED).octets());
@@ -80,13 +80,13 @@ impl Request {
             all.insert(DhcpOption::ServerIdentifier(server));
         }
         let mut bytes = Vec::new();
-        // Nothing in these options fails to be written: all lengths were checked with the configuration.
+        // Writing these options can't fail: all lengths were checked with the configuration.
         let _ = all.encode(&mut Encoder::new(&mut bytes));
         bytes
     }
 }
 
-/// An option of the operator's: its text as it is.
+/// An option from the operator, with its text unchanged.
 fn unknown(code: u8, data: &[u8]) -> DhcpOption {
     DhcpOption::Unknown(UnknownOption::new(OptionCode::from(code), data.to_vec()))
 }

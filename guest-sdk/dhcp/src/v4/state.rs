@@ -1,7 +1,7 @@
 //! The state of a lease between two steps.
 //!
 //! It is small, because a node keeps one for each lease: 200 to 300 bytes of JSON. It has a version. A state that can't
-//! be read, or that contradicts itself, is refused: a lease that nobody knows must not look alive.
+//! be read, or that contradicts itself, is refused: an unknown lease must not look alive.
 
 use super::is_usable;
 use crate::State;
@@ -10,10 +10,10 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// The version of the format. Another number is another format.
+/// The version of the format. A state with another number is refused.
 const VERSION: u32 = 1;
 
-/// What the client does.
+/// The phase of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
 pub enum Phase {
@@ -25,13 +25,13 @@ pub enum Phase {
     Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr, server: Ipv4Addr },
     /// It waits before it begins again.
     Waiting { acquisition: Acquisition, until: u64 },
-    /// BOUND. `acquisition` is there until the first renewal: where another station has the address, it goes on.
+    /// BOUND. `acquisition` is present until the first renewal: if another station has the address, the search goes on.
     Bound { held: Held, acquisition: Option<Acquisition> },
     /// RENEWING: it asks the server that gave the lease.
     Renewing { held: Held, exchange: Exchange },
     /// REBINDING: it asks every server.
     Rebinding { held: Held, exchange: Exchange },
-    /// There is no lease, and nothing to do.
+    /// There is no lease, and no further step.
     Ended,
 }
 
@@ -49,7 +49,7 @@ impl Phase {
     /// Reads a state.
     ///
     /// # Errors
-    /// Words for people: it is damaged, or another Postern has written it.
+    /// A text for people: the state is damaged, or another version of Postern has written it.
     pub fn read(state: Option<&State>) -> Result<Self, String> {
         let Some(State(json)) = state else { return Err("dhcp: there is no state of this lease".into()) };
         match json.get("version").and_then(serde_json::Value::as_u64) {
@@ -71,7 +71,7 @@ impl Phase {
 
     /// Writes a state.
     pub fn write(self) -> State {
-        // Nothing in a state fails to be written; an empty one is refused when it is read.
+        // Writing a state can't fail; an empty state would be refused by the reader.
         State(serde_json::to_value(Saved { version: VERSION, phase: self }).unwrap_or_default())
     }
 

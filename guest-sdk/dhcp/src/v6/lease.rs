@@ -9,7 +9,7 @@ use crate::{Lease, LeaseAddress, LeaseDns, LeaseRoute};
 use ipnet::{IpNet, Ipv6Net};
 use std::net::IpAddr;
 
-/// Numbers of DHCP's options that a configuration requests. They are asked for by DHCPv6's numbers.
+/// DHCP numbers of the options that a configuration requests. The client asks for them with DHCPv6's numbers.
 const DNS: u8 = 6;
 const DOMAIN: u8 = 15;
 const MTU: u8 = 26;
@@ -51,7 +51,7 @@ pub fn lease(packet: &Packet<'_>, held: &Held, link: &Link, options: &Options) -
         routes: by_default.into_iter().collect(),
         dns,
         mtu: link.mtu.filter(|_| options.requests(MTU)),
-        // A server has an identifier, and no address that a client would use.
+        // A DHCPv6 server is known by its identifier, not by an address.
         server: None,
         seconds: held.seconds,
         t1: held.t1,

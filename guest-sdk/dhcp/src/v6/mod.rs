@@ -1,11 +1,13 @@
 //! DHCPv6 (RFC 8415): one address, and the router from router advertisements (RFC 4861).
 //!
-//! The shape is that of DHCP. What differs:
+//! The structure is that of DHCP, with these differences:
 //!
-//! * All packets go to the multicast address of servers, those for one server too. Its identifier says which it is.
-//! * A packet event is a message of a server, or an ICMPv6 message "router advertisement". The first byte tells which.
-//!   The host has checked the hop limit 255 and the checksum of the latter, and asks for one when a lease begins.
-//! * A lease begins when a router has advertised itself, or after a moment without one.
+//! * All packets go to the multicast address of servers, even packets for one server. The server's identifier says
+//!   which server is meant.
+//! * A packet event is a message of a server, or an ICMPv6 message "router advertisement". The first byte shows the
+//!   kind. The host has checked hop limit (255) and checksum of an advertisement. It asks for an advertisement when a
+//!   lease begins.
+//! * The search for a lease begins after a router advertisement, or after a short wait.
 
 mod lease;
 mod packet;
@@ -20,7 +22,7 @@ pub use step::step;
 
 use std::net::Ipv6Addr;
 
-/// The identifier of the one identity association of a client. Each attachment is a client of its own.
+/// The identifier of a client's only identity association. Each attachment is its own client.
 const IAID: u32 = 1;
 
 /// True for an address that one host can have beyond its link.

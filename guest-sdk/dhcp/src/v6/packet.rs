@@ -1,11 +1,11 @@
-//! A packet of a DHCPv6 server. Whatever is wrong with it, it is ignored.
+//! A packet of a DHCPv6 server. An invalid packet is always ignored.
 
 use super::{IAID, is_usable};
 use dhcproto::v6::{DhcpOption, OptionCode};
 use dhcproto::{Decodable as _, Decoder};
 use std::net::Ipv6Addr;
 
-/// What a server says.
+/// The type of a server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Advertise,
@@ -50,7 +50,7 @@ pub struct Address {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a UDP payload. None: it isn't for the client with this identifier, or no server may send it.
+    /// Reads a UDP payload. `None` if it isn't for the client with this identifier, or if no server may send it.
     pub fn read(payload: &'a [u8], client: &[u8]) -> Option<Self> {
         let (header, rest) = payload.split_first_chunk::<4>()?;
         let [kind, x, y, z] = *header;
@@ -135,7 +135,7 @@ fn number(bytes: &[u8], word: usize) -> u32 {
     bytes.as_chunks::<4>().0.get(word).map(|bytes| u32::from_be_bytes(*bytes)).unwrap_or_default()
 }
 
-/// Splits options. None: one of them is cut off, or there are too many.
+/// Splits options. `None` if an option is cut off, or if there are too many.
 fn split(mut rest: &[u8]) -> Option<Vec<(u16, &[u8])>> {
     let mut options = Vec::new();
     while !rest.is_empty() {
@@ -151,7 +151,7 @@ fn split(mut rest: &[u8]) -> Option<Vec<(u16, &[u8])>> {
     Some(options)
 }
 
-/// Returns the data of an option that may be there once.
+/// Returns the data of an option that may occur only once.
 fn only<'a>(options: &[(u16, &'a [u8])], code: u16) -> Option<&'a [u8]> {
     let mut found = options.iter().filter(|(number, _)| *number == code);
     found.next().filter(|_| found.next().is_none()).map(|(_, data)| *data)

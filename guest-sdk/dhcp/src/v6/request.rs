@@ -15,7 +15,7 @@ pub enum Kind {
     Decline = 9,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub kind: Kind,
@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub xid: u32,
     /// The identifier of the client.
     pub client: &'a [u8],
-    /// The server that is meant.
+    /// The server that the packet is for.
     pub server: Option<&'a [u8]>,
     /// The address of the association.
     pub address: Option<Ipv6Addr>,
@@ -52,7 +52,7 @@ impl Request<'_> {
         Send { payload: Payload(bytes), to: To::Broadcast }
     }
 
-    /// The identity association. T1, T2 and lifetimes are the server's business.
+    /// Returns the identity association. The server decides T1, T2 and lifetimes.
     fn association(&self) -> Vec<u8> {
         let mut bytes = IAID.to_be_bytes().to_vec();
         bytes.extend([0; 8]);
@@ -65,7 +65,7 @@ impl Request<'_> {
     }
 }
 
-/// Adds an option. All that the client writes is shorter than 64 KiB; what is not is left out.
+/// Adds an option. All of the client's options are shorter than 64 KiB; a longer one is left out.
 fn option(bytes: &mut Vec<u8>, code: u16, data: &[u8]) {
     let Ok(length) = u16::try_from(data.len()) else { return };
     bytes.extend(code.to_be_bytes());

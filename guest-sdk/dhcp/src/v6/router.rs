@@ -14,7 +14,7 @@ const MOST_PREFIXES: usize = 4;
 /// The least MTU of IPv6.
 const LEAST_MTU: u32 = 1280;
 
-/// What routers have said of the link.
+/// The data about the link from router advertisements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -30,7 +30,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Takes an ICMPv6 message. One that can't be read changes nothing.
+    /// Takes an ICMPv6 message. An unreadable message changes nothing.
     pub fn note(&mut self, message: &[u8], from: IpAddr) {
         let IpAddr::V6(from) = from else { return };
         let Some((header, options)) = message.split_first_chunk::<16>() else { return };
@@ -73,15 +73,15 @@ impl Link {
         }
     }
 
-    /// Returns an address with the length of its prefix on the link. Without one, only the address itself is there
-    /// (RFC 8415, 18.2.10.1).
+    /// Returns an address with the length of its prefix on the link. Without a prefix, only the address itself is on
+    /// the link (RFC 8415, 18.2.10.1).
     pub fn place(&self, address: Ipv6Addr) -> Ipv6Net {
         let on_link = self.prefixes.iter().find(|prefix| prefix.contains(&address)).map_or(128, Ipv6Net::prefix_len);
         Ipv6Net::new(address, on_link).unwrap_or_else(|_| Ipv6Net::from(address))
     }
 }
 
-/// Splits options: type, length in units of 8 bytes, and the rest. None: one has no length, or is cut off.
+/// Splits options: type, length in units of 8 bytes, and the rest. `None` if an option has no length, or is cut off.
 fn split(mut rest: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut options = Vec::new();
     while let [kind, units, after @ ..] = rest {

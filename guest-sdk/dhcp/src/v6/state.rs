@@ -1,4 +1,4 @@
-//! The state of a DHCPv6 lease between two steps. It is refused as that of DHCP is.
+//! The state of a DHCPv6 lease between two steps. It is refused under the same conditions as a state of DHCP.
 
 use super::is_usable;
 use super::router::Link;
@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// What the client does.
+/// The phase of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
 pub enum Phase {
@@ -21,13 +21,14 @@ pub enum Phase {
     Soliciting { acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv6Addr> },
     /// It has chosen an offer.
     Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv6Addr, server: Hex },
-    /// It has the lease. `acquisition` is there until the first renewal.
+    /// It has the lease. `acquisition` is present until the first renewal.
     Bound { held: Held, acquisition: Option<Acquisition> },
-    /// It asks the server that gave the lease. `anew`: the server has forgotten it, and is asked as for the first time.
+    /// It asks the server that gave the lease. With `anew`, the server has forgotten the lease, and gets a request like
+    /// the first one.
     Renewing { held: Held, exchange: Exchange, anew: bool },
-    /// It asks every server. `anew`: the one that has answered has forgotten the lease.
+    /// It asks every server. With `anew`, the server that answered has forgotten the lease.
     Rebinding { held: Held, exchange: Exchange, anew: bool },
-    /// There is no lease, and nothing to do.
+    /// There is no lease, and no further step.
     Ended,
 }
 
@@ -38,7 +39,7 @@ pub type Held = crate::exchange::Held<Ipv6Net, Hex>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     version: u32,
-    /// What routers have said.
+    /// The data from router advertisements.
     pub link: Link,
     #[serde(flatten)]
     pub phase: Phase,
@@ -52,7 +53,7 @@ impl Saved {
     /// Reads a state.
     ///
     /// # Errors
-    /// Words for people: it is damaged, or another Postern has written it.
+    /// A text for people: the state is damaged, or another version of Postern has written it.
     pub fn read(state: Option<&State>) -> Result<Self, String> {
         let Some(State(json)) = state else { return Err("dhcp: there is no state of this lease".into()) };
         let version = json.get("version").and_then(serde_json::Value::as_u64);
@@ -72,7 +73,7 @@ impl Saved {
 
     /// Writes the state.
     pub fn write(self) -> State {
-        // Nothing in a state fails to be written; an empty one is refused when it is read.
+        // Writing a state can't fail; an empty state would be refused by the reader.
         State(serde_json::to_value(self).unwrap_or_default())
     }
 }
@@ -86,7 +87,7 @@ impl Phase {
         }
     }
 
-    /// Returns the search for a lease, if it is on.
+    /// Returns the search for a lease, if there is one.
     pub fn acquisition(&self) -> Option<&Acquisition> {
         match self {
             Self::Waiting { acquisition, .. }

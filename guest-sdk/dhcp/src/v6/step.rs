@@ -10,7 +10,7 @@ use crate::timing::{SHORTEST, Times, renewal_wait, wait};
 use crate::{Event, Hex, Input, Outcome, Output, Send};
 use std::net::Ipv6Addr;
 
-/// How long a router is waited for. It answers within half a second (RFC 4861, 6.2.6).
+/// The time to wait for a router. A router answers within half a second (RFC 4861, 6.2.6).
 const ROUTER_MS: u64 = 1_500;
 
 /// The pause after DECLINE.
@@ -37,7 +37,7 @@ fn on(context: &Context<'_>, event: &Event, saved: Saved) -> (Link, Next<Phase>)
         Event::Packet { payload, from } if payload.0.first() == Some(&ADVERTISEMENT) => {
             link.note(&payload.0, *from);
             match phase {
-                // The wait for a router is over; a pause is not.
+                // The wait for a router is over; a pause after DECLINE continues.
                 Phase::Waiting { acquisition, hint, .. } if link.router.is_some() && acquisition.tries == 0 => {
                     solicit(context, acquisition, hint)
                 }
@@ -62,7 +62,7 @@ fn ended(outcome: Outcome) -> Next<Phase> {
     Next::of(Phase::Ended).deciding(outcome)
 }
 
-/// Begins. The address of the lease before, if there is one, is asked for.
+/// Begins. If there was an earlier lease, its address is asked for.
 fn start(context: &Context<'_>, saved: Option<Saved>) -> Next<Phase> {
     let hint = saved.and_then(|saved| saved.phase.held().map(|held| held.address.addr()));
     let (acquisition, until) = (Acquisition::new(context.now), context.now.saturating_add(ROUTER_MS));
@@ -179,7 +179,8 @@ fn offer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link) 
                     let phase = Phase::Bound { held, acquisition: Some(acquisition) };
                     Next::of(phase).deciding(Outcome::Bound { lease, probe: true })
                 }
-                // The server has changed its mind. A pause, so that the two don't do it for ever.
+                // The server has taken its offer back. A pause follows, so that client and server don't repeat this at
+                // full speed.
                 (trouble, _) => {
                     let pause = wait(acquisition.tries, &context.client.timeouts, context.random);
                     let acquisition = trouble.into_iter().fold(acquisition, Acquisition::in_trouble);
@@ -200,7 +201,7 @@ fn held(packet: &Packet<'_>, exchange: Exchange, link: &Link) -> Option<Held> {
     Some(Held { address: link.place(address.address), server, since: exchange.first, seconds, t1, t2 })
 }
 
-/// Renews, asks all servers, or loses the lease, as the time is.
+/// Renews the lease, asks all servers, or loses the lease, depending on the time.
 fn keep(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (held, next) = match &phase {
         Phase::Bound { held, .. } if context.now >= held.at(held.t1) => (held.clone(), None),
@@ -224,7 +225,7 @@ fn keep(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Asks for a longer lease, with a new transaction each time. `anew`: the server has forgotten the lease.
+/// Asks for a longer lease, with a new transaction each time. With `anew`, the server has forgotten the lease.
 fn renew(context: &Context<'_>, held: Held, asks_all: bool, anew: bool) -> Next<Phase> {
     let (from, to) = if asks_all { (held.t2, held.seconds) } else { (held.t1, held.t2) };
     let (from, to) = (held.at(from), held.at(to));
@@ -253,7 +254,8 @@ fn answer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link)
         return Next::of(phase);
     }
     if packet.status == NO_BINDING && !anew {
-        // The server has lost its memory. It is asked for the address as for the first time (RFC 8415, 18.2.10.1).
+        // The server has forgotten its leases. It gets a request for the address like the first one (RFC 8415,
+        // 18.2.10.1).
         let held = Held { server: Hex(packet.server.to_vec()), ..old.clone() };
         return renew(context, held, asks_all, true);
     }
@@ -268,12 +270,12 @@ fn answer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link)
         }
         Some(found) if packet.status == SUCCESS && found.valid >= SHORTEST => {
             let Some(held) = held(packet, exchange, link) else { return Next::of(phase) };
-            // The prefix length stays what it is on the link.
+            // The prefix length on the link does not change.
             let held = Held { address: old.address, ..held };
             let lease = lease::lease(packet, &held, link, &context.options);
             Next::of(Phase::Bound { held, acquisition: None }).deciding(Outcome::Kept { lease })
         }
-        // Another refusal, or nothing about the address: the lease lasts, and the server is asked again.
+        // After another refusal, or an answer without the address, the lease continues, and the server is asked again.
         _ => Next::of(phase),
     }
 }
@@ -293,7 +295,8 @@ fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Ends, and gives back what a server has given. An address that was requested counts: the answer may be on its way.
+/// Ends, and gives back the address that a server has given. A requested address counts too: the answer may be on its
+/// way.
 fn give_back(context: &Context<'_>, phase: &Phase, outcome: Outcome) -> Next<Phase> {
     let given = match phase {
         Phase::Requesting { address, server, .. } => Some((*address, server)),

@@ -24,7 +24,7 @@ struct Reply {
     address: Option<(Ipv6Addr, u32, u32)>,
     times: (u32, u32),
     id: u32,
-    /// A status in the message, and one in the association.
+    /// The status in the message, and the status in the association.
     status: [Option<u16>; 2],
     more: Vec<u8>,
 }
@@ -345,7 +345,7 @@ fn a_server_that_forgot_the_lease_is_asked_anew() {
         let forgotten = Reply { address: None, status: [None, Some(3)], ..Reply::new(7, ADDRESS) };
         let output = lab.reply(&forgotten);
         assert_eq!(one(&output).0, 3, "a request");
-        // Once more it is only a refusal: the two must not go on at the speed of the wire.
+        // The second time it counts as a refusal: client and server must not repeat this at full speed.
         let again = lab.clone().reply(&forgotten);
         assert!(again.send.is_empty() && again.wake_ms.unwrap() > 1_000, "{again:?}");
         assert!(matches!(lab.reply(&Reply::new(7, ADDRESS)).outcome, Some(Outcome::Kept { .. })));
@@ -367,7 +367,7 @@ fn a_lease_is_given_back_declined_or_remembered() {
     lab.later(50_000, Event::Timer);
     lab.reply(&Reply::new(7, ADDRESS));
     assert_eq!(loss(&lab.on(Event::Conflict)), "another station uses 2001:db8:5::50");
-    // The next start asks for the address of the lease before.
+    // The next start asks for the address of the earlier lease.
     let mut lab = Lab::bound();
     lab.on(START);
     let output = lab.advertise_router();
@@ -444,7 +444,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// No packet panics, a lease has the address that a server gave, and what is not over has a timer.
+    /// No packet causes a panic, a lease has the address that a server gave, and a lease that has not ended has a
+    /// timer.
     #[test]
     fn sequences(acts in vec(act(), 1..40)) {
         let mut lab = Lab::with(r#"{"request":[{"option":"6"},{"option":"119"}]}"#);

@@ -60,7 +60,7 @@ fn links_that_need_broadcasts_say_so() {
     assert!(one(&lab.on(START)).message.flags().broadcast());
     assert!(one(&lab.reply(&Reply::offer(ADDRESS))).message.flags().broadcast());
     lab.reply(&Reply::ack(ADDRESS));
-    // It has its address then.
+    // The client has its address then.
     assert!(!one(&lab.later(60_000, Event::Timer)).message.flags().broadcast());
 }
 
@@ -135,7 +135,7 @@ fn offers_of_other_transactions_and_nonsense_are_ignored() {
         assert_eq!((output.send.len(), &output.outcome, output.wake_ms), (0, &None, first.wake_ms), "{what}");
         assert_eq!(lab.phase(), "selecting", "{what}");
     }
-    // A good one counts all the same.
+    // A good offer counts nevertheless.
     assert_eq!(one(&lab.reply(&Reply::offer(ADDRESS))).kind, MessageType::Request);
 }
 
@@ -222,7 +222,7 @@ fn an_earlier_address_is_asked_for_first() {
         (request.wanted().unwrap().to_string().as_str(), request.message.ciaddr()),
         ("10.5.0.77", Ipv4Addr::UNSPECIFIED)
     );
-    // Another address in the answer is no answer.
+    // An answer with another address is ignored.
     assert_eq!(lab.reply(&Reply::ack(ADDRESS)).outcome, None);
     assert!(matches!(lab.reply(&Reply::ack("10.5.0.77")).outcome, Some(Outcome::Bound { .. })));
 }
@@ -235,7 +235,7 @@ fn an_earlier_address_that_is_gone() {
     let output = lab.reply(&Reply::nak());
     let discover = one(&output);
     assert_eq!((discover.kind, discover.wanted(), output.outcome), (MessageType::Discover, None, None));
-    // A server that does not know it is silent.
+    // A server that does not know the lease is silent.
     let mut lab = Lab::new();
     let mut output = lab.on(Event::Start { previous });
     for _ in 0..3 {

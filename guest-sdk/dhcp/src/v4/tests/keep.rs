@@ -56,7 +56,7 @@ fn a_renewal_is_repeated_until_all_servers_are_asked_and_then_until_the_end() {
     let rebinds: Vec<_> = asked.iter().filter(|(_, to, _)| *to == To::Broadcast).collect();
     assert!((2..=4).contains(&renewals) && (2..=6).contains(&rebinds.len()), "{asked:?}");
     assert_eq!(rebinds[0].0, 102);
-    // Each with a transaction of its own.
+    // Each request has its own transaction.
     let mut xids: Vec<_> = asked.iter().map(|(_, _, xid)| xid).collect();
     xids.sort();
     xids.dedup();
@@ -182,7 +182,7 @@ fn a_lease_is_given_back() {
         assert_eq!((release.server().unwrap().to_string().as_str(), release.wanted()), (SERVER, None));
         assert!(release.message.opts().contains(OptionCode::ClientIdentifier));
         assert_eq!((output.outcome, output.wake_ms), (Some(Outcome::Ended), None));
-        // Once more is no fault, and nothing is sent.
+        // A second release is no error, and sends nothing.
         let output = lab.on(Event::Release);
         assert_eq!((output.send.len(), output.outcome), (0, Some(Outcome::Ended)));
     }

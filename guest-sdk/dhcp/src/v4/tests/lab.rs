@@ -119,13 +119,13 @@ impl Lab {
         self.on(Event::Packet { payload: Payload(payload), from: "10.5.0.1".parse().unwrap() })
     }
 
-    /// What the client does, as the state says.
+    /// The client's phase, as its state names it.
     pub fn phase(&self) -> String {
         self.state.as_ref().unwrap().0.get("is").unwrap().as_str().unwrap().to_owned()
     }
 }
 
-/// Reads the packets of an output. Each must be what the host lets pass.
+/// Reads the packets of an output. The host's checks must accept each packet.
 pub fn sent(output: &Output) -> Vec<Sent> {
     output.send.iter().map(|send| read(&send.payload.0, send.to)).collect()
 }

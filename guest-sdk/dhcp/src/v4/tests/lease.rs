@@ -138,7 +138,7 @@ fn what_could_be_another_line_of_resolv_conf_is_no_domain() {
     }
     let search = b"\x0ca\nnameserver\x07example\0\x01b\x07example\0";
     assert_eq!(lease(conf, |ack| ack.raw(119, search)).dns.search, ["b.example"]);
-    // A pointer to itself, and one to nowhere.
+    // A pointer to itself, and a pointer to nowhere.
     for search in [&b"\xc0\x00"[..], b"\xc0\xff", b"\x3fabc"] {
         assert!(lease(conf, |ack| ack.raw(119, search)).dns.search.is_empty(), "{search:?}");
     }

@@ -7,10 +7,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug)]
 enum Act {
-    /// A server's packet, in the client's transaction or in another one.
+    /// A server's packet, in the client's transaction or in another transaction.
     Reply {
         kind: u8,
         address: u8,
@@ -55,7 +55,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Plays a sequence, and checks after each step what must hold always.
+/// Plays a sequence, and checks the invariants after each step.
 fn play(acts: Vec<Act>) {
     let mut lab = Lab::with(
         r#"{"request":[{"option":"6"},{"option":"15"},{"option":"26"},{"option":"119"},{"option":"121"}]}"#,
@@ -117,11 +117,11 @@ fn play(acts: Vec<Act>) {
 }
 
 fn check(lab: &Lab, output: &Output, acknowledged: &BTreeSet<String>, act: &Act, asked: &str) {
-    // Each packet is one that the host lets pass: the reader checks that.
+    // The host lets each packet pass: the reader checks that.
     assert!(sent(output).len() <= 1);
     let text = serde_json::to_string(&output.state).unwrap();
     assert!(text.len() < 450, "{} bytes: {text}", text.len());
-    // What is not ended has a timer; a lease without end needs none.
+    // A lease that has not ended has a timer; an endless lease needs none.
     let endless = output.state.0.pointer("/held/seconds").is_some_and(|seconds| *seconds == u32::MAX);
     assert_eq!(output.wake_ms.is_none(), lab.phase() == "ended" || endless, "{act:?} in {asked}: {text}");
     if let Some(Outcome::Bound { lease, .. } | Outcome::Kept { lease }) = &output.outcome {

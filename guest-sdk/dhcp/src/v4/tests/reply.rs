@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 /// The hardware address of the client.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x50];
 
-/// A packet of a server, byte by byte, so that no mistake of the library that reads it is repeated here.
+/// A packet of a server, written byte by byte: so the tests don't repeat mistakes of the library that reads it.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub xid: u32,
@@ -26,7 +26,7 @@ impl Reply {
         Self::new(5, address).raw(51, &120_u32.to_be_bytes()).raw(1, &[255, 255, 255, 0])
     }
 
-    /// Returns an offer of the same.
+    /// Returns an offer with the same data as [`Reply::ack`].
     pub fn offer(address: &str) -> Self {
         Self::ack(address).raw(53, &[2])
     }
@@ -72,7 +72,7 @@ impl Reply {
         bytes.extend(file.iter().copied().chain(std::iter::repeat(0)).take(128));
         bytes.extend([99, 130, 83, 99]);
         for (code, data) in &self.options {
-            // An option without data has one part all the same.
+            // An option without data has one empty part.
             let parts: Vec<&[u8]> = if data.is_empty() { vec![&[]] } else { data.chunks(255).collect() };
             for part in parts {
                 bytes.extend([*code, u8::try_from(part.len()).unwrap()]);
