@@ -16,7 +16,7 @@ pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
     sys::addresses::list(&link.0)
 }
 
-/// Tells of each address whether the link has it. It may have any number of others.
+/// Tells for each address whether the link has it. The link may have any number of other addresses.
 pub fn has(link: &Link, addresses: &[IpNet]) -> Result<Vec<bool>, Error> {
     in_parts(addresses, |part| sys::addresses::has(&link.0, part))
 }

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::sys;
 use postern_types::{LinkInfo, RateLimit};
 
-/// Limits what goes to the container (`ingress`) and what comes from it (`egress`), at least one of them. Returns the link
-/// of the host that keeps the second limit.
+/// Limits the traffic to the container (`ingress`), the traffic from it (`egress`), or both. Returns the host's link
+/// (ifb) that limits the traffic from the container.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`]: somebody else limits the host end.

@@ -5,7 +5,7 @@ use crate::sys;
 use crate::veth::HostEnd;
 use postern_types::{LinkInfo, PortSpec};
 
-/// The settings for a new bridge, and those to switch on. A setter that the plugin doesn't call is not imported.
+/// The settings for a new bridge, and the settings to switch on. A setter that the plugin doesn't call is not imported.
 #[derive(Debug)]
 pub struct Options(sys::bridge::Options);
 
@@ -17,7 +17,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the MTU in bytes for a new bridge; an existing one keeps its own. `None` changes nothing.
+    /// Sets the MTU in bytes for a new bridge; an existing bridge keeps its MTU. `None` changes nothing.
     #[must_use]
     pub fn mtu(self, mtu: Option<u32>) -> Self {
         if let Some(mtu) = mtu {
@@ -61,12 +61,12 @@ pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
     Ok(sys::bridge::find(name)?.map(Bridge))
 }
 
-/// The link of the host that a plugin before made, to be attached instead of a pair's host end; `None` if there is none, or
-/// policy grants none. On CHECK it is the one that joined.
+/// Returns the link of the host that an earlier plugin made, to be attached instead of a pair's host end. `None` if
+/// there is no such link, or policy grants none. On CHECK it is the link that joined.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Denied`] if nobody answers for the name in `prevResult`, and
-/// [`postern_types::ErrorCode::Exists`] for a link that somebody has.
+/// Among others [`postern_types::ErrorCode::Denied`] if no record or policy confirms the name in `prevResult`, and
+/// [`postern_types::ErrorCode::Exists`] for a link in use.
 pub fn previous_link() -> Result<Option<HostEnd>, Error> {
     Ok(sys::bridge::previous_link()?.map(HostEnd))
 }
@@ -92,7 +92,7 @@ impl Bridge {
     }
 
     /// Puts the gateways of the attachment's addresses on the bridge, or on its VLAN gateway, which is returned. The
-    /// host takes them from the IPAM result: the result's gateway, or else the first address of the network.
+    /// host takes the gateways from the IPAM result: the result's gateway, or else the first address of the network.
     ///
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Exists`] if the bridge has another address and `force` is off.

@@ -17,10 +17,11 @@ pub fn previous_result(conf: &NetConf, missing: &str) -> Result<CniResult, Error
 }
 
 /// Checks that every address of the result is on the link with the same prefix and has a route to its network. Every
-/// route of the result must be in the main table. It asks for these alone: root in the container can add any number.
+/// route of the result must be in the main table. The function asks only for these addresses and routes: root in the
+/// container can add any number of others.
 ///
 /// # Errors
-/// Code 999 for the first one that is missing.
+/// Code 999 for the first missing address or route.
 pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<(), Error> {
     let networks = result.ips.iter().filter_map(network);
     let asked: Vec<Route> = networks.chain(result.routes.iter().filter_map(in_main_table)).collect();
@@ -51,7 +52,7 @@ pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<()
     Ok(())
 }
 
-/// The words of a native plugin's CHECK of its only link, as far as plugins differ in them.
+/// The texts of a native plugin's CHECK of its only link in which plugins differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     /// Before "name in prevResult".
@@ -63,7 +64,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words of most plugins.
+    /// The texts of most plugins.
     pub const COMMON: Self = Self { missing: "Container Interface", kind: "Error", mac: "Interface" };
 
     /// The error for a link named `name` that is gone.
@@ -85,7 +86,7 @@ impl Words {
         }
     }
 
-    /// Fails if the link has another address than the one in `prevResult`.
+    /// Fails if the link's address differs from the address in `prevResult`.
     ///
     /// # Errors
     /// Code 999.
@@ -111,19 +112,19 @@ pub fn is_up(name: &str, link: &LinkInfo) -> Result<(), Error> {
     }
 }
 
-/// Returns the route to the network of an address. For one with the full prefix length the kernel keeps it in the table
-/// `local`, which is not read here.
+/// Returns the route to the network of an address. For an address with the full prefix length the kernel keeps the
+/// route in the table `local`, which is not read here.
 fn network(ip: &IpConfig) -> Option<Route> {
     (ip.address.prefix_len() != ip.address.max_prefix_len()).then(|| routes::to(ip.address.trunc()))
 }
 
-/// True for a route in another table than the main one. It can't be seen from here, and counts as present.
+/// True for a route outside the main table. This function can't see it, so it counts as present.
 fn is_in_other_table(route: &postern_cni::CniRoute) -> bool {
     route.table.is_some_and(|table| table != 254 && table != 0)
 }
 
-/// Returns what a route in the main table is found by: the destination, and the next hop if one is given; for default
-/// routes only the destination.
+/// Returns the route to look for in the main table: the destination, and the next hop if one is given. For default
+/// routes it is only the destination.
 fn in_main_table(route: &postern_cni::CniRoute) -> Option<Route> {
     let dst = route.dst.filter(|_| !is_in_other_table(route))?.trunc();
     Some(Route { gateway: route.gw.filter(|_| dst.prefix_len() != 0), ..routes::to(dst) })

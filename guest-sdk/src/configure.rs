@@ -13,7 +13,7 @@ pub fn has_ipv6(ips: &[IpConfig]) -> bool {
     ips.iter().any(|ip| matches!(ip.address, IpNet::V6(_)))
 }
 
-/// Ignores the error of a missing key, for settings that a kernel without IPv6 lacks.
+/// Ignores the error for a missing key: a kernel without IPv6 lacks some settings.
 pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() == Some(ErrorCode::NotFound) => Ok(()),
@@ -48,8 +48,8 @@ pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Resu
     Ok(())
 }
 
-/// Makes IPAM's result the result of a plugin that gives the container one link, which all addresses belong to. Links of
-/// IPAM are dropped.
+/// Turns IPAM's result into the result of a plugin with a single link, which gets all addresses. Links of IPAM are
+/// dropped.
 ///
 /// # Errors
 /// Code 999 if there is no address.
@@ -67,14 +67,14 @@ pub fn with_result(link: &Link, result: &CniResult) -> Result<(), Error> {
     configure(link, &result.ips, &kernel_routes(result)?)
 }
 
-/// Makes the kernel tell the neighbours, as soon as the link is up, who has its addresses now.
+/// Makes the kernel announce the link's addresses to the neighbours as soon as the link is up.
 pub fn announce(link: &Link) -> Result<(), Error> {
     best_effort(link_sysctl::set_arp_notify(link, true))?;
     best_effort(link_sysctl::set_ndisc_notify(link, true))
 }
 
 /// Returns the routes of `result` in the kernel's form. A route without a next hop goes through the first gateway of
-/// its family, unless its scope excludes a next hop. Of identical ones the first is kept.
+/// its family, unless its scope excludes a next hop. Of identical routes the first is kept.
 ///
 /// # Errors
 /// Code 999 for a route without destination, or an attribute outside the kernel's range.
@@ -129,7 +129,7 @@ fn attribute<T: TryFrom<i64>>(name: &str, value: Option<i64>, dst: IpNet) -> Res
     }
 }
 
-/// Returns the gateway of the first address of the family that has one.
+/// Returns the first gateway of an address of the family.
 pub fn first_gateway(ips: &[IpConfig], v4: bool) -> Option<IpAddr> {
     ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).find_map(|ip| ip.gateway)
 }

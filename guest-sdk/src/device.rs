@@ -30,7 +30,7 @@ pub fn take(by: DeviceKey, value: &str) -> Result<TakenDevice, Error> {
     sys::device::take(by, value).map(|(link, attributes)| TakenDevice { link: Link(link), attributes })
 }
 
-/// Moves the attachment's device back to the host. It is success if the device is there already.
+/// Moves the attachment's device back to the host. The call succeeds if the device is on the host already.
 pub fn give_back() -> Result<(), Error> {
     sys::device::give_back()
 }

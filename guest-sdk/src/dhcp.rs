@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::sys;
 use postern_types::DhcpLease;
 
-/// Has the service get a lease for the attachment's link, and keep it alive. The addresses become the attachment's own.
-/// If the ADD fails later, the host gives the lease back.
+/// Asks the service to get a lease for the attachment's link, and to renew it. The addresses become the attachment's
+/// own. If the ADD fails later, the host gives the lease back.
 ///
 /// # Errors
 /// The service's own error, unchanged. [`postern_types::ErrorCode::Unsupported`] if no service answers, `InvalidArgument`
@@ -16,7 +16,7 @@ pub fn acquire() -> Result<DhcpLease, Error> {
     sys::dhcp::acquire()
 }
 
-/// Returns the lease as the service has it now.
+/// Returns the present lease of the service.
 ///
 /// # Errors
 /// As [`acquire`]. The service's own error if the lease is lost.
@@ -24,16 +24,16 @@ pub fn check() -> Result<DhcpLease, Error> {
     sys::dhcp::check()
 }
 
-/// Has the service give the lease back. The host removes everything in the record that uses the addresses first. It
+/// Asks the service to give the lease back. The host first removes everything in the record that uses the addresses. It
 /// succeeds if there is no lease, or no service.
 pub fn release() -> Result<(), Error> {
     sys::dhcp::release()
 }
 
-/// Asks if the service answers.
+/// Tests whether the service answers.
 ///
 /// # Errors
-/// [`postern_types::ErrorCode::Unsupported`]: it does not.
+/// [`postern_types::ErrorCode::Unsupported`]: the service does not answer.
 pub fn status() -> Result<(), Error> {
     sys::dhcp::status()
 }

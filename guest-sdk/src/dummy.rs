@@ -5,7 +5,7 @@ use crate::link::Link;
 use crate::sys;
 use postern_types::LinkInfo;
 
-/// The link, and what the kernel said of it when it was made.
+/// The link, and its attributes from the moment when it was made.
 #[derive(Debug)]
 pub struct Dummy {
     /// The link.

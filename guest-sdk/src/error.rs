@@ -18,7 +18,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of no known kind, code 999.
+    /// Makes an error without a more exact code, code 999.
     pub fn new(msg: impl Into<String>) -> Self {
         postern_cni::Error::internal(msg).into()
     }
@@ -40,7 +40,7 @@ impl Error {
         self
     }
 
-    /// Returns a decoder's error with the native plugin's `words` before its message. Any other error speaks for itself.
+    /// Returns a decoder's error with the native plugin's `words` before its message. Any other error stays unchanged.
     #[must_use]
     pub fn decoding(self, words: &str) -> Self {
         match self.0.object.msg.starts_with("json: ") {
@@ -75,10 +75,10 @@ impl From<OpError> for Error {
     }
 }
 
-/// Returns the first failure of several attempts that were all made, as DEL needs it.
+/// Returns the first failure of several attempts. All attempts are made before, as DEL needs.
 ///
 /// # Errors
-/// The first one.
+/// The first failure.
 pub fn all<const N: usize>(outcomes: [Result<(), Error>; N]) -> Result<(), Error> {
     outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
 }

@@ -5,7 +5,8 @@ use crate::sys;
 use ipnet::IpNet;
 use postern_types::IngressPolicy;
 
-/// Lets traffic from these addresses be forwarded, and the answers to it. Each must be the attachment's own.
+/// Makes rules that forward the traffic from these addresses, and the answers to it. Each address must be the
+/// attachment's own.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Denied`] for an address that is not the attachment's.
@@ -18,7 +19,7 @@ pub fn isolate(ingress: IngressPolicy) -> Result<(), Error> {
     sys::firewall::isolate(ingress)
 }
 
-/// Compares the rules for these addresses, and those of the bridge, with the expected ones.
+/// Compares the rules for these addresses, and the rules of the bridge, with the expected rules.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -26,7 +27,7 @@ pub fn check(addresses: &[IpNet]) -> Result<(), Error> {
     sys::firewall::check(addresses)
 }
 
-/// Removes what admits the attachment's addresses. It succeeds if there is nothing to remove.
+/// Removes the rules that admit the attachment's addresses. It succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::firewall::remove()
 }

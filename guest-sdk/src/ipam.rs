@@ -16,7 +16,7 @@ pub fn add() -> Result<CniResult, Error> {
     Ok(CniResult::parse(&result, Version::LATEST.as_str())?)
 }
 
-/// Runs DEL. The host removes everything in the record that uses the attachment's addresses first. A plugin that makes
+/// Runs DEL. The host first removes everything in the record that uses the attachment's addresses. A plugin that makes
 /// a link deletes the link before this call.
 pub fn del() -> Result<(), Error> {
     sys::ipam::del()

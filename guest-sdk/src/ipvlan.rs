@@ -6,14 +6,14 @@ use crate::parent::Parent;
 use crate::sys;
 use postern_types::{IpvlanMode, LinkInfo};
 
-/// The link, and what the kernel said of it when it was made or found.
+/// The link, and its attributes from the moment when it was made or found.
 #[derive(Debug)]
 pub struct Ipvlan {
     /// The link.
     pub link: Link,
     /// Its attributes.
     pub attributes: LinkInfo,
-    /// Its mode; `None` if it has none of the known ones.
+    /// Its mode; `None` if the mode is not a known one.
     pub mode: Option<IpvlanMode>,
 }
 

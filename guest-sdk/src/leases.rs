@@ -5,11 +5,11 @@ use crate::sys;
 use postern_types::{LeaseGrant, LeaseRange};
 use std::net::IpAddr;
 
-/// Reserves one address from each set of ranges: the requested one that lies in it, or the next one, round robin.
+/// Reserves one address from each set of ranges: the requested address in the set, or the next one, round robin.
 ///
 /// # Errors
-/// [`postern_types::ErrorCode::InvalidArgument`] for ranges that make no sense, `Exhausted`, `Exists` (taken, or this
-/// attachment has one already), `TryAgain`, `Io`.
+/// [`postern_types::ErrorCode::InvalidArgument`] for invalid ranges, `Exhausted`, `Exists` (taken, or this attachment
+/// has one already), `TryAgain`, `Io`.
 pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, Error> {
     sys::leases::reserve(sets, requested)
 }
@@ -19,8 +19,8 @@ pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     sys::leases::held()
 }
 
-/// Releases the attachment's addresses. The host removes everything in the record that uses them first. It succeeds if
-/// there is nothing to release.
+/// Releases the attachment's addresses. The host first removes everything in the record that uses the addresses. It
+/// succeeds if there is nothing to release.
 pub fn release() -> Result<(), Error> {
     sys::leases::release()
 }
@@ -31,7 +31,7 @@ pub fn retain() -> Result<u32, Error> {
     sys::leases::retain()
 }
 
-/// For STATUS: false if a set has no free address, and the node's operator wants STATUS to say so.
+/// For STATUS: false if a set has no free address, and the node's operator wants STATUS to report this.
 pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, Error> {
     sys::leases::available(sets)
 }

@@ -5,7 +5,7 @@
 //! component imports exactly the functions that the plugin calls. A policy limits them further, and the host undoes a
 //! failed ADD.
 //!
-//! This one gives the container a link and its addresses, and does no more:
+//! This small plugin only gives the container a link and its addresses:
 //!
 //! ```
 //! use postern_guest::cni::CniResult;
@@ -95,11 +95,11 @@ pub use plugin::{Plugin, run};
 pub use request::{Request, dns_override, mtu, routes as routes_of};
 pub use result::{has_mac, interface, mac};
 
-/// Puts a plugin's own version into its component: that of its package, or the given text.
+/// Puts a plugin's own version into its component: the version of its package, or the given text.
 ///
-/// It stands once in the program, beside `main`. `postern add` reads it there. The plugin prints it if it is started
-/// without `CNI_COMMAND`, as programs expect that choose nodes by the versions of their plugins. It has to be a semantic
-/// version.
+/// Call this macro once in the program, beside `main`. `postern add` reads the version from the component. The plugin
+/// prints it if it is started without `CNI_COMMAND`: some programs choose nodes by the versions of their plugins. It
+/// must be a semantic version.
 ///
 /// ```
 /// postern_guest::version!();
@@ -113,7 +113,7 @@ macro_rules! version {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             const TEXT: &str = $version;
-            // The custom section in which the tools of WebAssembly look for it.
+            // The custom section in which WebAssembly tools look for the version.
             #[used]
             #[unsafe(link_section = "version")]
             static VERSION: [u8; TEXT.len()] = *TEXT.as_bytes().first_chunk().unwrap();

@@ -1,4 +1,4 @@
-//! The attachment's own link: the one named `CNI_IFNAME` in the container's network namespace.
+//! The attachment's own link: the link named `CNI_IFNAME` in the container's network namespace.
 
 use crate::error::Error;
 use crate::sys;

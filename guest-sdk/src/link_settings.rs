@@ -1,4 +1,4 @@
-//! Attributes of the attachment's own link. The host puts back what was changed, on a failed ADD and on DEL.
+//! Attributes of the attachment's own link. The host restores changed attributes after a failed ADD and on DEL.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -13,7 +13,7 @@ pub fn change(link: &Link, settings: &LinkSettings) -> Result<(), Error> {
     sys::link_settings::change(&link.0, settings)
 }
 
-/// Compares the attributes that are not `None` with those of the kernel.
+/// Compares the attributes that are not `None` with the kernel's attributes.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -21,7 +21,7 @@ pub fn check(link: &Link, settings: &LinkSettings) -> Result<(), Error> {
     sys::link_settings::check(&link.0, settings)
 }
 
-/// Puts back what this plugin changed. It is success if there is nothing to put back.
+/// Restores the attributes that this plugin changed. The call succeeds if there is nothing to restore.
 pub fn restore() -> Result<(), Error> {
     sys::link_settings::restore()
 }

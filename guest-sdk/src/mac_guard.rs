@@ -18,7 +18,7 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     sys::mac_guard::check(&end.0, mac)
 }
 
-/// Removes the attachment's rules; the host sets the guarded port down before. It succeeds if there is nothing to
+/// Removes the attachment's rules. The host first sets the guarded port down. It succeeds if there is nothing to
 /// remove.
 pub fn remove() -> Result<(), Error> {
     sys::mac_guard::remove()

@@ -1,4 +1,4 @@
-//! The attachment's own link as a macvlan, stacked on a granted one.
+//! The attachment's own link as a macvlan, stacked on a granted link.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -6,12 +6,12 @@ use crate::parent::Parent;
 use crate::sys;
 use postern_types::{LinkInfo, Mac, MacvlanMode};
 
-/// How the link is to be made. What isn't called here isn't imported either.
+/// The settings for a new link. A setter that the plugin doesn't call is not imported.
 #[derive(Debug)]
 pub struct Options(sys::macvlan::Options);
 
 impl Options {
-    /// The parent's MTU, a random, locally administered address, and the kernel's queue.
+    /// Makes options with the parent's MTU, a random, locally administered address, and the kernel's queue.
     pub fn new(mode: MacvlanMode) -> Self {
         Self(sys::macvlan::Options::new(mode))
     }
@@ -44,14 +44,14 @@ impl Options {
     }
 }
 
-/// The link, and what the kernel said of it when it was made or found.
+/// The link, and its attributes from the moment when it was made or found.
 #[derive(Debug)]
 pub struct Macvlan {
     /// The link.
     pub link: Link,
     /// Its attributes.
     pub attributes: LinkInfo,
-    /// Its mode; `None` if it has none of the known ones.
+    /// Its mode; `None` if the mode is not a known one.
     pub mode: Option<MacvlanMode>,
 }
 

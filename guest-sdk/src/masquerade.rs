@@ -43,8 +43,8 @@ impl MasqueradeConfig {
         }
     }
 
-    /// Compares the rules, if any are wanted. If no backend is named, the rules of either are accepted: the default may
-    /// have changed since the ADD, or a native plugin may have made them.
+    /// Compares the rules, if any are wanted. If no backend is named, the rules of either backend are accepted: the
+    /// default may have changed since the ADD, or a native plugin may have made them.
     pub fn check(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
@@ -59,7 +59,8 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     sys::masquerade::ensure(backend)
 }
 
-/// Compares the rules with the expected ones; `None` means those that the attachment's record lists, or either's.
+/// Compares the rules with the expected ones; `None` means the rules in the attachment's record, or else the rules of
+/// either backend.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

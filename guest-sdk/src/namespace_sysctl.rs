@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::sys;
 
-/// Writes a value, key and value as the configuration has them. A failed ADD puts the earlier value back.
+/// Writes a value. Key and value must be as in the configuration. A failed ADD restores the earlier value.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`]: this kernel has no such key.
@@ -11,7 +11,7 @@ pub fn set(key: &str, value: &str) -> Result<(), Error> {
     sys::namespace_sysctl::set(key, value)
 }
 
-/// Compares a value with that of the kernel.
+/// Compares a value with the kernel's value.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

@@ -1,14 +1,15 @@
-//! Links that others are stacked on, and that the operator's configuration names.
+//! Links that other links are stacked on, and that the operator's configuration names.
 
 use crate::error::Error;
 use crate::sys;
 use postern_types::LinkInfo;
 
-/// A granted link. It can be read, and handed to what makes a link on it.
+/// A granted link. A plugin can read it, and pass it to a function that makes a link on it.
 #[derive(Debug)]
 pub struct Parent(pub(crate) sys::parent::Parent);
 
-/// Looks a granted link up, on the host or in the container. The empty name is the link of the default route there.
+/// Looks up a granted link, on the host or in the container. The empty name is the link of the namespace's default
+/// route.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`]: there is no such link, or no default route.

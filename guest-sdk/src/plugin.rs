@@ -11,8 +11,8 @@ pub(crate) const CONFIGURATION_LIMIT: usize = 16 << 20;
 
 /// A plugin: one function for each verb.
 ///
-/// If ADD fails, the host undoes everything that it did, so the plugin doesn't roll back. DEL must succeed when there
-/// is nothing left to remove.
+/// If ADD fails, the host undoes all effects, so the plugin doesn't roll back. DEL must succeed when there is nothing
+/// left to remove.
 pub trait Plugin {
     /// The versions of the specification that the plugin supports.
     const VERSIONS: &'static [Version] = &Version::ALL;
@@ -21,7 +21,7 @@ pub trait Plugin {
     /// form.
     fn add(&self, request: &Request) -> Result<CniResult, Error>;
 
-    /// DEL: removes the attachment, or what is left of it.
+    /// DEL: removes the attachment, or its remaining objects.
     fn del(&self, request: &Request) -> Result<(), Error>;
 
     /// CHECK: compares the attachment with `prevResult`; changes nothing.
@@ -55,8 +55,8 @@ pub fn run(plugin: &impl Plugin) -> ExitCode {
     }
 }
 
-/// Refuses to run on the build machine, where a fake host answers for the capabilities. A plugin that was installed in
-/// that form by mistake must not report networks that don't exist.
+/// Refuses to run on the build machine, where a fake host answers for the capabilities. A plugin that was built for the
+/// build machine, and installed by mistake, must not report networks that don't exist.
 fn refuse_to_pretend() -> Result<(), Error> {
     if cfg!(target_arch = "wasm32") {
         return Ok(());

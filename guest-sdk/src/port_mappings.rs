@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Makes the rules that lead these forwards to these addresses, at most one of each IP version.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`]: another container has one of the ports.
+/// Among others [`postern_types::ErrorCode::Exists`]: another container uses a port.
 pub fn ensure(addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), Error> {
     sys::port_mappings::ensure(addresses, forwards, masquerade)
 }

@@ -12,7 +12,7 @@ pub struct Request {
     pub verb: Verb,
     /// The `CNI_*` variables.
     pub env: Env,
-    /// The version of the configuration, one that the plugin supports.
+    /// The version of the configuration, which the plugin supports.
     pub version: Version,
     /// The configuration as it was written, without GC's lists of valid attachments. The lists are long, and the host
     /// uses them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] has them.
@@ -51,14 +51,14 @@ impl Request {
         Ok(Args::parse(&self.env.args, known)?)
     }
 
-    /// Returns the container's interface in `result`: the one named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
+    /// Returns the container's interface in `result`: the interface named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
     ///
     /// # Errors
-    /// Code 999 if there is none.
+    /// Code 999 if there is no such interface.
     pub fn own_interface<'r>(&self, result: &'r CniResult) -> Result<&'r Interface, Error> {
         let own = |interface: &&Interface| interface.name == self.env.ifname && interface.sandbox == self.env.netns;
-        // The double blank in the message is the native plugins': they print the sandbox of the missing interface
-        // there, which is empty.
+        // The double blank in the message comes from native plugins: they print the missing interface's sandbox between
+        // the blanks, which is empty.
         result.interfaces.iter().rfind(own).ok_or_else(|| {
             let netns = &self.env.netns;
             Error::new(format!("Sandbox in prevResult  doesn't match configured netns: {netns}"))
@@ -66,7 +66,7 @@ impl Request {
     }
 }
 
-/// Returns the configuration's `dns` if it has any key; it then replaces IPAM's.
+/// Returns the configuration's `dns` if it has any key; it then replaces IPAM's `dns`.
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type.
@@ -76,7 +76,7 @@ pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
 }
 
-/// Returns the key `mtu`, in bytes; `None` for 0 and less, for which the kernel chooses.
+/// Returns the key `mtu`, in bytes; `None` for 0 and less: then the kernel chooses.
 ///
 /// # Errors
 /// Code 999 for a value of the wrong type, code 7 for a value that is too large.

@@ -9,8 +9,8 @@ pub fn interface(link: &LinkInfo, sandbox: &str) -> Interface {
     Interface { name: link.name.clone(), mac: mac(link), sandbox: sandbox.to_owned(), ..Interface::default() }
 }
 
-/// True if an address of a result is the link's. An empty one is any link's. `tuning` writes it as the network does, and
-/// the kernel in lower case.
+/// True if an address of a result is the link's address. An empty address fits any link. Case does not matter: `tuning`
+/// keeps the spelling of the network, and the kernel uses lower case.
 pub fn has_mac(expected: &str, link: &LinkInfo) -> bool {
     expected.is_empty() || expected == mac(link) || link.mac.is_some_and(|mac| expected.parse() == Ok(mac))
 }

@@ -9,7 +9,7 @@ use postern_types::Route;
 /// Adds the routes in order, and stops at the first refusal.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] for a route that is there already.
+/// Among others [`postern_types::ErrorCode::Exists`] for an existing route.
 pub fn add(link: &Link, routes: &[Route]) -> Result<(), Error> {
     sys::routes::add(&link.0, routes)
 }
@@ -24,8 +24,8 @@ pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
     sys::routes::list(&link.0)
 }
 
-/// Tells of each route whether it is among those that [`list`] reads: by destination, and by gateway and priority where
-/// the given route has them. The container may have any number of others.
+/// Tells for each route whether it is among the routes that [`list`] reads. It compares destinations, and gateway and
+/// priority if the given route has them. The container may have any number of other routes.
 pub fn has(link: &Link, routes: &[Route]) -> Result<Vec<bool>, Error> {
     in_parts(routes, |part| sys::routes::has(&link.0, part))
 }

@@ -1,15 +1,17 @@
-//! Source routing: what the attachment's own addresses send leaves by the attachment's own link.
+//! Source routing: packets from the attachment's own addresses leave by the attachment's own link.
 
 use crate::error::Error;
 use crate::link::Link;
 use crate::sys;
 use postern_types::RouteSource;
 
-/// Gives each source its rule: with `table` to that table, and otherwise to a table of its own with the link's routes,
-/// which leave the main table. With `hints` the main table keeps the routes to the link's own networks.
+/// Makes a rule for each source. With `table`, the rule leads to that table. Without it, each source gets its own
+/// table, and the link's routes move from the main table into it. With `hints` the main table keeps the routes to the
+/// link's own networks.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::InvalidArgument`]: the address, gateway or table is not the attachment's.
+/// Among others [`postern_types::ErrorCode::InvalidArgument`]: the address, gateway or table does not belong to the
+/// attachment.
 pub fn apply(link: &Link, sources: &[RouteSource], table: Option<u32>, hints: bool) -> Result<(), Error> {
     sys::source_routes::apply(&link.0, sources, table, hints)
 }
@@ -22,7 +24,7 @@ pub fn check() -> Result<(), Error> {
     sys::source_routes::check()
 }
 
-/// Removes the rules, and puts the link's routes back. It is success if nothing is there.
+/// Removes the rules, and puts the link's routes back. The call succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::source_routes::remove()
 }

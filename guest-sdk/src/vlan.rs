@@ -6,7 +6,7 @@ use crate::parent::Parent;
 use crate::sys;
 use postern_types::{LinkInfo, VlanId};
 
-/// The link, and what the kernel said of it when it was made or found.
+/// The link, and its attributes from the moment when it was made or found.
 #[derive(Debug)]
 pub struct Vlan {
     /// The link.

@@ -18,13 +18,14 @@ fn plugins() -> Vec<String> {
     names
 }
 
-/// The size limit of a component: every start maps it, so it should stay small. The largest, bridge, has 285,000 bytes.
-/// dhcp has two programs, the plugin and the client of the lease service, and a library that reads packets.
+/// The size limit of a component: every start maps it, so it should stay small. The largest component, bridge, has
+/// 285,000 bytes. dhcp has two programs, the plugin and the client of the lease service, and a library that reads
+/// packets.
 fn size_limit(plugin: &str) -> u64 {
     if plugin == "dhcp" { 950_000 } else { 300_000 }
 }
 
-/// Interfaces without a function of their own. They are imported because others use their types.
+/// Interfaces without a function of their own. They are imported because other interfaces use their types.
 const TYPES_ONLY: [&str; 2] = ["postern:cni/types", "wasi:io/error"];
 
 fn golden() -> PathBuf {
@@ -38,8 +39,8 @@ fn component(plugin: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{} has not been built; `make build` builds it", file.display()))
 }
 
-/// Returns the imports of the core module, which are those of the component. `wit-component` adds modules to connect
-/// the two; their imports have no colon. The drop of a resource is left out: it tells a reviewer nothing.
+/// Returns the imports of the core module, which are also the imports of the component. `wit-component` adds modules
+/// that connect both; their imports have no colon. The drop of a resource is left out: it tells a reviewer nothing.
 fn imports(plugin: &str) -> BTreeSet<String> {
     let bytes = std::fs::read(component(plugin)).unwrap();
     let mut lines = BTreeSet::new();
@@ -85,7 +86,8 @@ fn components_import_no_other_interfaces() {
         let mut found = BTreeSet::new();
         for payload in Parser::new(0).parse_all(&bytes) {
             let Payload::ComponentImportSection(section) = payload.unwrap() else { continue };
-            // The small component inside exports `run`. It calls the outer one's functions by names without a colon.
+            // The small component inside exports `run`. It calls the functions of the outer component by names without
+            // a colon.
             let names = section.into_iter().map(|import| name(import.unwrap().name.name));
             found.extend(names.filter(|name| name.contains(':')));
         }
