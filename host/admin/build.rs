@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
-    // The present path: a build directory that was moved with its tree still has this program compiled.
+    // The path is read at run time: a build directory that was moved with its tree may have this program already
+    // compiled.
     let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or(std::io::ErrorKind::NotFound)?;
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());

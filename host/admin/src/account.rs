@@ -26,7 +26,7 @@ pub const SHORT: usize = 12;
 /// The object that `--json` prints for an attachment. Keys are only ever added.
 #[derive(Debug, Serialize)]
 pub struct Attachment {
-    /// `null` if the record can't be read; the same holds for the next four.
+    /// `null` if the record can't be read; this also holds for the next four fields.
     pub network: Option<String>,
     pub container: Option<String>,
     pub interface: Option<String>,
@@ -39,7 +39,7 @@ pub struct Attachment {
     pub state: State,
     /// True if a process is at work on it at this moment.
     pub under_way: bool,
-    /// The processes that are, as far as they are known.
+    /// The processes at work on it, as far as they are known.
     pub held_by: Vec<Holder>,
     /// The record's file.
     pub record: PathBuf,
@@ -151,7 +151,7 @@ struct InstalledPlugin {
 struct Installed(BTreeMap<String, InstalledPlugin>);
 
 impl Installed {
-    /// Returns what is installed under a plugin's name.
+    /// Returns the data of the plugin that is installed under a name.
     fn plugin(&mut self, name: &str) -> Plugin {
         let found = self.0.entry(name.to_owned()).or_insert_with(|| Self::read(name).unwrap_or_default()).clone();
         let InstalledPlugin { digest, versions } = found;
@@ -159,7 +159,7 @@ impl Installed {
     }
 
     fn read(plugin: &str) -> Option<InstalledPlugin> {
-        // A record can contain any name: only a name that can be a file's is looked for.
+        // A record can contain any name: only a name that a file can have is looked for.
         let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
         let catalog = places::catalog().ok()?;
         let manifest = Manifest::read(&catalog, plugin).ok()?;
@@ -198,7 +198,7 @@ pub fn short(text: &str) -> String {
     text.chars().take(SHORT).collect()
 }
 
-/// Returns the time that has passed since then.
+/// Returns the time that has passed since a time.
 fn passed(since: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = now.saturating_sub(since / 1000);

@@ -38,11 +38,11 @@ struct Report<'a> {
     /// SHA-256 of the component, hexadecimal.
     digest: &'a str,
     imports: &'a [String],
-    /// The plugin's own version, as it is printed without CNI_COMMAND; `null` if its component says none.
+    /// The plugin's own version, which it prints without CNI_COMMAND; `null` if its component has none.
     version: Option<&'a str>,
-    /// The CNI versions that it supports under its policy; `null` if neither names any.
+    /// The CNI versions that the plugin supports under its policy; `null` if neither component nor policy names any.
     versions: Option<Vec<String>>,
-    /// Versions that it names, and this host doesn't know: they are left out.
+    /// Versions that the plugin names, but this host doesn't know: they are left out.
     unknown_versions: Vec<String>,
     /// The engine that the code was compiled for.
     engine: &'a str,
@@ -171,8 +171,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the
-    // code of an old one doesn't fit the new manifest. So no code ever runs under a policy that grants more than its
-    // own.
+    // code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy that grants more than its
+    // own policy.
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),
@@ -188,8 +188,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     Report { unknown_versions: unknown, ..report(&manifest, supported, &catalog, options, kept) }.print(options.json)
 }
 
-/// Returns the plugin's own version. The build says which plugins come with Postern. Whoever adds such a component again
-/// changes nothing of that.
+/// Returns the plugin's own version. The build marks the plugins that come with Postern. The mark stays when a user
+/// adds such a component again.
 fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, options: &Options) -> Option<String> {
     let before = || Manifest::read(catalog, name).ok().filter(|before| before.digest == digest)?.version;
     if options.shipped || before().is_some_and(|version| own_version::is_shipped(&version)) {
@@ -217,7 +217,7 @@ fn is_shipped(name: &str) -> bool {
     env!("POSTERN_SHIPPED").split(' ').any(|shipped| shipped == name)
 }
 
-/// Returns the versions for the manifest, and those that this host doesn't know.
+/// Returns the versions for the manifest, and the versions that this host doesn't know.
 fn named(answer: Answer, policy: &Policy, file: &Path) -> Result<(Option<Vec<String>>, Vec<String>)> {
     match answer {
         Answer::Versions(versions, unknown) => {
@@ -286,7 +286,7 @@ fn finds(layout: &InstallLayout, catalog: &Path) -> bool {
         path.canonicalize().ok().or_else(beside)
     };
     let own = layout.catalog();
-    // Without one beside it, it takes that of an installation, as this program does.
+    // Without a catalog beside it, the host executable takes the catalog of an installation, as this program does.
     let taken = || places::catalog().ok().filter(|_| !own.exists());
     real(catalog).is_some_and(|catalog| {
         real(&own).as_ref() == Some(&catalog) || taken().and_then(|taken| real(&taken)) == Some(catalog)

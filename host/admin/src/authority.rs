@@ -14,7 +14,7 @@ pub const RESULT: &str = "result";
 /// The name of the table that limits the parts of an earlier native plugin's result that count as the attachment's own.
 pub const PREVIOUS: &str = "previous";
 
-/// What `in-container` of that table allows.
+/// The meaning of `in-container` in that table.
 const IN_CONTAINER: [&str; 2] = [
     "use as the attachment's own, behind a native plugin: what `prevResult` names and the container has, if neither \
      the node nor another attachment has it",
@@ -46,7 +46,7 @@ fn as_map<S: Serializer>(objects: &[(String, Vec<String>)], serializer: S) -> Re
 pub struct Ability {
     /// WIT interface.
     pub capability: String,
-    /// Imported functions that it takes.
+    /// Imported functions that the ability needs.
     pub functions: Vec<String>,
     /// The text after "can".
     pub sentence: String,
@@ -130,7 +130,7 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     abilities
 }
 
-/// Returns the things that a plugin can't do, because it lacks the import or the grant.
+/// Returns the acts that a plugin can't do, because it lacks the import or the grant.
 pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
     let able = |capability: &str| {
         imports.authority.contains_key(capability) && grants.iter().any(|grant| grant.capability == capability)

@@ -10,11 +10,11 @@ use postern_gate::places;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Native plugins that leave nothing on the host that leads to a container's address. Their effects are on the
+/// Native plugins that leave no object on the host that leads to a container's address. Their effects are on the
 /// container's own link or namespace, or are removed with the host end of the pair.
 const HARMLESS: [&str; 5] = ["tuning", "sbr", "vrf", "bandwidth", "loopback"];
 
-/// The plugins of each network, and those that Postern has.
+/// The plugins of each network, and the plugins of Postern.
 pub struct Chains {
     lists: HashMap<String, Vec<String>>,
     ours: Vec<String>,
@@ -31,7 +31,7 @@ impl Chains {
     }
 
     /// Returns the reason why the chain of an attachment may have left rules for its addresses. `None` if all of its
-    /// plugins are Postern's or leave none, or if they are unknown.
+    /// plugins belong to Postern or leave no rules, or if they are unknown.
     pub fn leaves_rules(&self, header: &Header) -> Option<String> {
         let cached = results::chain(header);
         let plugins = cached.as_ref().or_else(|| self.lists.get(&header.network))?;

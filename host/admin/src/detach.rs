@@ -1,8 +1,9 @@
-//! Attachments that are gone and that the runtimes' cache knows: DEL of the whole list that made them, the last plugin first, with
-//! the cached result and arguments, as a runtime would call it. Plugins of Postern and native ones are executed alike.
+//! Detaches attachments that are gone and that the runtimes' cache knows. It calls DEL of the whole list that made
+//! them, the last plugin first, with the cached result and arguments, as a runtime would. Plugins of Postern and native
+//! plugins are executed alike.
 //!
-//! The entry of the cache, each program, and each directory of programs must be ones that only root or this user could
-//! write. Nothing is executed before [`Detacher::run`]. A program that does not end is killed.
+//! Only root or this user may be able to write the entry of the cache, each program, and each directory of programs.
+//! Nothing is executed before [`Detacher::run`]. A program that does not end is killed.
 
 use anyhow::Result;
 use nix::errno::Errno;
@@ -21,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// The plugin that finds another one by itself, under whatever name its program is installed.
+/// The plugin that finds its delegate by itself, even if its own program has another name.
 const FLANNEL: &str = "flannel";
 
-/// What finds and calls the lists.
+/// Finds the lists and calls them.
 pub struct Detacher<'a> {
     conf_dir: &'a Path,
     programs: Programs,
@@ -40,9 +41,9 @@ pub struct Detachment {
     /// The attachment, as the cache has it.
     pub attachment: Attachment,
     list: List,
-    /// The programs that are executed, in order. Those of IPAM follow the plugin that calls them.
+    /// The programs that are executed, in order. An IPAM program follows the plugin that calls it.
     programs: Vec<(String, PathBuf)>,
-    /// The directories in which plugins find further programs, if one of the list delegates to others.
+    /// The directories in which plugins find further programs, if a plugin of the list delegates.
     delegates_in: Vec<PathBuf>,
     limit: Duration,
 }
@@ -65,7 +66,7 @@ impl Detachment {
         lines
     }
 
-    /// Returns the same for scripts: the programs, and the directories for what the list delegates to.
+    /// Returns the lines for scripts: the programs, and the directories of the delegates.
     pub fn json(&self) -> (Value, Value) {
         let program = |(plugin, path): &(String, PathBuf)| json!({"plugin": plugin, "program": path});
         (self.programs.iter().map(program).collect(), json!(self.delegates_in))
@@ -87,7 +88,7 @@ impl<'a> Detacher<'a> {
     /// Returns the list to call for an attachment whose container is gone by its record; `None` if the cache doesn't know it.
     ///
     /// # Errors
-    /// Why it can't be called.
+    /// The reason why the list can't be called.
     pub fn of(&self, network: &str, container_id: &str, ifname: &str) -> Result<Option<Detachment>, String> {
         let attachment = Attachment::new(container_id, "", ifname);
         match self.cache.find(network, &attachment) {
@@ -96,8 +97,9 @@ impl<'a> Detacher<'a> {
         }
     }
 
-    /// Returns the attachments that the cache alone knows and whose container is gone: its path leads nowhere, and no namespace
-    /// has its addresses. `is_known` tells which ones have a record. For others a reason follows the name.
+    /// Returns the attachments that the cache alone knows and whose container is gone: its path leads nowhere, and no
+    /// namespace has its addresses. `is_known` tells which attachments have a record. Attachments that can't be
+    /// detached come second, each with the reason.
     pub fn unrecorded(&self, is_known: impl Fn(&Cached) -> bool) -> (Vec<Detachment>, Vec<(String, String)>) {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for cached in self.cache.all() {
@@ -126,14 +128,15 @@ impl<'a> Detacher<'a> {
 
     fn prepare(&self, cached: Cached) -> Result<Detachment, String> {
         let Cached { network, attachment, config, path } = cached;
-        // The kernel gives the programs the rights of this process. So the entry must be one that nobody else could write.
+        // The kernel gives the programs the rights of this process. So nobody else may be able to write the entry.
         match places::open_trusted(&path) {
             Ok(Some(_)) => {}
             Ok(None) => return Err(format!("{} is gone", path.display())),
             Err(error) => return Err(error.to_string()),
         }
         let unusable = |error: Error| format!("{}: {error}", path.display());
-        // Plugins of the network's own directory are not in the cache. The list there counts if it is still the same.
+        // Plugins of the network's own directory are not in the cache. The list in the directory counts if it is still
+        // equal to the cached one.
         let list = match load(self.conf_dir, &network) {
             Ok(list) if list.text == config => list,
             _ => List::parse(&config).map_err(unusable)?,
@@ -154,12 +157,12 @@ impl<'a> Detacher<'a> {
         Ok(Detachment { attachment, list, programs, delegates_in, limit: self.limit })
     }
 
-    /// Fails if another user could put a program into one of the directories. Plugins look there for others when they run:
-    /// flannel for its delegate. Nobody can be asked which ones that will be.
+    /// Fails if another user could put a program into one of the directories. Running plugins look there for other
+    /// programs: flannel looks for its delegate. These programs can't be known before.
     fn directories(&self) -> Result<(), String> {
         for directory in self.programs.directories() {
             let path = std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-            // In place of a directory that is not there, another user could make one.
+            // Another user could make a directory that is missing.
             let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(&path);
             if let Err(why) = places::trust(there) {
                 return Err(format!(
@@ -201,7 +204,7 @@ impl<'a> Detacher<'a> {
     pub fn run(&self, detachment: &Detachment, logs: &Path) -> Result<(), String> {
         let Detachment { list, programs, .. } = detachment;
         let mut attachment = detachment.attachment.clone();
-        // A path that leads somewhere leads to another container by now.
+        // If the path exists again, it leads to another container by now.
         if stat(attachment.netns.as_str()) != Err(Errno::ENOENT) {
             attachment.netns.clear();
         }
@@ -217,7 +220,7 @@ impl<'a> Detacher<'a> {
     }
 }
 
-/// The programs that were shown to the operator, and no others.
+/// Only the programs that the operator was shown.
 struct Shown<'a> {
     detacher: &'a Detacher<'a>,
     shown: BTreeMap<&'a str, &'a Path>,

@@ -1,4 +1,4 @@
-//! `postern inspect --diff`: the abilities of a new component that the old one lacks.
+//! `postern inspect --diff`: the abilities of a new component that the old component lacks.
 
 use crate::authority::{Ability, abilities};
 use crate::imports::Imports;
@@ -16,15 +16,15 @@ use std::process::ExitCode;
 struct Report {
     old: Side,
     new: Side,
-    /// Functions of `postern:cni` that only the new one imports, by interface.
+    /// Functions of `postern:cni` that only the new component imports, by interface.
     added: BTreeMap<String, Vec<String>>,
-    /// Functions that only the old one imports.
+    /// Functions that only the old component imports.
     removed: BTreeMap<String, Vec<String>>,
-    /// The abilities that only the new one can have, under any policy.
+    /// The abilities that only the new component can have, under any policy.
     gained_ceiling: Vec<Ability>,
-    /// The abilities that only the new one has under the policies in force; `null` if neither has a policy.
+    /// The abilities that only the new component has under the policies in force; `null` if neither has a policy.
     gained: Option<Vec<Ability>>,
-    /// True if the new one can do nothing more: exit status 0.
+    /// True if the new component has no further abilities: exit status 0.
     no_more: bool,
 }
 
@@ -67,7 +67,7 @@ fn report(old: &Subject, new: &Subject) -> Result<Report> {
     })
 }
 
-/// Returns the abilities of the new one that no ability of the old one covers.
+/// Returns the abilities of the new component that no ability of the old component covers.
 fn gained(old: &[Ability], new: Vec<Ability>) -> Vec<Ability> {
     new.into_iter().filter(|ability| !old.iter().any(|had| had.sentence == ability.sentence)).collect()
 }

@@ -40,7 +40,7 @@ pub struct Options {
     pub unbind: bool,
 }
 
-/// Returns the question before the removal of what `left` attachments left, and the look at `held` objects.
+/// Returns the question before the removal of the objects of `left` attachments, and the look at `held` objects.
 fn question(left: usize, held: usize) -> String {
     let left = match left {
         0 => None,
@@ -56,8 +56,8 @@ fn question(left: usize, held: usize) -> String {
     format!("{}?", parts.join(", and "))
 }
 
-/// Returns the last line after the removal. Of `partly` objects only the addresses are left, which another program may
-/// still use.
+/// Returns the last line after the removal. `partly` counts objects whose addresses were kept, because another program
+/// may still use them.
 fn total(removed: usize, left: usize, partly: usize) -> String {
     let partly = match partly {
         0 => String::new(),
@@ -80,13 +80,13 @@ fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
     })
 }
 
-/// Shows the garbage and removes it: with `yes` at once, on a terminal after a yes.
+/// Shows the garbage and removes it: at once with `yes`, otherwise after a yes on a terminal.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
     let chains = Chains::new(&options.conf_dir);
     let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
-    // DEL of the whole list gives addresses back where it can be called.
+    // If DEL of the whole list can be called, it gives the addresses back.
     let leaves_rules = |header: &Header| match of(&detacher, header) {
         Ok(Some(_)) => None,
         Ok(None) => chains.leaves_rules(header),
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let native = options.native.then(|| adopt::find(scope)).transpose().map_err(Error::msg)?;
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
-    // What a list's DEL removes is shown once more by its parts, and counts once.
+    // Leftovers that a list's DEL removes are shown again one by one, but count once.
     let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
     let held: Vec<HeldNote> = held::list(&places).map_err(Error::msg)?.into_iter().map(|(_, held)| held).collect();
     let left = report.garbage.len() + cached.len() + others;
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let rules = LazyServed::default();
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
-        // The operator may have taken a long time to confirm.
+        // The data are read again: the operator may have taken a long time to confirm.
         let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
         let still = if lists.iter().any(Option::is_some) { find()?.garbage } else { Vec::new() };
         let is_gone = |item: &Garbage| {
@@ -145,7 +145,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             match garbage::remove(&places, item, &programs, &shared) {
                 Ok(Outcome::Removed) => removed += 1,
                 Ok(Outcome::AddressesKept) => partly += 1,
-                // DEL has ended the record.
+                // DEL has removed the record.
                 Ok(Outcome::TakenUp) => removed += usize::from(list.is_some()),
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }
@@ -210,7 +210,7 @@ fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl I
     report.problems.iter().chain(native.into_iter().flat_map(|native| &native.problems))
 }
 
-/// `has_more`: there is something to remove or to look at, though perhaps not of these.
+/// `has_more` is true if there are other objects to remove or to look at.
 fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Report>, has_more: bool) -> Result<()> {
     let mut lines = Vec::new();
     for (item, list) in report.garbage.iter().zip(lists) {
@@ -305,7 +305,7 @@ fn native_lines(native: &adopt::Report) -> Vec<String> {
     lines
 }
 
-/// Prints the number of leases that native plugins left. It is known without running a program.
+/// Prints the number of leases that native plugins left. Counting them runs no program.
 fn hint(scope: Scope<'_>) -> Result<()> {
     match adopt::count_leases(scope) {
         0 => Ok(()),

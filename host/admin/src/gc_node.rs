@@ -7,7 +7,7 @@ use postern_gate::places::Places;
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Shows the unused objects and removes them: with `yes` at once, on a terminal after a yes.
+/// Shows the unused objects and removes them: at once with `yes`, otherwise after a yes on a terminal.
 pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let report = node::find(&places, forwarding).map_err(Error::msg)?;
@@ -30,7 +30,7 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
                 1 => "remove this one?".to_owned(),
                 _ => format!("remove these {count}?"),
             })?;
-    // Even if no object is unused, notes on objects that are gone are removed.
+    // Notes on objects that are gone are removed even if there is no unused object.
     let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
     if as_json {
         output::json(&json!({

@@ -11,7 +11,7 @@ const PACKAGE: &str = "postern:cni/";
 pub const FLOOR: &str = "arguments, the environment's CNI_* variables, standard input, output and error in memory, random \
                          numbers, exit; no file, socket, clock or program of the node";
 
-/// The same for a component that imports more of WASI than every command does.
+/// The meaning for a component that imports more of WASI than every command does.
 pub const WHOLE: &str = "it finds no argument and no directory; every socket, look-up of a name and request is refused; it has a \
                          clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
 
@@ -30,7 +30,7 @@ impl Imports {
         let mut imports = Self::default();
         for import in list {
             let Some((interface, function)) = import.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('#')) else {
-                // A type that is imported alone is no authority either.
+                // An imported type gives no authority either.
                 if !import.starts_with(PACKAGE) {
                     imports.floor.push(import.clone());
                 }
@@ -47,7 +47,7 @@ impl Imports {
         needs_all_of_wasi(&self.floor)
     }
 
-    /// True if it can ask for an operation of this capability.
+    /// True if the component can ask for an operation of this capability.
     pub fn has(&self, capability: Capability) -> bool {
         self.authority.contains_key(capability.name())
     }

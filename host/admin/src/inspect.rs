@@ -21,7 +21,7 @@ struct Report {
     plugin: String,
     /// SHA-256 of the component, hexadecimal.
     digest: String,
-    /// The plugin's own version; `null` if its component says none that can be used.
+    /// The plugin's own version; `null` if its component has no valid version.
     version: Option<String>,
     pin: Option<Pin>,
     engine: String,
@@ -32,7 +32,7 @@ struct Report {
     policy: Vec<Grant>,
     /// Capabilities that a policy file withdraws.
     withdrawn: Vec<&'static str>,
-    /// What does the work of the verb GC: `host` or `guest`. `null` without a policy.
+    /// The part that does the work of the verb GC: `host` or `guest`. `null` without a policy.
     gc: Option<&'static str>,
     /// CNI versions that the policy is limited to; `null` is all.
     versions: Option<Vec<String>>,
@@ -56,7 +56,7 @@ struct ImportReport {
     authority: BTreeMap<String, Vec<String>>,
     /// The other imports.
     floor: Vec<String>,
-    /// True if the other imports are more than those of every command. Nothing is behind them.
+    /// True if the other imports are more than the imports of every command. No host function is behind them.
     all_of_wasi: bool,
 }
 
@@ -64,7 +64,7 @@ struct ImportReport {
 struct Limit {
     name: String,
     value: u32,
-    /// True if a file sets it; otherwise it is the default.
+    /// True if a file sets the limit; otherwise it is the default.
     set: bool,
 }
 

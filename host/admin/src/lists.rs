@@ -29,8 +29,8 @@ pub fn is_in(cni_path: &str, plugin: &str) -> bool {
     !plugin.contains('/') && cni_path.split(':').any(|directory| Path::new(directory).join(plugin).is_file())
 }
 
-/// Returns the plugin of this Postern that a runtime starts by another name: a link to a plugin's file, or a copy of one.
-/// `None` if the name is the plugin's own, or leads elsewhere.
+/// Returns the plugin of this Postern that a runtime starts by another name: by a link to a plugin's file, or a copy of
+/// it. `None` if the name is the plugin's own, or leads elsewhere.
 pub fn behind(cni_path: &str, name: &str) -> Option<String> {
     if name.is_empty() || name.contains('/') {
         return None;
@@ -77,7 +77,7 @@ impl List {
         Self::of(path, &contents(path)?)
     }
 
-    /// Reads a text in place of a file's.
+    /// Reads a text in place of the file's text.
     ///
     /// # Errors
     /// As [`List::read`].
@@ -124,7 +124,7 @@ impl List {
     }
 
     /// Returns the input of plugin number `at`: its entry with the list's name and version, and the result of the
-    /// plugin before it. Of `arguments` it gets those that the entry declares as capabilities.
+    /// plugin before it. It gets only the `arguments` that the entry declares as capabilities.
     pub fn request(&self, at: usize, previous: Option<&Value>, arguments: &Map<String, Value>) -> Value {
         let mut request = self.entries.get(at).map(|entry| entry.0.clone()).unwrap_or_default();
         let declared = request.remove("capabilities").unwrap_or_default();
@@ -238,7 +238,7 @@ impl Network {
         self.config.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the same; `None` if it is empty.
+    /// Returns a text of the configuration; `None` if it is empty.
     pub fn named(&self, pointer: &str) -> Option<String> {
         Some(self.text(pointer)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
@@ -272,7 +272,7 @@ pub fn directory(given: Option<&Path>) -> PathBuf {
 /// Returns the file of a network by its name in a directory, or the file itself.
 ///
 /// # Errors
-/// There is neither.
+/// There is neither such a network nor such a file.
 pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
     let path = Path::new(target);
     let is_file =
@@ -331,8 +331,8 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the version that a runtime chooses. If a list has none in `cniVersions`, its `cniVersion` stays as it is, and the
-/// plugins judge it.
+/// Returns the version that a runtime chooses. If `cniVersions` has no known version, `cniVersion` stays unchanged, and
+/// the plugins judge it.
 fn version(file: &Map<String, Value>) -> Result<Option<Value>, String> {
     match file.contains_key("cniVersions") {
         true => postern_net::version(file).map(|version| Some(version.into())),

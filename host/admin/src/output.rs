@@ -11,7 +11,7 @@ use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 /// The default width of a terminal, in columns.
 pub const WIDTH: usize = 80;
 
-/// The widest first column: the text after a wider one begins further left on the next line.
+/// The widest first column. After a wider first column, the next line begins further left.
 const COLUMN: usize = 32;
 
 /// The mark for a space at which no line may be broken. Printing replaces it with a space.
@@ -46,7 +46,7 @@ pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(&format!("postern: {message}")));
 }
 
-/// Prints the result of a plugin as it is: JSON in ASCII, without a newline at its end.
+/// Prints the result of a plugin unchanged: JSON in ASCII, without a newline at its end.
 ///
 /// # Errors
 /// As [`text`].

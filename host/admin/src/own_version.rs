@@ -1,15 +1,16 @@
-//! The own version of a plugin, which it prints if it is started without `CNI_COMMAND`. Nomad, nerdctl and installers read it
-//! there, and take a plugin that says none, or too old a one, for unfit.
+//! The own version of a plugin, which it prints if it is started without `CNI_COMMAND`. Nomad, nerdctl and installers
+//! read it there. They refuse a plugin without a version, or with an old version.
 //!
-//! A plugin that comes with Postern does what the native one of its name does, and so says that one's version, with
-//! Postern's own as build metadata. Any other plugin says what its author wrote into the component.
+//! A plugin that comes with Postern behaves like the native plugin of its name. So it prints the native plugin's
+//! version, with Postern's own version as build metadata. Any other plugin prints the version that its author wrote
+//! into the component.
 
 use postern_cni::terminal::one_line;
 
-/// The release of the native plugins whose behaviour the plugins of Postern have.
+/// The release of the native plugins that the plugins of Postern behave like.
 const NATIVE: &str = "1.9.1";
 
-/// The build metadata of plugins that come with Postern. No other plugin can say it.
+/// The build metadata of plugins that come with Postern. No other plugin can have it.
 const OURS: &str = "postern";
 
 /// The longest version in bytes.
@@ -20,7 +21,7 @@ pub fn shipped() -> String {
     format!("{NATIVE}+{OURS}.{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// True if a version is that of a plugin that comes with a Postern.
+/// True if a version belongs to a plugin that comes with a Postern.
 pub fn is_shipped(version: &str) -> bool {
     version
         .split_once('+')
@@ -30,7 +31,7 @@ pub fn is_shipped(version: &str) -> bool {
 /// Reads the version that a component says of itself. A `v` before it is left out.
 ///
 /// # Errors
-/// The reason why it can't be used, as the rest of a sentence that begins with the component.
+/// The reason why the version can't be used, as the rest of a sentence that begins with the component.
 pub fn read(text: &str) -> Result<String, String> {
     let shown: String = text.chars().take(LONGEST).collect();
     let shown = one_line(&shown);
@@ -52,7 +53,7 @@ fn is_semantic(version: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_short = |text: &str| is_number(text) && (text == "0" || !text.starts_with('0'));
     numbers.split('.').count() == 3
-        // A greater number is none for the programs that read it.
+        // Programs that read the version refuse a greater number.
         && numbers.split('.').all(|part| is_short(part) && part.parse::<u32>().is_ok())
         && before.is_none_or(|before| before.split('.').all(|part| is_identifier(part) && (is_short(part) || !is_number(part))))
         && metadata.is_none_or(|metadata| metadata.split('.').all(is_identifier))

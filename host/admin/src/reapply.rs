@@ -19,7 +19,7 @@ struct Row {
     rules: Vec<String>,
 }
 
-/// Puts missing rules back and prints them; with `dry_run` it only prints what is missing.
+/// Puts missing rules back and prints them; with `dry_run` it only prints them.
 ///
 /// # Errors
 /// Records or kernel can't be looked at.

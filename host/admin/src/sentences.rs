@@ -15,12 +15,12 @@ pub struct Group {
     pub host_privileges: bool,
 }
 
-/// Makes a group that is the same under any policy.
+/// Makes a group with the same text under any policy.
 pub const fn group(functions: &'static [&'static str], text: fn(&Objects<'_>) -> Option<String>) -> Group {
     Group { functions, with: &[], text, host_privileges: false }
 }
 
-/// Makes the same with its setters.
+/// Makes a group with its setters.
 pub const fn with(
     functions: &'static [&'static str],
     with: &'static [&'static str],
@@ -52,7 +52,7 @@ pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Opti
     }
 }
 
-/// Functions that reach nothing outside of the sandbox and have no sentence: the parts of a route.
+/// Functions without effect outside of the sandbox, which have no sentence: the parts of a route.
 pub const IN_THE_SANDBOX: &str = "routes#[method]route.";
 
 #[cfg(test)]

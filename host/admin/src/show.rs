@@ -49,7 +49,7 @@ fn text(one: &Attachment) -> String {
     let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     let mut lines =
         vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
-    // The text is fit for a terminal by then: a command keeps the glue that holds it on one line.
+    // The text is already fit for a terminal: a command keeps the glue that holds it on one line.
     let mut line = |name: &str, text: String| lines.push(format!("  {name:NAMES$}{text}"));
     line("since", one_line(&one.age()));
     line("record", one_line(&one.record.display().to_string()));
@@ -86,7 +86,7 @@ fn component(plugin: &Plugin) -> String {
         (Some(digest), None) => words += &format!(", sha256 {}; none is installed any more", short(digest)),
         (None, _) => words += "; its record does not tell which component it was",
     }
-    // Most support all versions.
+    // Most plugins support all versions, so this line is rare.
     if let Some(versions) = plugin.versions.as_ref().filter(|versions| versions.len() < Version::ALL.len()) {
         words += &format!("; CNI {} only", versions.join(", "));
     }

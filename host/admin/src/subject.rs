@@ -95,7 +95,7 @@ impl Subject {
         })
     }
 
-    /// Makes an invented one.
+    /// Makes an invented component.
     #[cfg(test)]
     pub fn bare(imports: &[String], policy: Option<&str>) -> Self {
         let path = Path::new("test.toml");
@@ -112,7 +112,7 @@ impl Subject {
         }
     }
 
-    /// Returns the tables of its policy, as written, or as the network fills them in. None without a policy.
+    /// Returns the tables of its policy, as written, or as the network fills them in. No tables without a policy.
     ///
     /// # Errors
     /// The network makes a value of the policy ambiguous.
@@ -155,7 +155,7 @@ pub struct Pin {
     pub digest: String,
     /// The file.
     pub file: String,
-    /// True if it is this component's.
+    /// True if this component has the digest.
     pub matches: bool,
 }
 

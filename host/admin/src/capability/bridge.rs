@@ -7,7 +7,7 @@ use crate::sentences::{about, group, switched, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, PortSpec, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "touch a bridge",
     always: Some(OWN_ADDRESSES),
@@ -101,7 +101,7 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["true"]),
         ),
         Key::one("promisc", Source::Value("promiscMode", Some("false")), WidestValue::Values(&["true"])),
-        // This key is a limit where it is present.
+        // This key limits only if it is present.
         Key::one("isolated", Source::Value("portIsolation", Some("false")), WidestValue::LeftOut),
         Key::list(
             "gateways",

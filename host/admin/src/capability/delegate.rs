@@ -8,7 +8,7 @@ use postern_cni::flannel::{DATA_DIRECTORY, DELEGATE, SUBNET_FILE};
 use postern_policy::capability::delegate::named;
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "have another plugin make the attachment",
     always: Some("the host makes the configuration of the plugin that it delegates to"),

@@ -8,7 +8,7 @@ use crate::words::Objects;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS, key_of};
 use postern_types::{DeviceKey, LinkInfo, OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "move links of the node",
     always: None,

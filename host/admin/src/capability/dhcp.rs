@@ -7,7 +7,7 @@ use crate::sentences::{about, group};
 use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
 use postern_types::{DhcpLease, OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "get an address of a DHCP server",
     always: Some("only for its own attachment: it can name no other, and neither a link nor a packet"),
@@ -32,7 +32,7 @@ pub const PAGE: Page = Page {
     ],
     keys: &[
         Key::list("sockets", Source::Value("ipam.daemonSocketPath", Some(DEFAULT_SOCKET)), WidestValue::Configured),
-        // Without it every network's server may give any address.
+        // Without this key, the DHCP server of any network may give any address.
         Key::some("addresses", Source::Value("", None), WidestValue::LeftOut),
     ],
     objects: |operation| {

@@ -8,7 +8,7 @@ use crate::words::{Objects, Switch};
 use postern_policy::capability::firewall::Named;
 use postern_types::{FirewallBackend, OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "let the node forward its addresses",
     always: Some(
@@ -58,7 +58,7 @@ pub const PAGE: Page = Page {
         let backend = FirewallBackend::parse(operation.network.text("/backend"));
         match operation.function {
             "admit" => vec![
-                // Where the network names none that exists, the node has iptables at least.
+                // If the network names no existing backend, the node has at least iptables.
                 ("backends", backend.map_or("iptables", |backend| backend.name()).to_owned()),
                 ("admin-chains", text("/iptablesAdminChainName", "CNI-ADMIN")),
                 ("zones", text("/firewalldZone", "trusted")),

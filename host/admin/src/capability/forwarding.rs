@@ -5,7 +5,7 @@ use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "switch IP forwarding",
     always: None,

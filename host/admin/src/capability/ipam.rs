@@ -6,7 +6,7 @@ use crate::plan::Names;
 use crate::sentences::{Group, about, group};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "run an IPAM plugin",
     always: None,

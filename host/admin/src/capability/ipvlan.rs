@@ -7,7 +7,7 @@ use crate::sentences::{about, changes, group, say};
 use crate::words::Switch;
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "make ipvlan links",
     always: None,

@@ -7,7 +7,7 @@ use crate::sentences::{about, group};
 use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_types::{LeaseGrant, LeaseRange, OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "take leases",
     always: Some("only with its own leases: those of other attachments can't be taken, seen or released"),

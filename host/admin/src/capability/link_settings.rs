@@ -8,7 +8,7 @@ use crate::words::Objects;
 use postern_policy::capability::link_settings::{DEFAULT_DIRECTORY, values};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "change attributes of a link",
     always: Some("what it changes of its own link comes back on DEL"),
@@ -86,7 +86,7 @@ fn named(objects: &Objects<'_>, key: &str, noun: &str, act: &str) -> Option<Stri
     }
 }
 
-/// Returns a sentence about what a key switches on, and when.
+/// Returns a sentence about the setting that a key switches on, with its condition.
 fn on(objects: &Objects<'_>, key: &str, text: &str) -> Option<String> {
     objects.condition(key).map(|when| format!("{text}{when}"))
 }

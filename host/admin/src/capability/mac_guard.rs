@@ -6,7 +6,7 @@ use crate::sentences::{group, say};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "filter frames",
     always: None,

@@ -6,7 +6,7 @@ use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{Backend, OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "masquerade",
     always: Some(OWN_ADDRESSES),

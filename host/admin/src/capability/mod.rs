@@ -46,12 +46,12 @@ use postern_types::{Capability, OpError, Operation, Reply};
 /// The limit for operations that use the attachment's addresses.
 pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
 
-/// The key that lets a link be looked at only. It is a limit where it is present.
+/// The key that lets a plugin only look at a link. It limits only if it is present.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValue::LeftOut);
 
 /// The texts about a capability, independent of the operation.
 pub struct Page {
-    /// The thing that a plugin without this import cannot do.
+    /// The act that a plugin without this import can't do.
     pub cannot: &'static str,
     /// The statement that holds for every plugin with this import, under any policy.
     pub always: Option<&'static str>,
@@ -65,10 +65,10 @@ pub struct Page {
 
 /// The texts about one operation.
 pub trait OperationTexts {
-    /// Returns its act in words, with the objects that it would act on.
+    /// Returns the operation in words, with its objects.
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String;
 
-    /// Returns the link of the host that it makes if there is none of this name.
+    /// Returns the link of the host that the operation makes if the link is missing.
     fn makes(&self) -> Option<&str> {
         None
     }
@@ -159,7 +159,7 @@ pub fn groups() -> impl Iterator<Item = (Capability, &'static Group)> {
     Capability::ALL.iter().flat_map(|capability| page(*capability).groups.iter().map(|group| (*capability, group)))
 }
 
-/// Returns the same for the interface that a component imports by this name.
+/// Returns the groups of functions of the interface that a component imports by this name.
 pub fn groups_of(interface: &str) -> impl Iterator<Item = &'static Group> {
     Capability::parse(interface).into_iter().flat_map(|capability| page(capability).groups)
 }

@@ -7,7 +7,7 @@ use crate::sentences::{about, group, switched};
 use postern_policy::capability::namespace_sysctl::dotted;
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "write other sysctls",
     always: Some(

@@ -9,7 +9,7 @@ use postern_types::{OpError, Reply, ops};
 /// The placeholder for the link of the default route in a policy.
 const DEFAULT: &str = "node.default-link";
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "stack links on others",
     always: None,

@@ -7,7 +7,7 @@ use crate::sentences::{about, group};
 use postern_policy::capability::resolv_conf::file;
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "read a resolver file",
     always: None,

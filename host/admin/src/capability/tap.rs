@@ -7,7 +7,7 @@ use crate::sentences::{about, changes, group, say, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "make taps",
     always: Some("a tap that is there is never taken for its own"),
@@ -69,7 +69,7 @@ pub const PAGE: Page = Page {
     },
 };
 
-/// Returns a sentence about who may open it.
+/// Returns a sentence about the users that may open the tap.
 fn belongs(objects: &Objects<'_>, key: &str, noun: &str) -> Option<String> {
     match objects.has(key) {
         true if !objects.only_looks() => about(objects, key, noun, |whom| format!("let {whom} open that tap")),

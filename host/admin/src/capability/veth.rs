@@ -7,7 +7,7 @@ use crate::sentences::{changes, group, say, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "create interfaces",
     always: None,

@@ -6,7 +6,7 @@ use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{OpError, Reply, ops};
 
-/// The texts about it in commands for people.
+/// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "put a link into a VRF",
     always: Some("only its own link, and only into VRFs of the container; one that is there keeps its table"),

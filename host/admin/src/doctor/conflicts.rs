@@ -52,7 +52,8 @@ fn set(path: &str, value: &str) -> Remedy {
     })
 }
 
-/// Returns the addresses of attachments whose packets the node forwards. Those of links without a host end pass it by.
+/// Returns the addresses of attachments whose packets the node forwards. Packets of links without a host end are not
+/// forwarded.
 fn forwarded(node: &Node) -> impl Iterator<Item = &IpNet> {
     let has_host_end = |account: &&Account| {
         !account
@@ -100,7 +101,7 @@ fn forwarding(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Finds chains that drop packets by default and accept none of a container.
+/// Finds chains that drop packets by default and accept no packets of a container.
 fn forward_policy(examination: &mut Examination, node_state: &NodeState, networks: &[IpNet]) {
     let chains = match node_state.nft(|nft| forward_chains(nft).map_err(|e| e.to_string())) {
         Ok(chains) => chains,
@@ -150,8 +151,8 @@ fn forward_policy(examination: &mut Examination, node_state: &NodeState, network
     }
 }
 
-/// Returns the command that makes a chain accept a network's packets. It uses a program that the node has and that
-/// knows the chain.
+/// Returns the command that makes a chain accept a network's packets. The command uses a program of the node that knows
+/// the chain.
 fn acceptance(chain: &str, network: &IpNet) -> Remedy {
     let twice = |command: &str, from: &str, to: &str, accept: &str| {
         Remedy::Command(format!("{command} {from} {network} {accept} && {command} {to} {network} {accept}"))
@@ -292,7 +293,7 @@ fn zones(examination: &mut Examination, node: &Node) {
     };
     let mut users = node.accounts.iter().filter_map(|account| Some((account, sources(account)?)));
     let Some((first, (zone, address))) = users.next() else { return };
-    // What a firewalld that does not run had has ended with it.
+    // If firewalld does not run, its sources have ended with it.
     let refusal = match firewalld::runs(means()) {
         Ok(false) => None,
         Ok(true) => firewalld::query(&zone, address, means()).err(),

@@ -1,4 +1,4 @@
-//! DHCP: do the services answer that networks name, and do their leases belong to attachments?
+//! DHCP: checks that the services of networks answer, and that their leases belong to attachments.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::dhcp::{START, Untold, is_of, leases};
@@ -49,7 +49,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             let name = format!("{}/{}/{}", held.network, held.container_id, held.ifname);
             let is_known =
                 node.accounts.iter().any(|account| account.header.as_ref().is_some_and(|header| is_of(held, header)));
-            // The account of an attachment tells what is wrong with its lease.
+            // The account of the attachment reports faults of its lease.
             if is_known {
                 continue;
             }

@@ -52,7 +52,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     if let Some(what) = places::why_logs_moved(&places.logs) {
         examination.area = "directories";
-        // A user without privileges has no other place for it.
+        // A user without privileges has no other place for records.
         let severity = if geteuid().is_root() { Severity::Warning } else { Severity::Note };
         let why = "it is lost with the state directory, when the machine is started the next time";
         let remedy = Remedy::Words(format!("make {} a directory that postern's user can write to", places::LOGS));
@@ -82,7 +82,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     examination.look("directories", format!("directories: {}", paths.join(", ")));
 }
 
-/// Returns the data directories of leases: the default, those in records, and those in network lists.
+/// Returns the data directories of leases: the default, and the directories in records and in network lists.
 pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
     let effects = node.accounts.iter().flat_map(|account| &account.effects);
     let recorded = effects.filter_map(Lease::of).map(|lease| PathBuf::from(&lease.directory));
@@ -109,7 +109,7 @@ fn refuse(examination: &mut Examination, obstacle: &Obstacle) {
     examination.found(severity, obstacle.path.display(), obstacle.what.clone(), obstacle.why, remedy);
 }
 
-/// Policies of the operator are read one by one: a run is refused only if its plugin has one there.
+/// Checks the operator's policies one by one: a run is refused only if its plugin has a policy in this directory.
 fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
     let Err(reason) = places::trust(directory) else { return };
     let reason = reason.to_string();

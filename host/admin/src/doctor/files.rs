@@ -48,13 +48,13 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
 /// The programs of a host executable's directory. Services and runs start them with all privileges.
 const PROGRAMS: [&str; 4] = ["postern", "postern-admin", "postern-dhcpd", "postern-wasi"];
 
-/// Holds a host executable, and the programs beside it, to the rules for code and policies.
+/// Checks a host executable, and the programs beside it, against the rules for code and policies.
 fn owners(examination: &mut Examination, host: &Path) {
     let beside = host.parent().unwrap_or(Path::new("/"));
     PROGRAMS.iter().for_each(|name| trusted(examination, &beside.join(name)));
 }
 
-/// Holds the plugins' files of a directory to the same, and the host executables that they start.
+/// Checks the plugins' files of a directory, and the host executables that they start, against the same rules.
 fn programs(examination: &mut Examination, node: &Node, directory: &Path) {
     let mut hosts = BTreeSet::new();
     for path in node.plugins.iter().map(|plugin| directory.join(plugin)) {
@@ -68,16 +68,16 @@ fn programs(examination: &mut Examination, node: &Node, directory: &Path) {
     hosts.iter().for_each(|host| owners(examination, host));
 }
 
-/// Reports a program that others than root, or this user, could replace.
+/// Reports a program that a user other than root and this user could replace.
 fn trusted(examination: &mut Examination, path: &Path) {
     let Err(error) = trust(path) else { return };
     let reason = error.to_string();
     let place = match error {
-        // Other looks report a file that is not there.
+        // Other looks report a missing file.
         TrustError::Unknown { .. } => return,
         TrustError::Defect { path, .. } => path,
     };
-    // A directory is a defect of all that is below it, and may be reported with the catalog.
+    // The fault of a directory concerns everything below it, and may be reported with the catalog.
     if examination.report.findings.iter().any(|finding| finding.what == reason) {
         return;
     }
@@ -86,8 +86,8 @@ fn trusted(examination: &mut Examination, path: &Path) {
     examination.found(Severity::Error, place.display(), reason, OPEN, remedy);
 }
 
-/// Returns the directories that files were placed in, and the one that was asked for. A directory without files of
-/// Postern is left out, unless there is no other.
+/// Returns the directories that files were placed in, and the requested directory. A directory without files of Postern
+/// is left out, unless there is no other.
 fn directories(layout: &InstallLayout, bin: &Path) -> BTreeSet<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = layout.bins().into_iter().collect();
     if directories.is_empty() || bin != Path::new(CNI_BIN) {
@@ -113,7 +113,7 @@ fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<
 
 fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Path) {
     let path = directory.join(plugin);
-    // This keeps a file that is there and isn't Postern's.
+    // This command keeps a foreign file of that name.
     let again = || {
         Remedy::Command(format!("postern add {} --bin {}", quoted(plugin), quoted(&directory.display().to_string())))
     };

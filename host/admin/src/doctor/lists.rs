@@ -57,7 +57,7 @@ fn examine_plugin(
         let usual = cni_path(None);
         let native = match (!plugin.contains('/') && bin.join(plugin).exists(), is_in(&usual, plugin)) {
             (true, _) => Some("it runs natively".to_owned()),
-            // Only the runtime knows the one that it reads.
+            // Only the runtime knows which file it reads.
             (false, true) => {
                 Some(format!("it runs natively, if the runtime looks into that one of {usual} that has it"))
             }
@@ -115,7 +115,7 @@ fn examine_plugin(
     }
 }
 
-/// Compares the list's version with those of a plugin.
+/// Compares the list's version with a plugin's versions.
 fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, request: &Value, plugin: &str) {
     let (Ok(policy), Ok(manifest)) = (policies::load_with(None, catalog, plugin), Manifest::read(catalog, plugin))
     else {
@@ -140,7 +140,7 @@ fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, r
     examination.found(Severity::Error, list.path.display(), what, &why, remedy);
 }
 
-/// Examines what a network of flannel names: the subnet file, and the plugin that makes its attachments.
+/// Examines the files that a network of flannel names: the subnet file, and the delegate.
 fn examine_delegation(examination: &mut Examination, list: &List, request: &Value, may_run: impl Fn(&str) -> bool) {
     let why = format!("every ADD of network \"{}\" fails", list.name());
     let mut found = |what: String, remedy: &str| {

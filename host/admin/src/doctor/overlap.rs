@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The largest number of ranges of all networks; each is compared with every other.
+/// The largest number of ranges of all networks. Each range is compared with every other range.
 const MOST_RANGES: usize = 2048;
 
 /// The addresses that a network may give: first and last.

@@ -16,7 +16,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(boot_id) = postern_state::boot_id() else { return };
     let entries = node.lists.iter().flat_map(|list| list.entries().iter().map(move |entry| (list, entry)));
     for (list, entry) in entries {
-        // What makes no sense is the validation's matter.
+        // Invalid ranges are reported by `postern net validate`.
         let Some(sets) = sets(entry).and_then(|sets| canonicalize(sets).ok()) else { continue };
         let store = LeaseStore {
             data_dir: entry.data_directory().unwrap_or_else(|| DEFAULT_DIRECTORY.into()),
@@ -36,8 +36,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Returns the sets of ranges of host-local: the old-style one, then the others. `None` for another IPAM plugin, and for
-/// ranges that can't be read.
+/// Returns the sets of ranges of host-local: the old-style set, then the others. `None` for another IPAM plugin, and
+/// for ranges that can't be read.
 fn sets(entry: &Entry) -> Option<Vec<Vec<LeaseRange>>> {
     let ipam = entry.get("ipam").filter(|_| entry.ipam() == "host-local")?;
     let old_style = ipam.get("subnet").map(|_| range(ipam).map(|range| vec![range]));

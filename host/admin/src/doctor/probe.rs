@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// The outcome of a trial: success, or the reason of its failure.
 pub type Trial = Result<(), String>;
 
-/// The outcomes of all trials. `None`: it could not be tried.
+/// The outcomes of all trials. `None` means that the trial was not possible.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Trials {
     pub user_namespaces: Option<Trial>,
@@ -42,7 +42,7 @@ pub struct Trials {
     pub vrf: Option<Trial>,
     pub tap: Option<Trial>,
     pub iptables: Option<Trial>,
-    /// The reason why the rest could not be tried.
+    /// The reason why further trials were not possible.
     pub reason: Option<String>,
 }
 
@@ -99,7 +99,7 @@ fn inside(trials: &mut Trials) {
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
     trials.shaping = Some(shaping(&netlink));
-    // The other end is no port.
+    // The other end of the pair is no port.
     let parent = index(&netlink, "probe3");
     let inner = |name, kind: Result<InnerLinkKind, String>| {
         let spec = |kind| InnerSpec { name, kind, mtu: None, mac: None, namespace: None };
@@ -132,7 +132,7 @@ fn inside(trials: &mut Trials) {
         });
 }
 
-/// It is gone when its thread ends.
+/// Tries a tap. The tap is gone when its thread ends.
 fn tap() -> Trial {
     let own = Namespace::current().map_err(|e| e.to_string())?;
     let worker = Worker::start_for(&own, Some(None), || Ok(())).map_err(|e| e.to_string())?;
@@ -175,7 +175,7 @@ fn shaping(netlink: &Netlink) -> Trial {
     limited.map_err(|e| e.to_string())
 }
 
-/// Tries a port in a VLAN: a kernel without the filtering accepts the bridge's option, but not this.
+/// Tries a port in a VLAN: a kernel without VLAN filtering accepts the bridge's option, but not the port's VLAN.
 fn vlan(netlink: &Netlink) -> Trial {
     let (port, bridge) = (index(netlink, "probe2")?, index(netlink, "probe1")?);
     netlink.set_master(port, Some(bridge)).map_err(|e| e.to_string())?;

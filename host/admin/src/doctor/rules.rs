@@ -14,8 +14,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(node_state) = &node.node_state else { return };
     examination.look("rules", "rules of attachments: nftables, spoofing protection, iptables");
     let first = unrecorded_rules(node_state, &node.accounts, &mut |left_out| examination.leave_out(left_out));
-    // A current run writes its record before it makes a rule, and removes the rule before the record. So rules are
-    // unrecorded only if they are so before and after a second reading of the records.
+    // A current run writes its record before it makes a rule, and removes the rule before the record. So rules count as
+    // unrecorded only if no record lists them before and after a second reading of the records.
     let again = match postern_state::list(&node_state.places.state) {
         Ok(records) if !first.is_empty() => unrecorded_rules(node_state, &node_state.accounts(records), &mut |_| {}),
         _ => Vec::new(),
@@ -23,7 +23,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let ports = ports(node_state);
     for marked in again.into_iter().filter(|marked| first.contains(marked)) {
         match (&marked.addresses[..], ports.get(&marked.mark)) {
-            // Spoofing protection has no address, but a port: a living container has it.
+            // Spoofing protection has no address, but a port, which a living container may have.
             ([], Some(ports)) if ports.iter().any(|port| node_state.has_link(port)) => {}
             ([], Some(ports)) => {
                 let what = format!(
@@ -55,7 +55,7 @@ fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: 
     let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
     if node.is_offered(&marked.mark) {
         let remedy = Remedy::Command("postern gc --native".to_owned());
-        // If it has no address, only its port can show its user.
+        // For rules without an address, only the port can show the user.
         let is_certain = !marked.addresses.is_empty() && node_state.namespaces.is_complete();
         let severity = if is_certain { Severity::Error } else { Severity::Warning };
         return examination.found(severity, &marked.place, what, why, remedy);

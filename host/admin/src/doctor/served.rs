@@ -1,5 +1,5 @@
 //! Rules of native plugins that lead traffic to an address of no living container. An example are portmap's rules, if
-//! no DEL was called for the chain. They would reach the next container that gets the address.
+//! no DEL was called for the chain. They would lead to the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -24,7 +24,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         if address.is_loopback() || node_state.namespaces.with_address(address).is_some() {
             continue;
         }
-        // What the record says of them is said with the record.
+        // Forwards in a record are reported with the record.
         let has_forwards = |account: &Account| {
             let of = |effect: &Effect| PortMappings::of(effect).is_some_and(|own| own.address.addr() == address);
             account.effects.iter().any(of)

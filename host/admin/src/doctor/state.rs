@@ -47,7 +47,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 fn records(examination: &mut Examination, node: &Node) {
     let mut shared: Vec<Shared<'_>> = Vec::new();
-    // A record of what native plugins have detached or attached anew does no harm: the next DEL or ADD ends it.
+    // If native plugins have detached or attached the container anew, its record does no harm: the next DEL or ADD ends
+    // it.
     let looked_at = |account: &&Account| match account.state {
         State::Replaced => false,
         State::Stuck => true,
@@ -79,7 +80,7 @@ fn records(examination: &mut Examination, node: &Node) {
             }
         };
         for deviation in &account.deviations {
-            // If one command mends several, they share the cause: for example a bridge that is down.
+            // If one command repairs several deviations, they share the cause: for example a bridge that is down.
             let same =
                 |known: &&mut Shared<'_>| known.deviation == deviation && deviation.is_command && known.why == why;
             match shared.iter_mut().find(same).filter(|_| account.state == State::Drift) {
@@ -96,7 +97,7 @@ fn records(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// A deviation of one attachment, or the same one of several.
+/// A deviation of one attachment, or the same deviation of several attachments.
 struct Shared<'a> {
     severity: Severity,
     why: &'static str,
@@ -123,7 +124,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         })
     };
     for held in leases {
-        // It was released meanwhile.
+        // The lease was released meanwhile.
         if held.path.symlink_metadata().is_err() {
             continue;
         }
@@ -163,7 +164,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
     }
 }
 
-/// Finds locks that a hung program keeps: every run that needs one waits for it.
+/// Finds locks that a hung program keeps: every run that needs such a lock waits.
 fn locks(examination: &mut Examination, node: &Node) {
     let mut paths = vec![PathBuf::from("/run/xtables.lock")];
     for directory in lease_directories(node) {
@@ -179,7 +180,7 @@ fn locks(examination: &mut Examination, node: &Node) {
             continue;
         }
         let why = "every run that needs it waits, and fails at its deadline";
-        // Only for a run of the host executable does the age of the process show how long it has had the lock.
+        // The age of a process shows the age of its lock only for a run of the host executable.
         let (severity, remedy) = match holders.iter().all(|holder| holder.verb().is_some()) {
             true => (Severity::Error, Remedy::Command(busy::remedy(holders))),
             false => {
@@ -193,12 +194,12 @@ fn locks(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// True if it may belong to a current run.
+/// True if the lease may belong to a current run.
 fn is_young(held: &HeldAddress) -> bool {
     held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
-/// Returns the severity of a leak: it is certain only if everything could be looked at.
+/// Returns the severity of a leak. A leak is certain only if everything could be looked at.
 fn doubt(node_state: &NodeState) -> Severity {
     if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning }
 }
@@ -249,7 +250,7 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
         let name = link.name.to_string();
         let digits = name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&name) {
-            // The other end is in a living namespace: only people can find out its owner.
+            // The other end is in a living namespace: only a person can find out its owner.
             let why =
                 "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
             let (what, remedy) = match other_end(node_state, link) {
@@ -267,7 +268,7 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
     }
 }
 
-/// True if the end is up and the other one is not. If both ends have the same index by chance, the kernel reports
+/// True if this end is up and the other end is down. If both ends have the same index by chance, the kernel reports
 /// `down`.
 fn is_other_end_down(link: &Link) -> bool {
     link.up && ["down", "lower-layer-down"].contains(&link.operstate)

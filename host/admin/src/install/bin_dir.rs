@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 /// The ending of a file that had a plugin's name before.
 const KEPT: &str = "native";
 
-/// True for names in a CNI bin directory that no plugin can have: those of the host executable, and of files that were
-/// kept.
+/// True for names in a CNI bin directory that no plugin can have: the names of the host executable and of kept files.
 pub fn is_reserved(name: &str) -> bool {
     ["postern", "postern-admin", "postern-dhcpd", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
         || name.ends_with(".native")
@@ -59,7 +58,7 @@ impl Found {
         }
     }
 
-    /// True if it is a file of Postern for this plugin, so that it can be replaced.
+    /// True if the object is a file of Postern for this plugin, and so can be replaced.
     pub fn is_ours(&self, plugin: &str) -> bool {
         match self {
             Self::File(file) => file.plugin == plugin,
@@ -69,8 +68,8 @@ impl Found {
     }
 }
 
-/// True if a copy of the host executable in this directory has a catalog without that of the installation at `library`:
-/// one beside it, or another installation's.
+/// True if a copy of the host executable in this directory has a catalog other than the one at `library`: beside it, or
+/// in another installation.
 pub fn copies_work_without(library: &Path, bin: &Path) -> bool {
     let own = library.join(CATALOG);
     bin.join(CATALOG).exists() || INSTALLED.iter().any(|other| Path::new(other) != own && Path::new(other).exists())
@@ -85,8 +84,8 @@ fn is_copy(path: &Path) -> bool {
     read.is_ok() && bytes.starts_with(b"\x7fELF") && bytes.windows(mark.len()).any(|part| part == mark.as_bytes())
 }
 
-/// Says if other users could replace the files of a CNI bin directory. They are placed nevertheless: a runtime starts
-/// whatever is there, and this host is not the one to decide that.
+/// Warns if other users could replace the files of a CNI bin directory. The files are placed nevertheless: a runtime
+/// starts any file of the directory, and the operator must decide about that.
 pub fn judge(bin: &Path) {
     if let Err(reason) = places::trust(nearest(bin)) {
         output::say(format!("{reason}: the runtime starts what is in {}", bin.display()));
@@ -102,7 +101,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Checks that it could be placed. Changes nothing.
+    /// Checks that the file could be placed. Changes nothing.
     ///
     /// # Errors
     /// The kernel could not start the host executable by such a file, there is no such directory, or a directory has
@@ -122,7 +121,7 @@ impl Placement {
     /// Writes the file beside its name.
     ///
     /// # Errors
-    /// As [`Placement::check`], or it can't be written.
+    /// As [`Placement::check`], or the file can't be written.
     pub fn prepare(bin: &Path, host: &Path, plugin: &str) -> Result<Self> {
         Self::check(bin, host, plugin)?;
         let text = line(host, plugin)?;
@@ -131,10 +130,10 @@ impl Placement {
         Ok(Self { path, plugin: plugin.to_owned(), ready })
     }
 
-    /// Places it. A file that was there and isn't Postern's is kept under another name, which is returned.
+    /// Places the file. A foreign file of that name is kept under another name, which is returned.
     ///
     /// # Errors
-    /// It can't be kept or replaced.
+    /// The old file can't be kept or replaced.
     pub fn commit(self) -> Result<Option<PathBuf>> {
         let found = Found::at(&self.path);
         let kept = match found == Found::Nothing || found.is_ours(&self.plugin) {

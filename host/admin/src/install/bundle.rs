@@ -22,10 +22,10 @@ const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.
 const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 
-/// Returns the plugins of a build, by name: all of its catalog.
+/// Returns the names of all plugins in a build's catalog.
 ///
 /// # Errors
-/// It has none.
+/// The build has no plugins.
 pub fn plugins_of(build: &Path) -> Result<Vec<String>> {
     let catalog = build.join(CATALOG);
     let entries = fs::read_dir(&catalog).with_context(|| format!("{}: run `make build` first", catalog.display()))?;
@@ -80,7 +80,7 @@ impl Bundle {
         self.0.get(&path).map(|(bytes, _)| bytes.as_slice()).unwrap_or_default()
     }
 
-    /// Checks a plugin: one that a run would refuse is not placed.
+    /// Checks a plugin: a plugin that a run would refuse is not placed.
     fn prove(&self, catalog: &Path, plugin: &str) -> Result<()> {
         let manifest: Manifest = serde_json::from_slice(self.bytes(plugin, "json"))?;
         let code = self.bytes(plugin, "cwasm");
@@ -97,8 +97,8 @@ impl Bundle {
         catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
     }
 
-    /// Takes over other installed plugins: all of a catalog that this bundle lacks. Returns those whose code the new
-    /// host executable will refuse.
+    /// Takes over all plugins of a catalog that this bundle lacks. Returns the plugins whose code the new host
+    /// executable will refuse.
     ///
     /// # Errors
     /// A file can't be read.
@@ -133,11 +133,11 @@ impl Bundle {
         format!("{}-{}", env!("CARGO_PKG_VERSION"), sum.get(..12).unwrap_or_default())
     }
 
-    /// Writes it below a directory as a new version. The version gets its name only when it is complete. An equal
-    /// version that exists already is used. Returns the version's name.
+    /// Writes the bundle below a directory as a new version. The version gets its name only when it is complete. An
+    /// equal version that exists already is used. Returns the version's name.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The version can't be written.
     pub fn write(&self, versions: &Path) -> Result<String> {
         let id = self.id();
         for number in 0.. {
@@ -146,7 +146,7 @@ impl Bundle {
             if self.is_at(&directory) {
                 return Ok(name);
             }
-            // A version that was changed stays for its current runs.
+            // A version whose files were changed stays for its current runs.
             if directory.symlink_metadata().is_err() {
                 let new = versions.join(".new");
                 files::remove_all(&new)?;

@@ -68,7 +68,7 @@ impl Ready {
         Ok(ready)
     }
 
-    /// Gives it its name, in place of the present object.
+    /// Gives the file its name, in place of the present object.
     ///
     /// # Errors
     /// The kernel's error: a directory has that name.
@@ -76,7 +76,7 @@ impl Ready {
         fs::rename(&self.new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
-    /// Exchanges it with the directory that has its name, and removes that directory.
+    /// Exchanges the new directory with the present directory of its name, and removes the latter.
     ///
     /// # Errors
     /// The kernel's error.

@@ -18,9 +18,9 @@ pub use postern_gate::places::VERSIONS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The link to the version that new runs have.
+/// The link to the version that new runs use.
 pub const CURRENT: &str = "current";
-/// The directory of the JSON Schemas for editors: those that `postern net schema` prints.
+/// The directory of the JSON Schemas for editors. `postern net schema` prints the same schemas.
 pub const SCHEMAS: &str = "schemas";
 /// The names that lead through that link.
 pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
@@ -34,7 +34,7 @@ const MADE: &str = "made-directories";
 pub struct InstallLayout(PathBuf);
 
 impl InstallLayout {
-    /// Returns the one of this program.
+    /// Returns the layout that this program belongs to.
     ///
     /// # Errors
     /// The kernel does not report the program's path.
@@ -43,13 +43,13 @@ impl InstallLayout {
         Ok(Self::of(own.parent().unwrap_or(Path::new("/"))))
     }
 
-    /// Returns the one of the programs in a directory.
+    /// Returns the layout of the programs in a directory.
     fn of(directory: &Path) -> Self {
         let versions = directory.parent().filter(|parent| parent.file_name().is_some_and(|name| name == VERSIONS));
         Self(versions.and_then(Path::parent).unwrap_or(directory).to_owned())
     }
 
-    /// Returns the one at a path.
+    /// Returns the layout at a path.
     pub fn at(directory: PathBuf) -> Self {
         Self(directory)
     }

@@ -23,7 +23,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The time for which a replaced version is kept: no run that began with it takes that long.
+/// The time for which a replaced version is kept. No run takes that long.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// The time for runs of an installation without versions to end before its catalog is removed.
@@ -70,7 +70,7 @@ impl InstallPaths {
         self.prefix.join("bin/postern")
     }
 
-    /// Checks it, and the CNI bin directory that goes with it.
+    /// Checks the paths, and the CNI bin directory of the installation.
     fn check(&self, bin: Option<&Path>) -> Result<()> {
         for (name, path) in [("PREFIX", Some(self.prefix.as_path())), ("CNI_BIN", bin)] {
             let is_path = path.is_none_or(|path| path.is_absolute() && path.to_str().is_some());
@@ -84,7 +84,7 @@ impl InstallPaths {
     }
 }
 
-/// Installs a build, with these plugins of it, or with all that it has. `cni_bin` gets their files.
+/// Installs a build, with the given plugins or with all. `cni_bin` gets their files.
 ///
 /// # Errors
 /// A check failed, and nothing was placed; or the disk is full, and the earlier version continues to work.
@@ -133,7 +133,7 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
     nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
     switch(&layout, &version)?;
     if place.destdir.is_empty() {
-        // Runs of the version before may have made records whose claims it did not know.
+        // Runs of the earlier version may have made records without claims that this version knows.
         postern_state::forget_complete(&postern_account::places::expected().state)?;
     }
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;

@@ -1,5 +1,5 @@
-//! `postern uninstall`, `make uninstall`: restores the node to its earlier state, and leaves nothing that a later
-//! installation would use. What goes is shown before.
+//! `postern uninstall`, `make uninstall`: restores the node to its earlier state, and leaves no data that a later
+//! installation would use. The objects are shown before their removal.
 
 use super::InstallPaths;
 use super::bin_dir::{self, Found};
@@ -31,20 +31,20 @@ pub struct Uninstall {
     plugin: Option<String>,
 }
 
-/// What is removed.
+/// The objects to remove.
 struct Removal {
     place: InstallPaths,
     /// The installation.
     layout: InstallLayout,
     /// Its host executable, without DESTDIR, as plugins' files name it.
     host: PathBuf,
-    /// The names of the plugins that were installed, for native ones to be put back.
+    /// The names of the installed plugins: native plugins of these names are put back.
     plugins: Vec<String>,
     /// The CNI bin directories that lose their files, without DESTDIR.
     bins: BTreeSet<PathBuf>,
-    /// Directories that keep theirs; the host stays for them.
+    /// Directories that keep their files; the host executable stays for them.
     others: Vec<PathBuf>,
-    /// True if records and notes go as well: no installation is left that they are for.
+    /// True if records and notes are removed as well: this is the last installation.
     is_last: bool,
 }
 
@@ -75,7 +75,7 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
         output::text(&removal.words())?;
         if !confirmed("remove it?")? {
             output::text("nothing was changed; `postern uninstall --yes` removes it")?;
-            // A script that does not ask for more has to see that Postern is still there.
+            // The exit status shows a script that Postern is still there.
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -109,7 +109,7 @@ impl Removal {
             || self.bins.iter().any(|bin| files_in(&self.place.real(bin), &self.host).next().is_some())
     }
 
-    /// Returns what goes, for people.
+    /// Returns the list of removed objects, for people.
     fn words(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for bin in self.bins.iter().map(|bin| self.place.real(bin)) {
@@ -140,7 +140,7 @@ impl Removal {
         format!("this goes:\n{lines}{}", self.kept())
     }
 
-    /// Returns what stays for other directories.
+    /// Returns the list of objects that stay for other directories.
     fn kept(&self) -> String {
         let others: Vec<_> = self.others.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
         match others.as_slice() {
@@ -187,7 +187,7 @@ impl Removal {
         if self.is_last { forget() } else { Ok(()) }
     }
 
-    /// Removes an empty CNI bin directory in the installation's own one.
+    /// Removes an empty CNI bin directory inside the installation's own directory.
     fn give_back_own(&self, bin: &Path) {
         let bin = self.place.real(bin);
         if bin.starts_with(self.layout.directory()) {
@@ -206,7 +206,7 @@ impl Removal {
                 files::remove_all(&path)?;
             }
         }
-        // All are found before the first one changes the directory.
+        // All files are found before the first removal changes the directory.
         let files: Vec<_> = files_in(bin, &self.host).collect();
         files.iter().try_for_each(|path| bin_dir::take_back(path))?;
         for plugin in &self.plugins {
@@ -252,7 +252,7 @@ fn give_back(place: &InstallPaths, mut made: Vec<PathBuf>) {
     }
 }
 
-/// True if a link leads to this host executable, or to one in a version of it.
+/// True if a link leads to this host executable, or to the executable of one of its versions.
 fn leads_into(link: &Path, host: &Path) -> bool {
     let library = host.parent().unwrap_or(host);
     fs::canonicalize(link).is_ok_and(|real| {
@@ -268,8 +268,8 @@ fn living() -> usize {
 }
 
 /// Removes data that a later installation would use: notes on verified code and on node objects, the index of leases,
-/// and records. Records of attachments are set aside, because they may be needed for a cleanup by hand. They are not
-/// used there.
+/// and records. Records of attachments are set aside, because they may be needed for a cleanup by hand. No run uses the
+/// records at that place.
 fn forget() -> Result<()> {
     let places = postern_account::places::expected();
     let living = living();

@@ -1,4 +1,4 @@
-//! The units of the DHCP service. They are placed, and not enabled: an operator who has networks with dhcp does that.
+//! The units of the DHCP service. They are placed, but not enabled: an operator with networks of dhcp enables them.
 
 use super::InstallPaths;
 use super::files::{self, Ready};
@@ -33,10 +33,10 @@ pub fn place(place: &InstallPaths) -> Result<()> {
     Ok(())
 }
 
-/// Removes the units. A missing one is no error.
+/// Removes the units. A missing unit is no error.
 ///
 /// # Errors
-/// One can't be removed.
+/// A unit can't be removed.
 pub fn remove(place: &InstallPaths) -> Result<()> {
     let directory = place.real(&directory(&place.prefix));
     UNITS.iter().try_for_each(|(name, _)| files::remove_all(&directory.join(name)))

@@ -1,5 +1,5 @@
-//! What plugins before left, as the `prevResult` of a network says: links of the host, and of the container with their
-//! addresses.
+//! Makes the objects of earlier plugins that the `prevResult` of a network names: links of the host, and links of the
+//! container with their addresses.
 
 use super::place::NETNS;
 use crate::imports::Imports;
@@ -10,8 +10,8 @@ use postern_kernel::{Namespace, Netlink, VethSpec, Worker, random_mac, random_ve
 use postern_types::{Capability, Mac};
 use serde_json::Value;
 
-/// Makes the links. A plugin that makes links itself gets only those of the host. Returns the network with the container's
-/// namespace of this node.
+/// Makes the links. A plugin that makes links itself gets only the host's links. Returns the network with the
+/// container's namespace of this node.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -52,12 +52,12 @@ pub fn make(network: &Network, imports: &Imports) -> Result<Network> {
     Ok(network)
 }
 
-/// Returns the interface of the attachment, if plugins before made it.
+/// Returns the interface of the attachment, if earlier plugins made it.
 pub fn ifname<'n>(network: &'n Network, imports: &Imports) -> Option<&'n str> {
     inside(network, imports).first().copied()
 }
 
-/// The links of the container that plugins before made. A plugin that makes links makes the attachment's own.
+/// Returns the container's links that earlier plugins made. A plugin that makes links makes the attachment's own link.
 fn inside<'n>(network: &'n Network, imports: &Imports) -> Vec<&'n str> {
     let makes_links = Capability::ALL.iter().any(|capability| capability.makes_links() && imports.has(*capability));
     if makes_links || imports.has(Capability::Loopback) { Vec::new() } else { network.container_links_before() }
@@ -87,7 +87,7 @@ fn give_addresses(network: &Network, container: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Puts this node's namespace in the place of the one that the file names.
+/// Replaces the namespace that the file names by this node's namespace.
 fn enter(network: &mut Network) {
     let links = network.config.pointer_mut("/prevResult/interfaces").and_then(Value::as_array_mut);
     for sandbox in links.into_iter().flatten().filter_map(|link| link.get_mut("sandbox")) {

@@ -60,7 +60,7 @@ impl CopiedFiles {
         let component = match subject::is_file(target) {
             true => Some(Component::open(Path::new(target))?),
             false => {
-                // The error for a missing plugin then has the words of `inspect`.
+                // So the error for a missing plugin is the one of `inspect`.
                 Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
                 None
             }
@@ -84,7 +84,7 @@ impl CopiedFiles {
                 fs::write(path, bytes).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)))?;
             }
         }
-        // In the same way as an installation.
+        // The file is placed as in an installation.
         let file = Path::new(BIN).join(name);
         let line = line(&host, name)?;
         fs::write(&file, line).and_then(|()| fs::set_permissions(&file, Permissions::from_mode(0o755)))?;
@@ -93,7 +93,7 @@ impl CopiedFiles {
         }
         let Some(component) = &self.component else {
             let manifest = Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
-            // The code under another name is the same.
+            // The code does not depend on the name.
             if name != target {
                 fs::copy(code_path(&catalog, target), code_path(&catalog, name))?;
                 let renamed = Manifest { plugin: name.to_owned(), ..manifest.clone() };

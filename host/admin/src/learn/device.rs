@@ -1,4 +1,4 @@
-//! The link that a network moves into its container, for a node that has none.
+//! The link that a network moves into its container, made for a node without links.
 
 use crate::lists::Network;
 use anyhow::Result;

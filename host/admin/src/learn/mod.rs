@@ -1,6 +1,7 @@
-//! `postern learn`: runs a plugin where it can do no harm, and prints the smallest policy for its operations.
+//! `postern learn`: runs a plugin in a place where it can do no harm, and prints the smallest policy for its
+//! operations.
 //!
-//! The gate has no mode that ignores a policy's denial, and none is added here. The first runs have the widest policy
+//! The gate has no mode that ignores a policy's denial, and `learn` adds none. The first runs have the widest policy
 //! that the language can express, in namespaces that contain nothing of the node.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
@@ -45,9 +46,9 @@ struct Report {
     unused: BTreeMap<String, Vec<String>>,
     /// The smallest policy, as TOML.
     policy: String,
-    /// The operations that were denied under it.
+    /// The operations that this policy denied.
     denied: Vec<String>,
-    /// True if all runs succeeded, under the widest policy and under this one.
+    /// True if all runs succeeded, under the widest policy and under this policy.
     verified: bool,
 }
 
@@ -76,8 +77,8 @@ pub fn run(target: &str, networks: &[String], name: Option<String>, json: bool) 
     Ok(if report.verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the files that the configurations name as `ipam.resolvConf` and `subnetFile`: a plugin can have no other file
-/// of the node read to it.
+/// Returns the files that the configurations name as `ipam.resolvConf` and `subnetFile`: the gate reads no other files
+/// of the node for a plugin.
 fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
     let files = networks.iter().flat_map(|network| [network.text("/ipam/resolvConf"), network.text("/subnetFile")]);
     let named = files.chain([SUBNET_FILE]).map(PathBuf::from);
@@ -155,7 +156,7 @@ fn text(report: &Report) -> Vec<String> {
     }
     lines.push("# To bind it to this component and no other:".to_owned());
     lines.push(format!("# digest = \"sha256:{}\"", report.digest));
-    // A line of the policy is not broken, because the policy may be stored as a file.
+    // Policy lines are not wrapped, because the policy may be stored as a file.
     lines.extend(report.policy.lines().map(output::whole));
     if !report.unused.is_empty() {
         lines.push(String::new());

@@ -23,11 +23,11 @@ pub struct Used {
 #[derive(Clone, Debug, Default)]
 pub struct ObservedOperations(pub BTreeMap<String, Used>);
 
-/// An operation that policy allowed, as the audit log has it.
+/// An operation that policy allowed, from the audit log.
 pub struct LoggedOperation<'a> {
     /// The function of the WIT interface.
     pub function: &'a str,
-    /// The operation's own name in the log, and what it names.
+    /// The operation's own name in the log, with its fields.
     request: &'a Value,
     /// The network of the run.
     pub network: &'a Network,
@@ -73,7 +73,7 @@ impl ObservedOperations {
                 used.networks.insert(number);
                 // A request too long for the log has no objects there: the policy takes them from the configuration.
                 let operation = line.get("request").map(|request| LoggedOperation { function, request, network });
-                // The log has one name for the functions that set a key each.
+                // The log has a single name for all functions that set a key.
                 let sets_key = operation.as_ref().filter(|_| capability == Capability::LinkSysctl.name());
                 let function = match sets_key.and_then(|operation| operation.value::<String>("/key")) {
                     Some(key) => format!("set-{}", key.replace('_', "-")),

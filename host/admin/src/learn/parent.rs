@@ -1,4 +1,4 @@
-//! The parent link of a network's links, for a node that has none.
+//! The parent link of a network's links, made for a node without links.
 
 use super::place::NETNS;
 use crate::lists::Network;
@@ -7,10 +7,10 @@ use postern_kernel::{Namespace, Netlink, VethSpec, Worker, random_mac, random_ve
 use postern_types::Route;
 use serde_json::Value;
 
-/// Its name if the network leaves it to the default route.
+/// The parent's name if the network uses the link of the default route.
 const UPLINK: &str = "uplink";
 
-/// The largest value for a link of this kind: every network asks for less.
+/// The largest MTU of a pair: every network asks for less.
 const MTU: u32 = 65535;
 
 /// Makes the link that the network's `master` names, else a link for the default route. It is made on the node, or with

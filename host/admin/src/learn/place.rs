@@ -1,4 +1,4 @@
-//! A place without anything of this node: user, mount and network namespaces with a separate file system.
+//! A place separate from this node: user, mount and network namespaces with a separate file system.
 //!
 //! The new root is an empty file system in memory. Of the node's files it contains the directories of programs (for
 //! iptables), read-only, `/proc`, `/dev/net/tun`, and copies of the files that the configurations name. It contains nothing of the
@@ -57,7 +57,7 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     bind(Path::new("/proc"), &root.join("proc"))?;
     File::create(root.join("dev/null"))?;
     bind(Path::new("/dev/null"), &root.join("dev/null"))?;
-    // A tap belongs to the namespace of whoever opens this: here that is one of this place.
+    // A tap belongs to the namespace of the process that opens this file: here to a namespace of this place.
     if Path::new(TUN).exists() {
         fs::create_dir(root.join("dev/net"))?;
         File::create(root.join("dev/net/tun"))?;
@@ -67,9 +67,9 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     pivot_root(".", ".").context("changing the root")?;
     umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;
     chdir("/").context("/")?;
-    // Only now, because no path leads out any more.
+    // The files are written only now, when no path leads out any more.
     for (path, contents) in files {
-        // A file in one of the directories of programs is there already.
+        // A file in a directory of programs exists already.
         if !path.exists() {
             fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(|| path.display().to_string())?;
             fs::write(path, contents).with_context(|| path.display().to_string())?;

@@ -34,7 +34,7 @@ pub struct Outcome {
 pub struct Run {
     /// In the order of the calls.
     pub outcomes: Vec<Outcome>,
-    /// Lines of the audit log that are the plugin's own.
+    /// The plugin's own lines of the audit log.
     pub lines: Vec<Value>,
     /// The result of ADD.
     pub result: Value,
@@ -57,8 +57,8 @@ impl Run {
     }
 }
 
-/// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its link
-/// on another one, or moves one, the node has that other link.
+/// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its
+/// link on another link, or moves a link, the node has that link.
 ///
 /// # Errors
 /// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome.

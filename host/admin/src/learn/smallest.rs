@@ -43,9 +43,9 @@ pub enum Source {
 pub enum WidestValue {
     /// Values that cover everything.
     Values(&'static [&'static str]),
-    /// The values in the configuration: the language has none that covers everything.
+    /// The values in the configuration: the policy language has no value that covers everything.
     Configured,
-    /// None: the key is a limit where it is present.
+    /// No value: the key limits only if it is present.
     LeftOut,
 }
 
@@ -73,7 +73,7 @@ impl Key {
         }
     }
 
-    /// Returns it as TOML. TOML's basic strings accept JSON's escapes.
+    /// Returns the value as TOML. TOML's basic strings accept JSON's escapes.
     fn written(&self, values: &[String]) -> Result<String> {
         written(self.shape != Shape::One, values)
     }
@@ -115,7 +115,7 @@ pub fn policy(seen: &ObservedOperations, networks: &[Network], results: &[Value]
     Ok(out)
 }
 
-/// Returns the line with the CNI versions of the networks, for a component that names none itself.
+/// Returns the line with the CNI versions of the networks, for a component that names no versions itself.
 pub fn versions(networks: &[Network]) -> String {
     let version = |network: &Network| match network.text("/cniVersion") {
         "" => "0.1.0".to_owned(),
@@ -155,7 +155,7 @@ pub fn widest(imports: &Imports) -> Result<String> {
     Ok(out)
 }
 
-/// Returns the imports that no network needed: whole capabilities, and functions of those that were used.
+/// Returns the imports that no network needed: whole capabilities, and single functions of used capabilities.
 pub fn unused(imports: &Imports, seen: &ObservedOperations) -> BTreeMap<String, Vec<String>> {
     let mut unused = BTreeMap::new();
     for (capability, functions) in &imports.authority {
@@ -250,11 +250,11 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     Ok(out)
 }
 
-/// Returns `[previous]` for a plugin that used the attachment's addresses without asking an IPAM plugin, after a plugin
-/// that had some. It holds their networks, because each container has other addresses.
+/// Returns `[previous]` for a plugin that used the attachment's addresses without an IPAM plugin, after a plugin that
+/// gave addresses. The table holds networks, because each container has other addresses.
 fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String> {
     let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
-    // The packet filter has other words for the same.
+    // The capability `firewall` has another text for using addresses.
     let uses = |of: &&Capability| **of == Capability::Firewall || page(**of).always == Some(OWN_ADDRESSES);
     let numbers = Capability::ALL.iter().filter(uses).filter_map(|capability| seen.0.get(capability.name()));
     let numbers: BTreeSet<usize> = numbers.flat_map(|used| used.networks.iter().copied()).collect();
@@ -301,7 +301,7 @@ fn is_in_container(network: &Network, ip: &Value) -> bool {
     sandbox.is_some_and(|sandbox| !sandbox.is_empty())
 }
 
-/// Returns those values whose structure some network has.
+/// Returns the values whose structure some network has.
 fn present<'a>(parts: &[(&str, &str)], networks: impl Iterator<Item = &'a Network> + Clone) -> Vec<String> {
     let there =
         |at: &str| networks.clone().any(|network| network.config.pointer(at).is_some_and(|part| !part.is_null()));
@@ -310,7 +310,7 @@ fn present<'a>(parts: &[(&str, &str)], networks: impl Iterator<Item = &'a Networ
 
 fn placeholder(path: &str, default: Option<&str>) -> String {
     match default {
-        // No key of the configuration has it.
+        // No key of the configuration has the value.
         Some(default) if path.is_empty() => default.to_owned(),
         Some(default) => format!("${{config.{path} | {default}}}"),
         None => format!("${{config.{path}}}"),
@@ -326,7 +326,7 @@ fn at(network: &Network, path: &str) -> Option<String> {
     }
 }
 
-/// Returns it as TOML. TOML's basic strings accept JSON's escapes.
+/// Returns the value as TOML. TOML's basic strings accept JSON's escapes.
 fn written(list: bool, values: &[String]) -> Result<String> {
     let quoted: Vec<String> = values.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     Ok(match quoted.as_slice() {
@@ -426,7 +426,7 @@ mod tests {
             let text = policy(&ObservedOperations(seen(&["masquerade"])), &networks, &[], 0).unwrap();
             assert!(text.ends_with(&format!("[previous]\n{expected}")), "{text}");
             Policy::parse(&text, "test.toml").unwrap();
-            // Who makes the container's link has no link of a plugin before there.
+            // A plugin that makes the container's link has no earlier link in the container.
             let text = policy(&ObservedOperations(seen(&["masquerade", "veth"])), &networks, &[], 0).unwrap();
             assert!(text.contains("addresses = [\"10.9.0.0/24\"]"), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What a tap needs, for a place that has one user and an empty container.
+//! The needs of a tap, in a place with one user and an empty container.
 
 use super::place::NETNS;
 use crate::lists::Network;

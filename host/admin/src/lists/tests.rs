@@ -4,7 +4,7 @@ use nix::unistd::mkfifo;
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Reads a file with this text, or one of another kind.
+/// Makes a file or another object, and reads it.
 fn with<T>(make: impl FnOnce(&Path), read: impl FnOnce(&Path) -> T) -> T {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn a_plugin_gets_its_entry_with_what_is_the_lists() {
             "runtimeConfig": {"portMappings": [{"hostPort": 80}]},
         })
     );
-    // A capability without an argument leaves no trace.
+    // A capability without an argument adds no key.
     let bare = list.request(1, None, &Map::new());
     assert!(bare.get("runtimeConfig").is_none() && bare.get("capabilities").is_none(), "{bare}");
 }

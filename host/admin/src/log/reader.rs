@@ -18,9 +18,9 @@ impl Reader {
         Self { path, last: (0, 0) }
     }
 
-    /// Returns all lines: of the earlier log, and of this one.
+    /// Returns all lines: of the earlier log file, and of the present file.
     pub fn all(&mut self) -> Result<Vec<String>> {
-        // The new one first: a file that is rotated between the two reads is read twice, instead of being missed.
+        // The new file is read first: a file that is rotated between both reads is then read twice, and not missed.
         let new = self.read(&self.path, 0)?;
         let mut lines = match self.read(&self.path.with_extension("jsonl.1"), 0)? {
             Some((inode, _, lines)) if new.as_ref().is_none_or(|(other, ..)| inode != *other) => lines,
@@ -33,14 +33,14 @@ impl Reader {
         Ok(lines)
     }
 
-    /// Returns the lines written since.
+    /// Returns the lines written since the last read.
     pub fn new_lines(&mut self) -> Result<Vec<String>> {
         let (inode, end) = self.last;
         let Ok(now) = std::fs::metadata(&self.path) else { return Ok(Vec::new()) };
         let mut lines = Vec::new();
         let mut from = end;
         if now.ino() != inode || now.len() < end {
-            // The rest of the file that was set aside.
+            // Read the rest of the rotated file.
             if let Some((old, _, rest)) = self.read(&self.path.with_extension("jsonl.1"), end)?
                 && old == inode
             {

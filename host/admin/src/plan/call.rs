@@ -10,12 +10,12 @@ use postern_policy::Policy;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// What a runtime would call.
+/// The call of a runtime.
 #[derive(Clone, Debug)]
 pub struct Call<'c> {
     /// The network's file.
     pub path: &'c Path,
-    /// The text that counts in place of the file's.
+    /// The text that replaces the file's text.
     pub text: Option<&'c [u8]>,
     /// Values for capabilities.
     pub arguments: &'c Map<String, Value>,
@@ -23,7 +23,7 @@ pub struct Call<'c> {
     pub cni_path: &'c str,
     /// `CNI_IFNAME`.
     pub ifname: &'c str,
-    /// Policies that count in place of those on disk, by plugin.
+    /// Policies that replace the policies on disk, by plugin.
     pub policies: &'c [(String, Policy)],
 }
 
@@ -46,7 +46,7 @@ impl<'c> Call<'c> {
 
     fn attachment(&self) -> Attachment {
         Attachment {
-            // No container has it: an address is free for it if one is free at all.
+            // No container has this ID: so it gets an address if any address is free.
             container: "postern-validate".to_owned(),
             ifname: self.ifname.to_owned(),
             netns: None,
@@ -78,8 +78,8 @@ fn read(call: &Call<'_>) -> Result<List> {
     list.map_err(|reason| anyhow!("network {} {reason}", call.path.display()))
 }
 
-/// Plays ADD, and after it CHECK, STATUS, GC and DEL, as far as the network's version has them. Returns what policy
-/// refuses, and why some verbs could not be played.
+/// Plays ADD, and then CHECK, STATUS, GC and DEL, as far as the network's version has them. Returns the refusals of
+/// policy, and the reasons why some verbs could not be played.
 ///
 /// # Errors
 /// As [`report`].
@@ -124,7 +124,7 @@ pub fn refused(call: &Call<'_>) -> Result<(Vec<Refusal>, Vec<String>)> {
                 keys.insert("cni.dev/valid-attachments".to_owned(), Value::Array(Vec::new()));
             }
             let env = super::env(&attachment, verb)?;
-            // A failure has its own reasons: the node is not the one on which ADD was played.
+            // A failure doesn't count: the node differs from the node on which ADD was played.
             let _: Played = stage.play(&plugin, &env, request.to_string().as_bytes());
             let denied = std::mem::take(&mut stage.operations).into_iter().filter(|operation| !operation.is_allowed());
             refusals.extend(denied.map(|operation| Refusal { verb, at, operation }));

@@ -70,7 +70,7 @@ pub fn show(
         Operation::Ipvlan(ops::Ipvlan::Find) => {
             with_found(&reply, |found: IpvlanInfo| Ok(IpvlanInfo { link: show.own(found.link)?, ..found }))
         }
-        // Their answers name no link, or one that the guest gets no handle for.
+        // Their answers name no link, or a link without a handle for the guest.
         Operation::Link(ops::Link::Up { .. } | ops::Link::Delete { .. })
         | Operation::Bridge(ops::Bridge::Attach { .. })
         | Operation::Tap(ops::Tap::Join { .. })
@@ -110,7 +110,7 @@ fn with<T: DeserializeOwned + Serialize>(
     Reply::of(&change(reply.read()?)?)
 }
 
-/// As [`with`], where there may be none.
+/// As [`with`], for a value that may be absent.
 fn with_found<T: DeserializeOwned + Serialize>(
     reply: &Reply,
     change: impl FnOnce(T) -> Result<T, OpError>,
@@ -118,7 +118,7 @@ fn with_found<T: DeserializeOwned + Serialize>(
     with(reply, |found: Option<T>| found.map(change).transpose())
 }
 
-/// Links of the simulation are numbered as those of a kernel are: a number is never used twice.
+/// Links of the simulation are numbered like links of a kernel: a number is never used twice.
 struct Show<'s, 'f> {
     guest: &'s mut GuestState<'f>,
     common: &'s mut Common,

@@ -67,7 +67,7 @@ pub struct Attachment {
 pub fn run(target: &str, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
     let directory = lists::directory(attachment.conf_dir.as_deref());
     let report = lists::find(target, &directory).and_then(|path| plan(&path, plugin, attachment));
-    // In every case: no sandbox process is left unreaped.
+    // Even after an error, all sandbox processes are reaped.
     rehearsal::reap();
     let report = report?;
     if json {
@@ -90,7 +90,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         let named: Vec<&str> = list.plugins().collect();
         ensure!(named.contains(&only), "network {label} has no plugin \"{only}\", only {}", named.join(", "));
     }
-    // A mistake in the arguments is told before the node is looked at.
+    // A mistake in the arguments is reported before the node is looked at.
     arguments(attachment)?;
     env(attachment, "ADD")?;
     let mut node = Node::read(&attachment.ifname)?;
@@ -144,27 +144,27 @@ fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut
     Ok(report)
 }
 
-/// Returns the verbs that follow an ADD, DEL last. A version that is none has no more.
+/// Returns the verbs that follow an ADD, DEL last. An invalid version has no such verbs.
 fn verbs(version: &str) -> Vec<&'static str> {
     let version = Version::parse(version).unwrap_or(Version::V0_1_0);
     let all = [Verb::Check, Verb::Status, Verb::Gc, Verb::Del];
     all.into_iter().filter(|verb| version >= verb.since()).map(Verb::as_str).collect()
 }
 
-/// How far a list was played.
+/// The end of a played list.
 struct End {
     plugins: Vec<PluginReport>,
-    /// The result of the last plugin, if all could be played.
+    /// The result of the last plugin, if all plugins could be played.
     result: Option<Value>,
-    /// Why nothing can be known from there on, although an ADD might succeed.
+    /// The reason why the rest of the list is unknown, although an ADD might succeed.
     unknown: Option<String>,
 }
 
-/// Runs the plugins one after the other, until one fails or the last wanted one has ended.
+/// Runs the plugins one after the other, until a plugin fails or the last wanted plugin has ended.
 fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Value>, stage: &mut Stage) -> End {
     let mut plugins = Vec::new();
     let mut previous: Option<Value> = None;
-    // The last native program so far: what it does on the node and to the result is not known.
+    // The last native program so far: its changes to the node and to the result are not known.
     let mut native: Option<&str> = None;
     for (at, plugin) in list.plugins().enumerate() {
         let component = stage.component(&env.path, plugin);
@@ -204,7 +204,7 @@ fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Valu
             let failed = outcome.is_err();
             match outcome {
                 Ok(result) => previous = Some(result),
-                // It would not fail for that: policy lets it run.
+                // This is no failure: policy lets the native program run.
                 Err(_) if unknown.is_some() => {}
                 Err(error) => match native.filter(|_| !is_denied) {
                     Some(native) => unknown = Some(behind(native, plugin, previous.is_some(), &error)),
@@ -225,7 +225,7 @@ fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Valu
     End { plugins, result: previous, unknown: None }
 }
 
-/// Says that a plugin fails without what a native program before it does: no sign that an ADD fails.
+/// Reports that a plugin fails because a native program before it was not run. A real ADD may succeed.
 fn behind(native: &str, plugin: &str, has_result: bool, error: &postern_cni::Error) -> String {
     let not_run = format!("{native} is a native program, which plan does not run");
     match has_result {

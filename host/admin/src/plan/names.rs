@@ -1,4 +1,4 @@
-//! The names of objects in a plan, and the test if an operation's object existed before it.
+//! The names of objects in a plan. Also tests if an operation's object existed before the operation.
 
 use super::node::HOST_END;
 use crate::capability::{list, operation_texts};

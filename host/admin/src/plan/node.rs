@@ -17,7 +17,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// The name that stands for the host end of a pair, which the gate chooses at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
-/// The name that stands for the link that shapes what a container sends. It is a hash of network and container.
+/// The name that stands for the ifb that limits a container's sending. The real name is a hash of network and
+/// container.
 const IFB: &str = "bwpXXXXXXXXXXXX";
 
 /// The initial state of the simulation.

@@ -19,7 +19,7 @@ pub struct Report {
     pub ifname: String,
     /// In the order in which a runtime would call them.
     pub plugins: Vec<PluginReport>,
-    /// The result for the runtime; `null` if a plugin failed, or if it can't be known (a note says why).
+    /// The result for the runtime; `null` if a plugin failed, or if the result is unknown (a note has the reason).
     pub result: Value,
     /// The unknown things, and the assumption about each.
     pub notes: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Report {
     /// True if the plan ended because this user can't look into the container.
     #[serde(skip)]
     pub is_blind: bool,
-    /// True if the plan ended where nothing can be known: an ADD may succeed.
+    /// True if the plan ended because the rest is unknown: an ADD may succeed.
     #[serde(skip)]
     pub is_cut: bool,
 }
@@ -52,7 +52,7 @@ pub struct PluginReport {
     pub error: Option<Value>,
 }
 
-/// A plugin that another one runs.
+/// A plugin that another plugin runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delegate {
     /// Its name.
@@ -112,7 +112,7 @@ pub enum Verdict {
     },
 }
 
-/// The longest request in bytes, or text in characters: more comes only from a guest that floods the report.
+/// The longest request in bytes, or text in characters. Only a guest that floods the report sends more.
 const LONGEST: usize = 4096;
 
 fn request(operation: &Operation) -> Value {
@@ -147,7 +147,7 @@ impl OperationReport {
         }
     }
 
-    /// Notes its outcome. `changed`: the simulated node is not as it was before.
+    /// Notes the operation's outcome. `changed` is true if the simulated node has changed.
     pub fn finish(
         &mut self,
         words: String,

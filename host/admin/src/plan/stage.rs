@@ -50,11 +50,11 @@ pub struct Stage {
     pub delegates: Vec<Delegate>,
     /// The data of the plugins so far: a record would contain them.
     given: ChainInput,
-    /// Policies that count in place of those on disk, by plugin.
+    /// Policies that replace the policies on disk, by plugin.
     pub policies: Vec<(String, Policy)>,
 }
 
-/// One plugin that the runtime calls, with those that it delegates to.
+/// One plugin that the runtime calls, with its delegates.
 struct Run {
     request: Request,
     deadline: Instant,
@@ -95,7 +95,7 @@ impl Run {
 
 /// The outcome of a plugin that the runtime would call.
 pub struct Played {
-    /// SHA-256 of its component; `None` if it could not be run at all.
+    /// SHA-256 of its component; `None` if the plugin could not be run.
     pub digest: Option<String>,
     /// The result, in the version of the network.
     pub outcome: Result<serde_json::Value, Error>,
@@ -151,7 +151,7 @@ impl Stage {
         files.map(|path| path.display().to_string()).collect()
     }
 
-    /// Starts a plugin, under the policy that counts here.
+    /// Starts a plugin, under its policy in this plan.
     fn take(&self, plugin: &str) -> Result<Plugin, Error> {
         let internal = |error: PluginError| Error::internal(error.to_string());
         let ready = self.launcher.open_unnoted(plugin).map_err(internal)?;
@@ -186,7 +186,8 @@ impl Stage {
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
             let granted = ready.policy.resolve(request.conf.raw(), request.args()).ok();
-            // What a native plugin would do in the container is not played: it is taken to do what `prevResult` says.
+            // A native plugin's work in the container is not played: the plan assumes the state that `prevResult`
+            // describes.
             let in_container = |ip: &IpConfig| self.given.addresses.is_empty() && !self.is_nodes(ip.address.addr());
             let may = |ip: &IpConfig| {
                 granted.as_ref().is_some_and(|granted| {
@@ -222,7 +223,7 @@ impl Stage {
         let start = rehearsal::start(&run.request, verb, &granted);
         let mut guest = GuestState::new(plugin, depth, &granted, &mut run.common);
         if depth == 0 {
-            // The section of its ADD is a new one.
+            // The section of its ADD is new.
             self.kernel.note = None;
         }
         let deadline = run.deadline;
@@ -249,7 +250,7 @@ impl Stage {
         rehearsal::read(&facts, guest.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
-    /// Decides on one operation and lets the simulation answer it, even if denied. An error stops the guest.
+    /// Decides on one operation. The simulation answers it, even if policy denies it. An error stops the guest.
     fn answer(
         &mut self,
         run: &mut Run,
@@ -268,7 +269,7 @@ impl Stage {
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
-            // No policy can allow it: the guest gets the error of the gate.
+            // No policy can allow the operation: the guest gets the error of the gate.
             Err(refusal) if !is_counted || !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
             _ => self.execute(run, guest, operation, &mut native),
         }
@@ -426,7 +427,7 @@ impl Stage {
         let reply = self.kernel.call(&resolved)?;
         // The report takes the place of the log.
         self.kernel.log.clear();
-        // Nothing is made if no handle can be given for it.
+        // If no handle is free for an object, the object is not made.
         handles::show(guest, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
     }
 }

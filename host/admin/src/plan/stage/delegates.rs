@@ -64,7 +64,7 @@ fn no_result() -> OpError {
 }
 
 impl Scene<'_, '_> {
-    /// Runs the delegate's guest under its own policy. A failed one has made nothing.
+    /// Runs the delegate's guest under its own policy. A delegate that failed has made nothing.
     fn ipam(&mut self, verb: Verb) -> Result<Option<String>, OpError> {
         let Self { stage, run, guest, native } = self;
         let name = guest.delegate(&run.request)?;
@@ -76,7 +76,7 @@ impl Scene<'_, '_> {
     }
 
     /// Runs the main plugin that a network of flannel names, with the configuration that the host makes. `asked` is the
-    /// one that the guest names.
+    /// configuration that the guest names.
     fn main(&mut self, verb: Verb, asked: Option<&str>) -> Result<Option<String>, OpError> {
         let Self { stage, run, guest, native } = self;
         let made = Delegation::make(&run.request)?;
@@ -97,7 +97,7 @@ impl Scene<'_, '_> {
 }
 
 impl Stage {
-    /// Fails unless a delegate is a component. `may` tells whether policy lets it be a native program, and the way out.
+    /// Fails unless a delegate is a component. `may` tells whether policy allows a native program, and the way out.
     fn is_component(
         &mut self,
         run: &Run,

@@ -1,4 +1,4 @@
-//! What the gate would look up on the node: leases, bridges, and who uses a device.
+//! The gate's lookups on the node: leases, bridges, and the users of a device.
 
 use super::{Run, Scene, Stage};
 use postern_account::lease_snapshot::LeaseSnapshot;
