@@ -1,4 +1,5 @@
-//! The CNI versions of a component: its own answer to VERSION. It is asked once, when it is added, in its sandbox.
+//! The CNI versions of a component: its own answer to VERSION. The component is asked once, in its sandbox, when it is
+//! added.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -19,35 +20,35 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// The longest answer in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// The most versions in an answer. There are seven by now.
+/// The most versions in an answer. The specification has seven so far.
 const MOST: usize = 64;
 
 /// The longest text of a version in bytes.
 const LONGEST_VERSION: usize = 32;
 
-/// What a component says to VERSION.
+/// A component's answer to VERSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The versions that this host knows, oldest first, and the texts of the others.
     Versions(Vec<Version>, Vec<String>),
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     None(String),
 }
 
-/// Runs the component's VERSION. `code` is its compiled code, `limits` those of its policy. `program` is what runs it, if
-/// it imports all of WASI.
+/// Runs the component's VERSION. `code` is its compiled code, `limits` are the limits of its policy. `program` is the
+/// executable that runs it, if it imports all of WASI.
 ///
-/// Nothing is granted: an operation ends it.
+/// No capability is granted: an operation ends the component.
 ///
 /// # Errors
-/// Its answer makes no sense, or no sandbox can be started.
+/// The answer is invalid, or no sandbox can be started.
 pub fn ask(plugin: &str, code: &[u8], program: Option<&Path>, limits: &Limits) -> Result<Answer> {
     let mut file = File::from(memfd_create(c"code", MFdFlags::MFD_CLOEXEC).context("the kernel gives no memory file")?);
     file.write_all(code)?;
     let program = program.map(opened).transpose()?;
     let main = |channel, code| postern_sandbox::child::run(channel, code);
     let mut sandbox = Sandbox::start(file.into(), main, program).map_err(anyhow::Error::msg)?;
-    // As libcni asks.
+    // libcni sets the same variables.
     let variables = [
         ("CNI_COMMAND", "VERSION"),
         ("CNI_CONTAINERID", ""),
@@ -76,7 +77,7 @@ pub fn ask(plugin: &str, code: &[u8], program: Option<&Path>, limits: &Limits) -
     }
 }
 
-/// Opens what runs components that import all of WASI.
+/// Opens the executable for components that import all of WASI.
 fn opened(path: &Path) -> Result<File> {
     let open = places::open_trusted(path).map_err(anyhow::Error::msg)?;
     open.with_context(|| format!("{} is not there, which runs components that import all of WASI", path.display()))

@@ -3,16 +3,16 @@
 /// The objects of one grant by their keys, as written or as a network configuration fills them in.
 #[derive(Clone, Copy, Debug)]
 pub enum Objects<'a> {
-    /// No policy limits them: any object.
+    /// No policy limits the objects: any object.
     Any,
-    /// Those of a policy.
+    /// The objects of a policy.
     Of(&'a [(String, Vec<String>)]),
 }
 
 /// The noun of an IPAM plugin's gateways.
 pub const GATEWAY: &str = "gateway";
 
-/// The condition under which something that a policy switches may happen.
+/// The condition for an act that a policy switches on or off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// Never.
@@ -40,7 +40,7 @@ impl Objects<'_> {
         }
     }
 
-    /// Returns the same for a key whose value `off` stands for none: it is no object.
+    /// Like [`Objects::words`], for a key whose value `off` means "none" and is no object.
     pub fn words_but(&self, key: &str, noun: &str, off: &str) -> String {
         let Some(values) = self.values(key) else { return self.words(key, noun) };
         let described = values.iter().filter(|value| *value != off).map(|value| match placeholder(value) {
@@ -63,7 +63,7 @@ impl Objects<'_> {
         self.values("look-only").is_some_and(|values| values.iter().any(|value| value == "true"))
     }
 
-    /// True if no value of the key is left, so that the operation is refused.
+    /// True if the key has no values, so that the operation is refused.
     pub fn none(&self, key: &str) -> bool {
         self.values(key).is_some_and(<[String]>::is_empty)
     }
@@ -99,7 +99,7 @@ impl Objects<'_> {
     }
 }
 
-/// Returns one value with its noun. A gateway is one for certain addresses.
+/// Returns one value with its noun. A gateway's value names the addresses that it is for.
 fn describe(noun: &str, value: &str) -> String {
     if noun != GATEWAY {
         return object(noun, value);
@@ -169,7 +169,7 @@ fn placeholder(value: &str) -> Option<(&str, Option<&str>)> {
 
 /// Returns the source of a placeholder's value, in words.
 fn source(path: &str) -> String {
-    // The stars are for the parser: for a reader "every" has that meaning.
+    // The stars are only for the parser: for a reader the word "every" is enough.
     let keys = |path: &str| path.split('.').filter(|key| *key != "*").collect::<Vec<_>>().join(".");
     match path.split_once('.') {
         Some(("args", rest)) => format!("`{}` of CNI_ARGS", keys(rest)),

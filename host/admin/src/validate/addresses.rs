@@ -8,12 +8,12 @@ use postern_keys::{Delegation, Plugin};
 use postern_types::{LeaseRange, canonicalize, canonicalize_numbered};
 use std::net::IpAddr;
 
-/// Returns the addresses and subnets that a file's `ipam` names, of Postern's IPAM plugins.
+/// Returns the addresses and subnets in a file's `ipam`, for Postern's IPAM plugins.
 pub fn of_file(ipam: &Node) -> impl Iterator<Item = IpNet> {
     places(ipam).into_iter().filter_map(|(node, _)| parse_cidr(node.text()?).ok())
 }
 
-/// Returns the places of these, below `ipam`.
+/// Returns the values with addresses and subnets, each with its place below `ipam`.
 fn places(ipam: &Node) -> Vec<(&Node, String)> {
     fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = (usize, &'n Node)> {
         node.get(key).map(Node::items).unwrap_or_default().iter().enumerate()
@@ -45,12 +45,13 @@ pub fn of_links(sheet: &mut Sheet<'_>, conf: &Node, path: &str) {
         let (address, path) = (address.addr(), format!("{}.{place}", below(path, "ipam")));
         let help = "an address of one host, such as 10.88.0.2 or fd00::2";
         match address {
-            // Natively the container gets it, though nothing is sent to it.
+            // With native plugins the container gets such an address, but no packets for it.
             IpAddr::V4(_) if address.is_multicast() => {
                 let message = format!("an ADD would fail: {address} is an address of a group of hosts");
                 sheet.warning("add-fails", node.at, &path, message, help);
             }
-            // The subnet of a range can begin with these two.
+            // The subnet of a range may begin with the loopback or the unspecified address: only `addresses` are
+            // checked for these two.
             IpAddr::V6(_) if address.is_multicast() => {
                 let message = format!("{address} is an address of a group of hosts: no link can have it");
                 sheet.error("bad-value", node.at, &path, message, help);
@@ -80,7 +81,7 @@ pub fn check(
     }
 }
 
-/// The most ranges of which each is compared with each.
+/// The most ranges that are all compared with each other.
 const MOST_PAIRED: usize = 1000;
 
 /// A range that can be read, and its place.
@@ -127,7 +128,7 @@ fn host_local(
     let inputs = sets.iter().enumerate().filter(|(_, set)| !set.is_empty());
     let inputs = inputs.map(|(number, set)| (number, set.iter().map(|one| one.input.clone()).collect()));
     let whole = canonicalize_numbered(inputs.collect());
-    // To find the two that are in each other's way takes a while.
+    // The search for overlapping ranges takes long for many ranges.
     let is_many = sets.iter().map(Vec::len).sum::<usize>() > MOST_PAIRED;
     if let (Err(message), true) = (&whole, is_many) {
         sheet.error("range", ipam.at, path, message.clone(), "");
@@ -163,7 +164,7 @@ fn host_local(
     }
 }
 
-/// Reads a range; what is unreadable was reported.
+/// Reads a range; unreadable ranges were reported before.
 fn range(node: &Node, path: String) -> Option<Range<'_>> {
     let address = |key: &str| match node.word(key) {
         "" => Some(None),
@@ -178,7 +179,7 @@ fn range(node: &Node, path: String) -> Option<Range<'_>> {
     Some(Range { node, path, input })
 }
 
-/// `has_pairs`: some of the ranges are in each other's way.
+/// Checks one set. `has_pairs` is true if some of its ranges overlap.
 fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>], has_pairs: bool) {
     for (at, one) in set.iter().enumerate() {
         if let Err(message) = canonicalize(vec![vec![one.input.clone()]]) {
@@ -224,7 +225,7 @@ fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>], has_pairs: bool) {
     }
 }
 
-/// True if two ranges that are sound by themselves have an address in common.
+/// True if two valid ranges have a common address.
 fn overlap(a: &Range<'_>, b: &Range<'_>) -> bool {
     let alone = |one: &Range<'_>| canonicalize(vec![vec![one.input.clone()]]).is_ok();
     let is_same_family = a.input.subnet.addr().is_ipv4() == b.input.subnet.addr().is_ipv4();

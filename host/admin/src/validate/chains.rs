@@ -1,6 +1,6 @@
-//! Chains of iptables that a network names, and that another program makes: portmap's ADD fails where they are missing.
+//! Chains of iptables that a network names, and that another program makes: without them portmap's ADD fails.
 //!
-//! The chain of `iptablesAdminChainName` is none of them: firewall makes it.
+//! The chain of `iptablesAdminChainName` does not count: firewall makes it.
 
 use super::finding::{Sheet, below};
 use super::network::Entry;
@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 const KEY: &str = "externalSetMarkChain";
 
-/// Warns of chains that are not on this node. The program that makes them can come later: this is no error.
+/// Warns of chains that this node lacks. The program that makes them may start later, so this is no error.
 pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     for entry in entries {
         if sheet.named(entry.node.word("type")) != "portmap" {
@@ -26,7 +26,7 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
         let Ok(map) = NetConf::parse(Json::from(entry.node.to_value())).and_then(|conf| PortMap::read(&conf)) else {
             continue;
         };
-        // Without masquerading nothing is marked.
+        // Without masquerading no packet is marked, and the chain is not used.
         let is_used = map.snat && map.backend() == Ok(Some("iptables"));
         let Some(chain) = map.set_mark_chain.filter(|_| is_used) else { continue };
         match is_there(&chain) {
@@ -45,12 +45,12 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     }
 }
 
-/// True if the chain is there for one IP version: that of the containers' addresses is not known.
+/// True if the chain exists for some IP version: the IP version of the containers' addresses is unknown.
 fn is_there(chain: &str) -> Result<bool, FirewallError> {
     let nft = RefCell::new(None);
     let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: Some(&nft) };
     let [v4, v6] = [false, true].map(|v6| HostPorts::iptables_has_mark_chain(chain, v6, means));
-    // Where one IP version can't be looked at, only the other one counts.
+    // If one IP version can't be looked at, only the other IP version counts.
     match (v4, v6) {
         (Ok(true), _) | (_, Ok(true)) => Ok(true),
         (Ok(false), _) | (_, Ok(false)) => Ok(false),

@@ -1,10 +1,11 @@
-//! What a change of a policy would refuse on this node: networks by their lists, attachments by their records.
+//! Finds the operations that a change of a policy would refuse on this node: of networks by their lists, of attachments
+//! by their records.
 //!
-//! A runtime gives plugins the network's present list, or the one of its cache that made the attachment. So both judge an
-//! attachment.
+//! A runtime gives plugins the network's present list, or the list in its cache that made the attachment. So an
+//! attachment is judged by both lists.
 //!
-//! Each network is played twice on a simulation of the node: under the policies as they are, and under the new ones. What
-//! only the second refuses is the effect of the change.
+//! Each network is played twice on a simulation of the node: under the present policies, and under the new policies.
+//! The additional refusals of the new policies are the effect of the change.
 
 use super::finding::{Severity, Sheet, below};
 use super::network::Entry;
@@ -27,7 +28,7 @@ pub struct Attachment {
     pub network: String,
     pub container: String,
     pub interface: String,
-    /// What its next verbs could not do.
+    /// The operations that its next verbs would be refused.
     pub refused: Vec<Refused>,
 }
 
@@ -41,7 +42,7 @@ pub struct Refused {
     pub missing: Option<String>,
 }
 
-/// Judges the change. `only`: the file of one network.
+/// Judges the change. `only` is the file of a single network.
 pub fn check(
     report: &mut Report,
     file: &Path,
@@ -74,11 +75,11 @@ pub fn check(
     attachments(report, &networks, &policies, places)
 }
 
-/// True if a plugin of an entry has one of these policies.
+/// True if the policies of these names concern a plugin of an entry.
 fn concerns(entry: &lists::Entry, names: &[&str]) -> bool {
     let delegate = entry.get("delegate").and_then(|delegate| delegate.get("type")).and_then(serde_json::Value::as_str);
     let own = [entry.plugin(), entry.ipam(), delegate.unwrap_or_default()];
-    // flannel delegates to plugins that its list need not name.
+    // The list need not name the plugins that flannel delegates to.
     own.iter().any(|name| names.contains(name))
         || entry.plugin() == "flannel" && ["bridge", "host-local"].iter().any(|name| names.contains(name))
 }
@@ -122,7 +123,7 @@ fn text_of(path: &Path, text: String) -> Text {
     Text { path: path.display().to_string(), text }
 }
 
-/// Returns what the change refuses, and was not refused before.
+/// Returns the operations of an ADD that only the changed policies refuse.
 fn refused(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refusal>> {
     let (before, _) = plan::refused(&Call { policies: &[], ..call.clone() })?;
     let (after, notes) = plan::refused(call)?;
@@ -137,7 +138,7 @@ fn refused(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refusal>> {
     Ok(after.into_iter().filter(|new| !is_old(new)).collect())
 }
 
-/// Reports what an ADD to a network could not do any more.
+/// Reports the operations of an ADD that the change would refuse.
 fn network<'r>(report: &mut Report, path: &Path, refused: impl Iterator<Item = &'r Refusal>) -> Result<()> {
     let text = contents(path)?;
     let mut sheet = Sheet::new(&path.display().to_string(), &text);
@@ -162,7 +163,7 @@ fn network<'r>(report: &mut Report, path: &Path, refused: impl Iterator<Item = &
     Ok(())
 }
 
-/// Judges the verbs that follow for the attachments of these networks.
+/// Judges the verbs after ADD, for the attachments of these networks.
 fn attachments(
     report: &mut Report,
     networks: &BTreeMap<String, PathBuf>,
@@ -210,7 +211,7 @@ fn attachments(
                     .notes
                     .push(format!("attachment {name}: its list in the runtimes' cache was asked, {}", path.display()));
             }
-            // Most attachments of a network differ in nothing that matters here.
+            // Most attachments of a network give equal results here.
             let file = if text.is_none() { Some(path) } else { None };
             let key = format!("{:?}", (file, text, &header.ifname));
             if !known.contains_key(&key) {
@@ -230,8 +231,8 @@ fn attachments(
     Ok(())
 }
 
-/// Returns the lists that a runtime may give to the plugins of an attachment: a file, and the text that counts in place of
-/// the file's.
+/// Returns the lists that a runtime may give to the plugins of an attachment: a file, and the text that replaces the
+/// file's text.
 fn lists_of<'l>(
     present: Option<&'l PathBuf>,
     cached: Option<&'l Cached>,
@@ -250,7 +251,7 @@ fn lists_of<'l>(
     lists
 }
 
-/// Returns what the change refuses after an ADD.
+/// Returns the operations after an ADD that the change refuses.
 fn later(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refused>> {
     let refused = refused(report, call)?.into_iter().filter(|one| one.verb != "ADD");
     let refused = refused.map(|one| Refused {

@@ -1,4 +1,4 @@
-//! Networks with `ipam.type: dhcp`: what the plugin, the gate or the service would refuse at each ADD.
+//! Networks with `ipam.type: dhcp`: finds faults that the plugin, the gate or the service would refuse at each ADD.
 
 use super::finding::{Sheet, below, item};
 use super::text::Node;
@@ -44,7 +44,7 @@ fn without_wire(plugin: &str, conf: &Node) -> Option<&'static str> {
     }
 }
 
-/// Has the client's own reader read the options of a list: one by one, and then together.
+/// Reads the options of a list with the client's own reader: one by one, and then together.
 fn options(sheet: &mut Sheet<'_>, ipam: &Node, path: &str, key: &str) {
     let Some(list) = ipam.get(key) else { return };
     let here = below(path, key);
@@ -75,7 +75,7 @@ fn options(sheet: &mut Sheet<'_>, ipam: &Node, path: &str, key: &str) {
     }
 }
 
-/// A bridge gets no address that a DHCP server chose.
+/// Checks the gateway: a bridge gets no address that a DHCP server chose.
 fn gateway(sheet: &mut Sheet<'_>, conf: &Node, ipam: &Node, path: &str) {
     let keys = ["isGateway", "isDefaultGateway"].into_iter().filter(|key| conf.is_on(key));
     let Some(member) = keys.filter_map(|key| conf.member(key)).next() else { return };

@@ -1,4 +1,4 @@
-//! What is wrong in a file, and where.
+//! The faults of a file, with their places.
 
 use super::text::Positions;
 use crate::output::{self, one_line};
@@ -6,16 +6,16 @@ use postern_keys::Plugin;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// The most warnings of a file that are shown. A file with more is no network that a person wrote.
+/// The most warnings of a file that are shown. No person writes a network with more.
 const MOST_WARNINGS: usize = 1000;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A plugin refuses it, or the runtime does.
+    /// A plugin or the runtime refuses it.
     Error,
-    /// It works, and probably not as it was meant.
+    /// It works, but probably not as intended.
     Warning,
 }
 
@@ -42,7 +42,7 @@ pub struct Sheet<'t> {
     pub file: String,
     pub text: &'t str,
     pub findings: Vec<Finding>,
-    /// What was not looked at.
+    /// The checks that were left out.
     pub notes: Vec<String>,
     positions: Positions<'t>,
     /// Places and words of the findings.
@@ -76,12 +76,12 @@ impl<'t> Sheet<'t> {
         self.other_names.insert(name.to_owned(), plugin);
     }
 
-    /// Returns the name of the plugin that a runtime starts by a name: another one for a link to a plugin's file.
+    /// Returns the name of the plugin that a runtime starts by a name. The names differ for a link to a plugin's file.
     pub fn named<'n>(&'n self, name: &'n str) -> &'n str {
         self.other_names.get(name).map_or(name, String::as_str)
     }
 
-    /// Returns the table of a plugin by the name that a runtime starts it by.
+    /// Returns the table of the plugin that a runtime starts by this name.
     pub fn table(&self, name: &str) -> Option<&'static Plugin> {
         postern_keys::plugin(self.named(name))
     }

@@ -5,22 +5,22 @@ use super::text::{Member, Node, Tree, word_at};
 use postern_keys::{Form, Key, Kind, nearest};
 use std::collections::HashMap;
 
-/// What is done about keys that no table has.
+/// The treatment of keys that no table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// They are reported: `whose` reads no such key.
     Reported {
-        /// The words for who reads the object.
+        /// The reader of the object, for messages.
         whose: &'static str,
     },
-    /// They belong to somebody else.
+    /// Another program reads them.
     Foreign,
 }
 
-/// Whether the case of keys matters.
+/// The meaning of upper and lower case in keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Plugins: as Go decodes, it does not.
+    /// Plugins ignore case, as Go's decoder does.
     Ignored,
     /// Runtimes read the keys of a list in one spelling.
     Matters,
@@ -39,7 +39,7 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
         Case::Ignored => name.to_ascii_lowercase(),
         Case::Matters => name.to_owned(),
     };
-    // How often a key is given, and the last place.
+    // The number of times that a key is given, and its last place.
     let mut given: HashMap<String, (usize, usize)> = HashMap::new();
     for (at, member) in members.iter().enumerate() {
         let (count, last) = given.entry(spelling(&member.name)).or_default();
@@ -55,13 +55,13 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
         if let Some(counting) = members.get(last).filter(|_| last > at) {
             let again =
                 if counting.name == member.name { String::new() } else { format!(", as {}", quoted(&counting.name)) };
-            // What plugins of Postern refuse is found by a try, where there is a node.
+            // On a node, a trial run finds the keys that plugins of Postern refuse.
             let message = format!("{} is given again{again}: natively the last one counts", quoted(&member.name));
             sheet.warning("duplicate-key", member.at, &here, message, "keep one of them");
         }
         match known().find(|key| is_same(key.name)) {
             Some(key) => {
-                // Of several spellings one has to go, and one finding says so.
+                // For several spellings of a key one finding is enough.
                 if key.name != member.name && count < 2 {
                     let message = format!(
                         "{} is read as `{}`, because plugins in Go ignore the case; other readers do not",
@@ -96,7 +96,7 @@ fn unknown_key<'n>(
     unknown: Unknown,
 ) {
     let Unknown::Reported { whose } = unknown else { return };
-    // To find the nearest name takes a while.
+    // The search for the nearest name takes long.
     if is_for_people(&member.name) || sheet.is_full() {
         return;
     }
@@ -115,14 +115,14 @@ fn unknown_key<'n>(
     );
 }
 
-/// True for a key that files have for their readers and editors: everybody knows that no plugin reads it.
+/// True for a key that is meant for people and editors: it is known that no plugin reads it.
 fn is_for_people(name: &str) -> bool {
     let begins = |mark: &str| name.starts_with(mark);
     ["$", "_", "#", "//"].into_iter().any(begins)
         || ["comment", "comments", "description", "documentation"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
-/// Returns a key for a message, between backticks if it has none.
+/// Returns a key for a message, between backticks unless it contains one.
 pub fn quoted(name: &str) -> String {
     match name.chars().all(|c| c.is_ascii_graphic() && c != '`') && !name.is_empty() {
         true => format!("`{name}`"),
@@ -130,13 +130,13 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-/// True if the keys are there with which a value counts.
+/// True if the other keys that a value needs are present.
 fn counts(key: &Key, node: &Node) -> bool {
     let with = key.with.and_then(postern_keys::sample::object).unwrap_or_default();
     with.iter().all(|(name, value)| value.as_bool().is_none_or(|is_on| node.is_on(name) == is_on))
 }
 
-/// Checks a value. `is_strict`: a plugin refuses one that is out of range.
+/// Checks a value. With `is_strict`, a plugin refuses a value out of range.
 pub fn value(sheet: &mut Sheet<'_>, path: &str, node: &Node, kind: &Kind, is_strict: bool) {
     if node.is_null() {
         return;
@@ -158,7 +158,7 @@ pub fn value(sheet: &mut Sheet<'_>, path: &str, node: &Node, kind: &Kind, is_str
         (Kind::Bool | Kind::Switch, Tree::Bool(_)) => {}
         (Kind::Switch, Tree::Text(text)) if ["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word)) => {}
         (Kind::Number { least, most }, Tree::Number(number)) => {
-            // Not the number that plugins get: the file's words lead to the place.
+            // The message shows the file's spelling, not the number that plugins get: people search for the spelling.
             let spelt = word_at(sheet.text, node.at).unwrap_or_default();
             let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
             match whole {

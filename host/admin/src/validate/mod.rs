@@ -63,14 +63,14 @@ pub struct Report {
     pub errors: usize,
     pub warnings: usize,
     pub findings: Vec<Finding>,
-    /// What was not looked at, and why.
+    /// The checks that were left out, each with its reason.
     pub notes: Vec<String>,
     pub files: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attachments: Option<Vec<change::Attachment>>,
 }
 
-/// Where networks and plugins are.
+/// The places of networks and plugins.
 #[derive(Debug)]
 pub struct Places {
     /// The directory of networks.
@@ -79,7 +79,7 @@ pub struct Places {
     pub cni_path: String,
 }
 
-/// Checks, and prints what is found.
+/// Checks, and prints the findings.
 pub fn run(options: &Options, places: &Places) -> ExitCode {
     let outcome = report(options, places);
     postern_gate::rehearsal::reap();
@@ -110,7 +110,7 @@ fn report(options: &Options, places: &Places) -> Result<Report> {
     report
         .findings
         .sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
-    // The table of the list's keys and the look at the plugin can find the same.
+    // The table of the list's keys and the check of the plugin can find the same fault.
     let same = |a: &Finding, b: &Finding| {
         (&a.file, a.line, a.column, a.code, &a.path) == (&b.file, b.line, b.column, b.code, &b.path)
     };
@@ -225,7 +225,7 @@ fn named(node: &text::Node) -> Option<String> {
     Some(Value::Object(network).to_string())
 }
 
-/// Lets the reader of `postern net` read a list without errors so far: it has the words of runtimes.
+/// Reads a list without errors once more with the reader of `postern net`, which gives the messages of runtimes.
 fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network::Network<'_>) {
     if sheet.has_errors_below("") || node.get("name").is_none() {
         return;
@@ -322,7 +322,7 @@ fn schema_of(plugin: &str) -> Result<Value> {
 /// The name of the list's schema among the files.
 const LIST_SCHEMA: &str = "conflist";
 
-/// Returns the schemas as files: their names, and what [`print_schema`] prints.
+/// Returns the schemas as files: their names, and the output of [`print_schema`].
 pub fn schema_files() -> Result<Vec<(String, String)>> {
     let list = (LIST_SCHEMA, schema::of_list());
     let plugins = postern_keys::ALL.iter().map(|plugin| (plugin.name, schema::of_plugin(plugin)));

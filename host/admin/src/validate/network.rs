@@ -28,7 +28,8 @@ pub struct Network<'n> {
     pub entries: Vec<Entry<'n>>,
 }
 
-/// Checks a file. `None`: it has no plugins. `is_installed`: runtimes read it, and not a program that gives it a name.
+/// Checks a file. `None` if it has no plugins. `is_installed` is true if runtimes read the file, and false if another
+/// program may still give it a name.
 pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> Option<Network<'n>> {
     if !matches!(node.tree, Tree::Object(_)) {
         let message = format!("a network is an object, and this is {}", node.kind());
@@ -37,7 +38,8 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> O
     }
     let exact = |name: &str| node.members().iter().rev().find(|member| member.name == name).map(|member| &member.value);
     let plugins = exact("plugins");
-    // A runtime takes a file without `plugins` for a plugin, and a list with the directory of its name.
+    // A runtime takes a file without `plugins` for a single plugin, or for a list that gets its plugins from a
+    // directory.
     let is_list = plugins.is_some() || exact("type").is_none() && node.get("type").is_none();
     let version = version(sheet, node, is_list);
     name(sheet, node, is_installed);
@@ -48,7 +50,7 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> O
         return Some(Network { is_list, version, entries });
     }
     let unknown = Unknown::Reported { whose: "a list" };
-    // The name was looked at.
+    // The name was checked before.
     let list: Vec<Key> =
         common::LIST.iter().map(|key| Key { required: key.required && key.name != "name", ..*key }).collect();
     keys::object(sheet, "", node, &[&list], unknown, Case::Matters);
@@ -81,7 +83,7 @@ fn name(sheet: &mut Sheet<'_>, node: &Node, is_installed: bool) {
         let (message, help) = ("`name` is missing", "name: name of the network, unique on the node");
         match is_installed {
             true => sheet.error("missing-key", node.at, "", message, help),
-            // Such as a NetworkAttachmentDefinition's.
+            // For example, the configuration in a NetworkAttachmentDefinition has no name.
             false => {
                 let message = format!("{message}: runtimes refuse that, and multus gives one to its attachments");
                 sheet.warning("missing-key", node.at, "", message, help);
@@ -140,7 +142,7 @@ fn version(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) -> Option<Version>
         return None;
     }
     let Some(best) = best else {
-        // All that it has is newer than what is known, or the empty version.
+        // All versions of the file are newer than the known versions, or empty.
         return if several { unknown(sheet, at) } else { Some(Version::V0_1_0) };
     };
     Version::ALL.into_iter().find(|version| best == version.numeric()).or_else(|| unknown(sheet, at))
@@ -155,7 +157,7 @@ fn known() -> String {
     format!("known versions: {}", Version::ALL.map(Version::as_str).join(", "))
 }
 
-/// Warns of an order of plugins that makes no sense.
+/// Warns of a wrong order of plugins.
 pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     let tables: Vec<_> = entries.iter().map(|entry| sheet.table(entry.node.word("type"))).collect();
     let place =
@@ -193,7 +195,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
             }
             Role::Chained => {
                 let before: Option<Vec<&str>> = tables.iter().take(number).map(|table| Some((*table)?.name)).collect();
-                // What a plugin of others makes is not known.
+                // The effects of another vendor's plugin are unknown.
                 if let Some(before) = before {
                     behind(sheet, entry, name, &before);
                 }
@@ -202,7 +204,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     }
 }
 
-/// Tells of a plugin that needs a link which none of the plugins before it makes.
+/// Warns of a plugin that needs a link, if no earlier plugin makes such a link.
 fn behind(sheet: &mut Sheet<'_>, entry: &Entry<'_>, name: &str, before: &[&str]) {
     // A device of host-device can be any link, and flannel calls bridge.
     let makes = |names: &[&str]| before.iter().any(|one| names.contains(one));

@@ -32,7 +32,8 @@ fn of_type(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: Option<&'stati
     let name = node.word("type");
     if !name.is_empty() && sheet.table(name).is_none() {
         sheet.note(format!("{name} is not shipped with Postern: only the keys that all plugins have were checked"));
-        // Many fill it in before they hand it on (Calico, Antrea), or read it by themselves (Cilium).
+        // Many other plugins complete `ipam` before they pass it on (Calico, Antrea), or read it by themselves
+        // (Cilium).
         return;
     }
     let delegation = table.map_or(Delegation::Optional, |table| table.ipam);
@@ -121,7 +122,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
     }
 }
 
-/// Checks what the runtime gives: the keys of `runtimeConfig` and `args.cni` that these plugins read.
+/// Checks the runtime's data: the keys of `runtimeConfig` and `args.cni` that these plugins read.
 fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'static Plugin>; 2]) {
     for key in ["runtimeConfig", "prevResult"] {
         if let Some(member) = node.member(key) {
@@ -145,7 +146,7 @@ fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'s
     }
 }
 
-/// Warns of capabilities that no runtime knows, and of those that nothing here reads.
+/// Warns of capabilities that no runtime knows, and of capabilities that no plugin here reads.
 fn capabilities(
     sheet: &mut Sheet<'_>,
     node: &Node,
@@ -153,7 +154,7 @@ fn capabilities(
     table: &'static Plugin,
     address_plugin: Option<&'static Plugin>,
 ) {
-    // What is handed on may be read by the other plugin.
+    // The delegate may read a capability that is passed on.
     if table.ipam == Delegation::HandedOn {
         return;
     }
@@ -200,11 +201,11 @@ fn capabilities(
     }
 }
 
-/// Checks the keys that flannel hands to another plugin: they are no whole configuration.
+/// Checks the keys that flannel passes to its delegate: they are no complete configuration.
 pub fn check_delegate(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str) {
     match postern_keys::plugin(name) {
         Some(table) => {
-            // What flannel sets itself may be absent here.
+            // Keys that flannel sets itself may be absent here.
             let optional: Vec<postern_keys::Key> = table
                 .keys
                 .iter()

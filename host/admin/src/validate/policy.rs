@@ -1,4 +1,4 @@
-//! What policy would refuse of a network, found by `postern plan`.
+//! Finds the operations of a network that policy would refuse, by `postern plan`.
 
 use super::finding::{Severity, Sheet, below, item};
 use super::network::Network;
@@ -6,7 +6,7 @@ use super::text::{Node, Tree};
 use crate::plan::{self, Call, PluginReport, Report};
 use serde_json::Value;
 
-/// The most plugins of a list that are tried. No list of a runtime is near.
+/// The most plugins of a list that are tried. Real lists are far shorter.
 const MOST_PLUGINS: usize = 64;
 
 /// Reports the operations of an ADD that policy refuses, each at the key that asks for it.
@@ -54,7 +54,7 @@ fn denials(sheet: &mut Sheet<'_>, node: &Node, path: &str, plugin: &PluginReport
     }
 }
 
-/// Returns the place of the value that an operation got from the configuration, if one can be told.
+/// Returns the place of the value that an operation got from the configuration, if the place is clear.
 pub fn asked(node: &Node, path: &str, request: &Value) -> Option<(usize, String)> {
     let mut texts = Vec::new();
     collect(request, &mut texts);
@@ -84,7 +84,7 @@ fn places(node: &Node, path: &str, tell: &mut impl FnMut((usize, String), &str))
         Tree::Object(members) => {
             let members = members.iter().filter(|one| !["name", "cniVersion", "type"].contains(&one.name.as_str()));
             members.for_each(|one| {
-                // The keys of a map, such as sysctls, can be what is asked for.
+                // An operation can ask for a key of a map, such as a sysctl.
                 tell((one.at, below(path, &one.name)), &one.name);
                 places(&one.value, &below(path, &one.name), tell);
             });

@@ -23,7 +23,7 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>], cni_path: &str) {
             let (at, path) = here("type", entry.node);
             missing(sheet, plugin, at, &path, cni_path, &names, false);
         }
-        // Whether a plugin of another vendor starts such a program is its own affair.
+        // It is unknown whether a plugin of another vendor starts such a program.
         let delegates = sheet.table(plugin).is_some();
         if let Some(ipam) = entry.node.get("ipam").filter(|ipam| delegates && !ipam.word("type").is_empty()) {
             let at = ipam.get("type").map_or(ipam.at, |one| one.at);
@@ -69,7 +69,7 @@ fn is_in_catalog(plugin: &str) -> bool {
     is_name && places::catalog().is_ok_and(|catalog| catalog::code_path(&catalog, plugin).is_file())
 }
 
-/// Returns the names of all programs, and those of the plugins that are shipped with Postern.
+/// Returns the names of all programs, and of all plugins that are shipped with Postern.
 fn names(cni_path: &str) -> BTreeSet<String> {
     let entries = cni_path.split(':').filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
     let files = entries.take(MOST).filter_map(|entry| entry.file_name().into_string().ok());

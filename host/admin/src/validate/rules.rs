@@ -1,4 +1,5 @@
-//! What single keys do not show: keys that exclude each other, and those that need others. Plugins refuse the errors here.
+//! Checks several keys together: keys that exclude each other, and keys that need other keys. Plugins refuse the errors
+//! that are found here.
 
 use super::finding::{Sheet, below, item};
 use super::text::{Node, Tree, word_at};
@@ -38,7 +39,7 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, ver
     }
 }
 
-/// Returns the place of a key: of the object, if it lacks the key.
+/// Returns the place of a key; if the key is missing, the place of the object.
 fn place(node: &Node, path: &str, key: &str) -> (usize, String) {
     match node.member(key) {
         Some(member) => (member.at, below(path, key)),
@@ -56,7 +57,7 @@ fn not_empty(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     }
 }
 
-/// Checks the addresses for links: the kernel gives a link none that stands for a group or for nobody.
+/// Checks the link-layer addresses for links: the kernel refuses group addresses and the zero address.
 fn addresses_of_links(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin) {
     let cni = || Some((node.get("args")?.get("cni")?, below(&below(path, "args"), "cni")));
     let places = [
@@ -69,7 +70,7 @@ fn addresses_of_links(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Pl
         let Some(mac) = object.get("mac") else { continue };
         let digits: String = mac.text().unwrap_or_default().chars().filter(char::is_ascii_hexdigit).collect();
         let Ok(number) = u64::from_str_radix(&digits, 16) else { continue };
-        // The lowest bit of the first byte.
+        // The lowest bit of the first byte marks a group address.
         let is_group = digits.len() == 12 && number & 1 << 40 != 0;
         if is_group || digits.len() == 12 && number == 0 {
             let what = if is_group { "stands for a group of stations" } else { "stands for no station" };
@@ -82,7 +83,7 @@ fn addresses_of_links(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Pl
 /// Checks the MTU of a pair, whose kernel driver has fixed limits.
 fn mtu_of_pair(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     let Some(Node { at, tree: Tree::Number(number) }) = node.get("mtu") else { return };
-    // What does not fit 32 bits has no effect.
+    // A number of more than 32 bits has no effect.
     let is_refused = number.as_u64().is_some_and(|mtu| (1..68).contains(&mtu) || (65_536..1 << 32).contains(&mtu));
     if is_refused {
         let spelt = word_at(sheet.text, *at).unwrap_or_default();
@@ -123,7 +124,8 @@ fn name_of_link(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     }
 }
 
-/// Warns of an access VLAN that the trunk has too. The kernel keeps what is set last: the port has it with tags alone.
+/// Warns of an access VLAN that is also in the trunk. The kernel keeps the last setting: the port then has this VLAN
+/// only tagged.
 fn access_in_trunk(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     let number = |node: &Node, key: &str| match node.get(key).map(|node| &node.tree) {
         Some(Tree::Number(number)) => number.as_u64(),
@@ -219,7 +221,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
 }
 
 fn needs_addresses(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    // Behind another plugin that one's addresses count.
+    // Behind another plugin, the other plugin's addresses count.
     let is_first = path.is_empty() || path == item("plugins", 0);
     if is_first && !has_ipam(node) && node.get("prevResult").is_none() {
         sheet.error("missing-key", node.at, path, "`ipam` is missing, and no plugin before gives addresses", "");
@@ -261,7 +263,7 @@ fn gateways(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     }
 }
 
-/// Lets the reader that plugin and host share read the configuration, if nothing is wrong so far.
+/// Reads a configuration without errors once more with the reader that plugin and host share.
 fn shared(sheet: &mut Sheet<'_>, node: &Node, path: &str, read: impl Fn(&NetConf) -> Result<(), postern_cni::Error>) {
     if sheet.has_errors_below(path) {
         return;
@@ -290,7 +292,7 @@ fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         let Some(Err(error)) = Syntax::of(&words).map(|syntax| syntax.read(&words, v6)) else { continue };
         let (at, path) = place(node, path, key);
         let message = format!("forwards are refused with this: {error}");
-        // Many containers have no address of IPv6, and then nothing reads it.
+        // Many containers have no IPv6 address, and then the key is not read.
         match v6 || !has_capability(node, "portMappings") {
             true => sheet.warning("bad-value", at, &path, message, ""),
             false => sheet.error("bad-value", at, &path, message, ""),

@@ -1,10 +1,10 @@
-//! Sysctls of tuning: those that no container's network namespace has, and values that the kernel does not take.
+//! Sysctls of tuning: finds sysctls that no container's network namespace has, and values that the kernel refuses.
 
 use super::finding::{Sheet, below};
 use super::text::{Member, Node};
 use std::collections::BTreeSet;
 
-/// Settings of the whole node in each kernel so far: a container's network namespace has none, or one to read alone.
+/// Settings of the whole node in each kernel so far: a container's network namespace lacks them, or can only read them.
 const OF_THE_NODE: [&str; 17] = [
     "net.core.bpf_jit_enable",
     "net.core.busy_poll",
@@ -25,7 +25,7 @@ const OF_THE_NODE: [&str; 17] = [
     "net.netfilter.nf_conntrack_max",
 ];
 
-/// Directories that have settings below them. Each link has one in the last four.
+/// Directories with settings below them. In the last four, each link has a directory.
 const DIRECTORIES: [&str; 9] = [
     "net.core",
     "net.ipv4",
@@ -38,7 +38,7 @@ const DIRECTORIES: [&str; 9] = [
     "net.ipv6.neigh",
 ];
 
-/// Checks the sysctls that a network gives to all its containers, and those of its `args`.
+/// Checks the sysctls that a network gives to all its containers, and the sysctls in its `args`.
 pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     let args = node.get("args").and_then(|args| args.get("cni"));
     let of_args = args.map(|cni| (cni, below(&below(path, "args"), "cni")));
@@ -82,7 +82,8 @@ fn is_number(parts: &[&str]) -> bool {
     matches!(parts, ["net", "ipv4" | "ipv6", "conf", _, .., name] if *name != "stable_secret")
 }
 
-/// True if the kernel reads a number. It passes over white space, takes nothing for no change, and reads one number alone.
+/// True if the kernel reads a text as a number. The kernel skips white space, takes an empty text for no change, and
+/// reads only one number.
 fn is_read_as_number(text: &str) -> bool {
     let Some(word) = text.split_whitespace().next() else { return true };
     let digits = word.strip_prefix('-').unwrap_or(word);

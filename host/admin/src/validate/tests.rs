@@ -211,7 +211,7 @@ fn networks_that_make_no_sense() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What each ADD with `ipam.type: dhcp` would be refused for.
+/// Faults for which each ADD with `ipam.type: dhcp` would be refused.
 #[test]
 fn networks_with_dhcp_that_no_container_joins() {
     let long = "x".repeat(256);
@@ -294,11 +294,11 @@ fn networks_with_dhcp_that_no_container_joins() {
 fn cases_that_only_look_odd() {
     for config in [
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "other", "isGatway": 1, "ipam": {"type": "more", "x": 1}}]}),
-        // Plugins of other vendors fill these in, or have no program of that name.
+        // Plugins of other vendors complete these keys, or have no program of that name.
         json!({"cniVersion": "0.3.0", "name": "n", "plugins": [{"type": "antrea", "ipam": {"type": "host-local"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "plugins": [{"type": "calico", "ipam": {"type": "host-local", "subnet": "usePodCidr"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "type": "calico", "ipam": {"type": "loopback"}}),
-        // For readers and editors.
+        // These keys are for people and editors.
         json!({"$schema": "x", "Documentation": "x", "_comment": [], "//": 1, "cniVersion": "1.0.0", "name": "n", "plugins": [
             {"type": "loopback", "description": "x", "_x": 1}]}),
         json!({"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "fifteen-letters", "mtu": 65535}),
@@ -341,7 +341,7 @@ fn a_link_to_one_of_our_plugins_has_its_table() {
     assert_eq!(found(true), ["1:73 warning unknown-key plugins[0].isGatway", "1:101 warning chain plugins[1].type"]);
 }
 
-/// Two spellings of a key have one finding, and an access VLAN in the trunk has one.
+/// Two spellings of a key give one finding, and so does an access VLAN in the trunk.
 #[test]
 fn what_contradicts_itself_is_told_once() {
     let found = check(
@@ -398,7 +398,7 @@ fn check_files_with_many_of(count: u32) {
     }
 }
 
-/// The time for a file grows with its size, and no faster.
+/// The time for a file grows only linearly with its size.
 ///
 /// A bound in seconds fails on a busy node. So the test counts this thread's processor time, and compares two sizes.
 #[test]
@@ -410,7 +410,7 @@ fn the_time_for_a_file_grows_with_its_size() {
         std::time::Duration::try_from(after).unwrap() - std::time::Duration::try_from(before).unwrap()
     };
     let (few, many) = (processor_time(2_500), processor_time(20_000));
-    // 8 times the size: 64 times the time, if each key looked at each other key.
+    // A file of 8 times the size would take 64 times the time if each key were compared with each other key.
     assert!(many < 24 * few, "{few:?} for 2,500 of each, {many:?} for 20,000");
 }
 

@@ -1,8 +1,8 @@
 //! A JSON text with the place of each part.
 //!
-//! `serde_json` gives no places of values. Its raw values would, but with them a `Value` reads one key in another way than
-//! runtimes do. The parsers with places are no longer kept, or read more than JSON. So the text is read by
-//! [`Json::parse`] first, which limits its depth, and what is good is walked through once more for the places.
+//! `serde_json` gives no places of values. Its raw values would give places, but with them a `Value` reads one key
+//! differently from runtimes. Other parsers with places are no longer maintained, or accept more than JSON. So
+//! [`Json::parse`] reads the text first, and limits its depth. Then a second pass over the valid text finds the places.
 
 use postern_cni::Json;
 use serde_json::{Map, Number, Value};
@@ -24,7 +24,7 @@ pub struct Node {
 pub enum Tree {
     Null,
     Bool(bool),
-    /// As plugins get it: libcni writes whole numbers without fraction and exponent.
+    /// A number as plugins get it: libcni writes whole numbers without fraction and exponent.
     Number(Number),
     Text(String),
     List(Vec<Node>),
@@ -41,7 +41,7 @@ pub struct Member {
     pub value: Node,
 }
 
-/// Why a text is no JSON, and the offset.
+/// The reason why a text is no JSON, and the offset of the fault.
 #[derive(Debug)]
 pub struct Fault {
     pub at: usize,
@@ -51,10 +51,10 @@ pub struct Fault {
 /// Reads a text.
 ///
 /// # Errors
-/// It is no JSON.
+/// The text is no JSON.
 pub fn read(text: &str) -> Result<Node, Fault> {
     let checked = serde_json::from_str::<Json>(text).map_err(|error| {
-        // An end that comes too early is behind the last character. Whitespace at the end helps nobody.
+        // For a text that ends too early, the place is behind the last character, without white space at the end.
         let end = text.trim_end().len();
         let at = if error.is_eof() { end } else { offset(text, error.line(), error.column()).min(end) };
         let words = error.to_string();
@@ -74,7 +74,7 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Lines and columns of a text. Finding one does not take longer in a long text.
+/// Lines and columns of a text. A search in a long text takes no longer than in a short one.
 pub struct Positions<'t> {
     text: &'t str,
     /// The offsets at which lines begin.
@@ -119,7 +119,7 @@ fn beginnings(piece: &[u8]) -> usize {
     piece.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
-/// A walk through a good text. `None` stands for a bad one, which there is not.
+/// A pass over a valid text. `None` would mean an invalid text, and never occurs.
 struct Scan<'t> {
     text: &'t str,
     at: usize,
@@ -208,14 +208,14 @@ impl Scan<'_> {
     }
 }
 
-/// Returns the number, or other word without quotes, that begins at an offset: as the file spells it.
+/// Returns the number, or other word without quotes, that begins at an offset, as spelled in the file.
 pub fn word_at(text: &str, at: usize) -> Option<&str> {
     let rest = text.get(at..)?;
     rest.split(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ']' | '}')).next()
 }
 
 impl Node {
-    /// Returns the members of an object; none of anything else.
+    /// Returns the members of an object; empty for any other value.
     pub fn members(&self) -> &[Member] {
         match &self.tree {
             Tree::Object(members) => members,
@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Returns the items of a list; none of anything else.
+    /// Returns the items of a list; empty for any other value.
     pub fn items(&self) -> &[Node] {
         match &self.tree {
             Tree::List(items) => items,
@@ -237,12 +237,12 @@ impl Node {
         found.filter(|member| !member.value.is_null())
     }
 
-    /// Returns its value.
+    /// Returns the value of that member.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.member(name).map(|member| &member.value)
     }
 
-    /// Returns the text that this is.
+    /// Returns the text, if the value is a text.
     pub fn text(&self) -> Option<&str> {
         match &self.tree {
             Tree::Text(text) => Some(text),
@@ -265,7 +265,7 @@ impl Node {
         matches!(self.tree, Tree::Null)
     }
 
-    /// Returns what this is, for people.
+    /// Returns the kind of the value, for people.
     pub fn kind(&self) -> &'static str {
         match self.tree {
             Tree::Null => "null",
