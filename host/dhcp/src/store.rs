@@ -27,7 +27,7 @@ struct Kept<Entry> {
     version: u32,
     #[serde(flatten)]
     entry: Entry,
-    /// Why it is lost, if it is.
+    /// The reason why the lease is lost, if it is lost.
     lost: Option<String>,
     /// The boot whose clock these times use.
     boot: String,
