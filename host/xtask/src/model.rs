@@ -25,7 +25,7 @@ pub struct Capability {
     pub keys: bool,
     /// Its module of the SDK is written.
     pub sdk: bool,
-    /// What WIT says of it, in one sentence.
+    /// The first sentence of its comment in WIT.
     pub doc: String,
     /// The operations that its functions ask for, each once.
     pub operations: Vec<Operation>,
@@ -39,11 +39,11 @@ pub struct Capability {
 pub struct Operation {
     /// Its name: `ensure-gateways`.
     pub name: String,
-    /// What WIT says of it, in one sentence.
+    /// The first sentence of its comment in WIT.
     pub doc: String,
     /// Its fields: name in Rust and type.
     pub fields: Vec<(String, Ty)>,
-    /// The handles among the fields, each with the kind of object that it must stand for.
+    /// The handles among the fields, each with the kind of its object.
     pub handles: Vec<(String, String)>,
     /// The texts among the fields of which only the length is logged.
     pub secrets: BTreeSet<String>,
