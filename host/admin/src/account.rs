@@ -139,7 +139,7 @@ impl Attachment {
     }
 }
 
-/// Digest and CNI versions of an installed plugin; empty for one that is not installed.
+/// Digest and CNI versions of an installed plugin; empty for a plugin that is not installed.
 #[derive(Clone, Default)]
 struct InstalledPlugin {
     digest: Option<String>,

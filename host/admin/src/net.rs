@@ -93,8 +93,8 @@ fn valid(text: &str) -> Result<(String, String), String> {
 
 /// Runs a verb. Errors are printed in cnitool's form.
 ///
-/// `postern` itself carries out what it can read, and starts this program for the rest: for help, for `validate` and
-/// `schema`, and for what it can't read.
+/// `postern` itself carries out the commands that it can read. It starts this program for help, for `validate` and
+/// `schema`, and for unreadable command lines.
 pub fn run(verb: Verb, places: Places) -> ExitCode {
     if places.separate {
         output::usage("error: leave out --separate: each plugin has a process of its own now");
@@ -122,7 +122,7 @@ pub fn run(verb: Verb, places: Places) -> ExitCode {
     }
 }
 
-/// What is done without a run of any plugin.
+/// A command that runs no plugin.
 enum Paper {
     Validate(validate::Options),
     Schema { plugin: Option<String> },

@@ -258,7 +258,7 @@ fn in_iptables(account: &Account) -> impl Iterator<Item = (Option<IptablesVarian
     })
 }
 
-/// True if the record has rules in this variant; for `None`, rules of which it does not say the variant.
+/// True if the record has rules in this variant; for `None`, if the record has rules without a variant.
 fn is_in(account: &Account, variant: Option<IptablesVariant>) -> bool {
     in_iptables(account).any(|(noted, ..)| noted == variant)
 }
@@ -282,7 +282,7 @@ fn out_of_reach(examination: &mut Examination, node: &Node) {
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy));
 }
 
-/// Finds a firewalld that does not say what it has of an attachment: the DEL of that fails.
+/// Finds a firewalld that does not answer about an attachment's address: DEL of that attachment fails.
 fn zones(examination: &mut Examination, node: &Node) {
     let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     let sources = |account: &Account| {

@@ -176,7 +176,7 @@ fn ready_for(
         let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
         ensure!(!is_directory, "{} is a directory; take it away", path.display());
     }
-    // The directories above an image's root are not those on the node.
+    // The directories above an image's root are not the directories on the node.
     if place.destdir.is_empty() {
         places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
         bin_dir::judge(cni_bin);

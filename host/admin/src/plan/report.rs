@@ -46,7 +46,8 @@ pub struct PluginReport {
     pub policy: Vec<String>,
     /// The plugins that it delegates to, and their delegates.
     pub delegates: Vec<Delegate>,
-    /// Its own operations and those of its delegates, each delegate's after the operation that calls it.
+    /// Its own operations and the operations of its delegates. A delegate's operations follow the operation that calls
+    /// it.
     pub operations: Vec<OperationReport>,
     /// Its CNI error.
     pub error: Option<Value>,
