@@ -1,5 +1,4 @@
-//! The processes at work: those that hold the lock of a record or of a network's leases, with their start times. Only
-//! reads.
+//! The processes at work: they hold the lock of a record or of a network's leases. Each has its start time. Only reads.
 //!
 //! A process counts as holder of a lock if the kernel says so for one of its open files (`/proc/PID/fdinfo`). A
 //! container can't choose device and inode of the lock, but it can choose the path of an open file.

@@ -118,7 +118,7 @@ pub struct Account {
     on_host: OnHost,
 }
 
-/// The number of leases and rules of a record that are on the host, and of those that are not.
+/// The number of a record's leases and rules that are on the host, and the number of missing ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct OnHost {
     there: usize,

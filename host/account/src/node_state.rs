@@ -50,7 +50,7 @@ pub struct NodeState {
     pub(crate) host: Netlink,
     /// The host's links.
     pub links: Vec<Link>,
-    /// All network namespaces that could be found, those of attachments with their routes.
+    /// All network namespaces that could be found. Namespaces of attachments have their routes.
     pub namespaces: Namespaces,
     /// Processes that hold locks of records.
     pub(crate) busy: BTreeMap<File, Vec<Holder>>,
