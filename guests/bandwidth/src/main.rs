@@ -3,7 +3,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `ingressRate`, `ingressBurst` | bits per second to the container, and bits that may be sent at once |
-//! | `egressRate`, `egressBurst` | the same from the container |
+//! | `egressRate`, `egressBurst` | the same limits for traffic from the container |
 //! | `runtimeConfig.bandwidth` | the same keys from the runtime; they count if the network has none of them |
 //!
 //! It follows a plugin that makes a pair, and returns that plugin's result. If it limits the container's sending, the
