@@ -8,7 +8,8 @@
 //!
 //! `families` is read by [`crate::families`].
 //!
-//! An option is a name of [`NAMES`] or a decimal number. Messages are those of the native daemon where it has one.
+//! An option is a name of [`NAMES`] or a decimal number. The messages are the native daemon's, if it has a message for
+//! the case.
 
 use postern_cni::{Error, Fields, Json, quote};
 use std::collections::BTreeMap;

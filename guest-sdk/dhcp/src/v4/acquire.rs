@@ -158,7 +158,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
     }
 }
 
-/// Says what is wrong with an offer or an acknowledgement that is otherwise for this client.
+/// Returns the fault of an offer or an acknowledgement that is otherwise for this client.
 fn objection(packet: &Packet) -> Option<String> {
     let (server, address, seconds) = (packet.server, packet.address, lease::seconds(packet));
     if !is_usable(address) || address == server {

@@ -99,7 +99,7 @@ fn classless(packet: &Packet) -> Vec<(Ipv4Net, Ipv4Addr)> {
     else {
         return Vec::new();
     };
-    // dhcproto stops at an invalid prefix length and returns what it has. So all bytes must be in a route.
+    // dhcproto stops at an invalid prefix length and returns the routes before it. So the routes must cover all bytes.
     let read: usize = routes.iter().map(|(dst, _)| 1 + usize::from(dst.prefix_len()).div_ceil(8) + 4).sum();
     if read == bytes.len() { routes } else { Vec::new() }
 }

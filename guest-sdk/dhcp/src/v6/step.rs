@@ -135,7 +135,7 @@ fn search(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Says what is wrong with an advertisement or a reply that is otherwise for this client.
+/// Returns the fault of an advertisement or a reply that is otherwise for this client.
 fn objection(packet: &Packet<'_>) -> Option<String> {
     let words =
         plain(String::from_utf8_lossy(packet.words).chars()).map(|text| format!(": \"{text}\"")).unwrap_or_default();
