@@ -1,10 +1,11 @@
 //! The lists of capabilities in files that people write.
 //!
-//! A list stands between two comments. The first comment has the pattern of each line: `// each capability: mod
-//! {file};`. In the pattern `{name}` is the name in WIT, `{file}` and `{Type}` are the names in Rust, and
-//! `{Operations}` has all of the capability's operations. A list can be limited to capabilities with keys, without
-//! keys, whose answers show no link, or without an operation that collects. `// each resource: …` has `{resource}` and
-//! `{Resource}` too. `// each package: …` is one line, with `{version}`. The second comment is `// end of the list`.
+//! A list stands between two comments. The first comment has the pattern of each line:
+//! `// each capability: mod {file};`. In the pattern `{name}` is the name in WIT, `{file}` and `{Type}` are the names
+//! in Rust, and `{Operations}` has all of the capability's operations. A list can be limited: to capabilities with
+//! keys, without keys, whose answers show no link, or without an operation that collects. `// each resource: …` has
+//! `{resource}` and `{Resource}` too. `// each package: …` is one line, with `{version}`. The second comment is
+//! `// end of the list`.
 
 use crate::Written;
 use crate::code::is_common;
