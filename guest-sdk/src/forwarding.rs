@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::sys;
 
 /// Host's namespace: turns forwarding on (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`) for the
-/// families of the attachment's addresses, if it is off. It can't turn forwarding off. A node object: neither a
-/// failed ADD nor DEL reverts it. Errors: `denied`, `io`.
+/// families of the attachment's addresses, if it is off. The function can't turn forwarding off. Forwarding is
+/// a node object: neither a failed ADD nor DEL reverts it. Errors: `denied`, `io`.
 pub fn enable() -> Result<(), Error> {
     sys::forwarding::enable()
 }

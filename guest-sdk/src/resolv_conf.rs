@@ -1,4 +1,4 @@
-//! One resolv.conf(5) file: the one that the operator's configuration names as `ipam.resolvConf`.
+//! The resolv.conf(5) file that the operator's configuration names as `ipam.resolvConf`.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 

@@ -25,8 +25,7 @@ pub enum Addresses {
     Add { link: Handle, addresses: Vec<IpNet> },
     /// Reads the link's addresses.
     List { link: Handle },
-    /// Tells of each of these addresses, with its prefix length, whether the link has it, however many the link
-    /// has.
+    /// Tells for each given address, with its prefix length, whether the link has it.
     Has { link: Handle, addresses: Vec<IpNet> },
     /// Waits until no IPv6 address of the link is tentative: at most 5 seconds, or to the deadline of the run.
     Settle { link: Handle },

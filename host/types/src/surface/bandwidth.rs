@@ -18,10 +18,10 @@ const REMOVE: Row = Row::new("bandwidth.remove", "bandwidth-remove", ActsIn::Hos
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/bandwidth.wit` describe its fields")]
 pub enum Bandwidth {
-    /// Host's namespace: limits what goes to the container (`ingress`) and what comes from it (`egress`), at least
-    /// one of them.
+    /// Host's namespace: limits the traffic to the container (`ingress`), the traffic from the container
+    /// (`egress`), or both.
     Limit { ingress: Option<RateLimit>, egress: Option<RateLimit> },
-    /// Compares the limits with the expected ones, and the redirection.
+    /// Compares the limits and the redirection with the expected ones.
     Check { ingress: Option<RateLimit>, egress: Option<RateLimit> },
     /// Host's namespace: removes the limits and the ifb.
     Remove,

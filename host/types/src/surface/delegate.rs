@@ -27,13 +27,13 @@ pub enum Delegate {
     SubnetFile,
     /// Runs the delegate's ADD.
     Add { config: String },
-    /// Runs the delegate's DEL with the configuration of its ADD: by the record, else by the native plugin's file.
+    /// Runs the delegate's DEL with the configuration of its ADD.
     Del,
     /// Runs the delegate's CHECK, with the configuration of its ADD and the `prevResult` of this call.
     Check,
     /// Runs the delegate's STATUS.
     Status,
-    /// Runs the delegate's GC, and removes what the records of attachments list that are not valid.
+    /// Runs the delegate's GC.
     Gc,
 }
 

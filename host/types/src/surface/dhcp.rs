@@ -20,13 +20,13 @@ const STATUS: Row = Row::new("dhcp.status", "dhcp-status", ActsIn::Nowhere, Last
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/dhcp.wit` describe its fields")]
 pub enum Dhcp {
-    /// Has the service get a lease for the attachment's link, and keep it alive.
+    /// Asks the service to get a lease for the attachment's link, and to keep it alive.
     Acquire,
-    /// The lease as the service has it now.
+    /// Returns the lease in its present state at the service.
     Check,
-    /// Has the service give the lease back.
+    /// Asks the service to give the lease back.
     Release,
-    /// Asks if the service answers.
+    /// Tests whether the service answers.
     Status,
 }
 

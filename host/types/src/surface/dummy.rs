@@ -1,4 +1,4 @@
-//! `dummy`: the attachment's own link as a dummy: it takes every frame, and leads nowhere.
+//! `dummy`: the attachment's own link as a dummy: a link that takes every frame and sends it nowhere.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 

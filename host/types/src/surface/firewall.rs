@@ -21,14 +21,14 @@ const REMOVE: Row = Row::new("firewall.remove", "firewall-remove", ActsIn::Host,
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/firewall.wit` describe its fields")]
 pub enum Firewall {
-    /// Host's namespace: traffic from these addresses is forwarded, and answers to it.
+    /// Host's namespace: makes rules that forward the traffic from these addresses, and the answers to it.
     Admit { addresses: Vec<IpNet> },
-    /// Host's namespace: drops what the policy does not let reach the bridge of this attachment, in the IP versions
-    /// of its addresses.
+    /// Host's namespace: drops traffic that the ingress policy keeps from the bridge of this attachment, in the IP
+    /// versions of its addresses.
     Isolate { ingress: IngressPolicy },
-    /// Compares the rules for these addresses, and those of the bridge, with the expected ones.
+    /// Compares the rules for these addresses, and the rules of the bridge, with the expected rules.
     Check { addresses: Vec<IpNet> },
-    /// Host's namespace: removes what admits the attachment's addresses.
+    /// Host's namespace: removes the rules that admit the attachment's addresses.
     Remove,
 }
 

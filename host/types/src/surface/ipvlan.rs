@@ -1,5 +1,4 @@
-//! `ipvlan`: the attachment's own link as an ipvlan: it has its parent's link-layer address, and IP addresses tell the
-//! links of a parent apart.
+//! `ipvlan`: the attachment's own link as an ipvlan.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -18,8 +17,8 @@ const FIND: Row = Row::new("ipvlan.find", "ipvlan-find", ActsIn::Container, Last
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/ipvlan.wit` describe its fields")]
 pub enum Ipvlan {
-    /// Container's namespace, with its parent where that was found: makes the link under `CNI_IFNAME`, down, in a
-    /// mode that policy grants.
+    /// Container's namespace, with its parent where `parent.find` found it: makes the link under `CNI_IFNAME`,
+    /// down, in a mode that policy grants.
     Create { parent: Handle, mode: IpvlanMode, mtu: Option<u32> },
     /// Container's namespace: the attachment's link.
     Find,

@@ -1,4 +1,4 @@
-//! `link`: the attachment's own link: the one named `CNI_IFNAME` in the container's network namespace.
+//! `link`: the attachment's own link: the link named `CNI_IFNAME` in the container's network namespace.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 

@@ -1,4 +1,5 @@
-//! `link-settings`: attributes of the attachment's own link, for a plugin that comes after the one that made it.
+//! `link-settings`: attributes of the attachment's own link, for a plugin that comes after the plugin that made the
+//! link.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -20,9 +21,9 @@ const RESTORE: Row = Row::new("link-settings.restore", "link-settings-restore", 
 pub enum LinkSettings {
     /// Container's namespace: changes the attributes.
     Change { link: Handle, settings: crate::LinkSettings },
-    /// Compares the attributes with those of the kernel.
+    /// Compares the attributes with the kernel's attributes.
     Check { link: Handle, settings: crate::LinkSettings },
-    /// Container's namespace: puts back what this plugin changed, by the record.
+    /// Container's namespace: restores the attributes that this plugin changed, from the record.
     Restore,
 }
 

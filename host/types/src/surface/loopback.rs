@@ -23,8 +23,7 @@ pub enum Loopback {
     Up,
     /// Container's namespace: sets `lo` down.
     Down,
-    /// Reads the state and the addresses of `lo`: at most 128 of each family, and first those that are no loopback
-    /// addresses.
+    /// Reads the state and the addresses of `lo`: at most 128 of each family.
     Addresses,
 }
 

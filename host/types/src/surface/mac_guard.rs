@@ -18,12 +18,13 @@ const REMOVE: Row = Row::new("mac-guard.remove", "mac-guard-remove", ActsIn::Hos
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/mac-guard.wit` describe its fields")]
 pub enum MacGuard {
-    /// Host's namespace: makes the rules for this end and this address, which must be those of the attachment's
+    /// Host's namespace: makes the rules for this host end and this address, which must belong to the attachment's
     /// living pair.
     Ensure { host: Handle, mac: Mac },
     /// Compares the rules with the expected ones.
     Check { host: Handle, mac: Mac },
-    /// Host's namespace: removes the attachment's rules, and never those of another attachment with the same names.
+    /// Host's namespace: removes the attachment's rules, but never the rules of another attachment with equal
+    /// names.
     Remove,
 }
 

@@ -1,4 +1,4 @@
-//! `macvlan`: the attachment's own link as a macvlan: it has an address of its own, and shares its parent's wire.
+//! `macvlan`: the attachment's own link as a macvlan.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -17,7 +17,8 @@ const FIND: Row = Row::new("macvlan.find", "macvlan-find", ActsIn::Container, La
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/macvlan.wit` describe its fields")]
 pub enum Macvlan {
-    /// Container's namespace, with its parent where that was found: makes the link under `CNI_IFNAME`, down.
+    /// Container's namespace, with its parent where `parent.find` found it: makes the link under `CNI_IFNAME`,
+    /// down.
     Create { parent: Handle, mode: MacvlanMode, mtu: Option<u32>, mac: Option<Mac>, queue: Option<u32> },
     /// Container's namespace: the attachment's link.
     Find,

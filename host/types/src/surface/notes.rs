@@ -1,4 +1,4 @@
-//! `notes`: a note that a plugin keeps for an attachment: a small state of its own, in its section of the attachment's
+//! `notes`: a note that a plugin keeps for an attachment: a short text in the plugin's section of the attachment's
 //! record.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
@@ -19,7 +19,7 @@ const GET: Row =
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/notes.wit` describe its fields")]
 pub enum Notes {
-    /// Keeps a text of at most 4096 bytes for the container in the namespace, in place of the one before.
+    /// Keeps a text of at most 4096 bytes, in place of the earlier text.
     Set { text: String },
     /// Returns the text, if there is one.
     Get,

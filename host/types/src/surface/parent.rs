@@ -1,5 +1,5 @@
-//! `parent`: links that others are stacked on, and that the operator's configuration names: the master of a macvlan, a
-//! VLAN or an ipvlan.
+//! `parent`: links that other links are stacked on, and that the operator's configuration names: the master of a
+//! macvlan, a VLAN or an ipvlan.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -17,7 +17,7 @@ const FIND: Row = Row::new("parent.find", "parent-find", ActsIn::Both, Lasting::
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/parent.wit` describe its fields")]
 pub enum Parent {
-    /// Host's namespace, or with `in-container` the container's: looks a granted link up.
+    /// Host's namespace, or with `in-container` the container's: looks up a granted link.
     Find { name: String, in_container: bool },
 }
 

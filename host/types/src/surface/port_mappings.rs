@@ -19,11 +19,11 @@ const REMOVE: Row = Row::new("port-mappings.remove", "port-mappings-remove", Act
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/port-mappings.wit` describe its fields")]
 pub enum PortMappings {
-    /// Host's namespace: makes the rules to these addresses, at most one of each IP version.
+    /// Host's namespace: makes rules that lead to these addresses, at most one of each IP version.
     Ensure { addresses: Vec<IpAddr>, forwards: Vec<Forward>, masquerade: NatSources },
     /// Compares the rules with the expected ones.
     Check { addresses: Vec<IpAddr>, forwards: Vec<Forward>, masquerade: NatSources },
-    /// Host's namespace: removes the attachment's rules, and forgets the UDP connections that they led.
+    /// Host's namespace: removes the attachment's rules.
     Remove,
 }
 

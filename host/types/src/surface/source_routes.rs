@@ -1,4 +1,4 @@
-//! `source-routes`: source routing in the container's namespace: what an own address of the attachment sends leaves by
+//! `source-routes`: source routing in the container's namespace: packets from an own address of the attachment leave by
 //! the attachment's own link.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
@@ -21,7 +21,7 @@ const REMOVE: Row = Row::new("source-routes.remove", "source-routes-remove", Act
 pub enum SourceRoutes {
     /// Container's namespace: one rule for each source, `from ADDRESS lookup TABLE`.
     Apply { link: Handle, sources: Vec<RouteSource>, table: Option<u32>, hints: bool },
-    /// Compares rules and routes with those that the record lists for this plugin.
+    /// Compares rules and routes with the ones in the record for this plugin.
     Check,
     /// Container's namespace: removes the rules and tables by the record, and puts the link's routes back into the
     /// main table.

@@ -1,5 +1,4 @@
-//! `tap`: the attachment's own link as a persistent tap (Linux `tuntap`): a program in the container opens it, and has
-//! the frames of that link.
+//! `tap`: the attachment's own link as a persistent tap (Linux `tuntap`).
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -20,8 +19,7 @@ const JOIN: Row = Row::new("tap.join", "tap-join", ActsIn::Container, Lasting::P
 pub enum Tap {
     /// Container's namespace: makes the link under `CNI_IFNAME`, down.
     Create { settings: TapSettings },
-    /// Container's namespace: makes the link that `create` made a port of the container's bridge of this name, one
-    /// that policy grants.
+    /// Container's namespace: makes the link from `create` a port of the container's bridge of this name.
     Join { link: Handle, bridge: String },
 }
 

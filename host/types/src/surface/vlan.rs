@@ -1,5 +1,4 @@
-//! `vlan`: the attachment's own link as a VLAN of a granted link (IEEE 802.1Q): its frames have a tag on that link's
-//! wire.
+//! `vlan`: the attachment's own link as a VLAN of a granted link (IEEE 802.1Q).
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -18,8 +17,8 @@ const FIND: Row = Row::new("vlan.find", "vlan-find", ActsIn::Container, Lasting:
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/vlan.wit` describe its fields")]
 pub enum Vlan {
-    /// Container's namespace, with its parent where that was found: makes the link under `CNI_IFNAME`, down, in
-    /// VLAN `id`, 0 to 4094, one that policy grants.
+    /// Container's namespace, with its parent where `parent.find` found it: makes the link under `CNI_IFNAME`,
+    /// down, in VLAN `id`.
     Create { parent: Handle, id: u16, mtu: Option<u32> },
     /// Container's namespace: the attachment's link.
     Find,

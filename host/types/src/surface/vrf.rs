@@ -1,5 +1,4 @@
-//! `vrf`: the attachment's own link in a VRF (virtual routing and forwarding) of the container: a link there with a
-//! routing table that its members use and no others.
+//! `vrf`: the attachment's own link in a VRF (virtual routing and forwarding) of the container.
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
@@ -21,9 +20,9 @@ const LEAVE: Row = Row::new("vrf.leave", "vrf-leave", ActsIn::Container, Lasting
 pub enum Vrf {
     /// Container's namespace: puts the own link into the VRF of this name.
     Join { link: Handle, name: String, table: Option<u32> },
-    /// Compares the VRF that the own link is in with the one of this name.
+    /// Compares the VRF of the own link with the VRF of this name.
     Check { name: String },
-    /// Container's namespace: takes the own link out of its VRF by the record, and puts routes and addresses back.
+    /// Container's namespace: takes the own link out of the VRF in the record, and restores routes and addresses.
     Leave,
 }
 
