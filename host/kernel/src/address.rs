@@ -25,7 +25,7 @@ pub struct LinkAddress {
     pub scope: u8,
     /// Duplicate address detection is still running (IPv6).
     pub tentative: bool,
-    /// It was set by hand, and does not end by itself.
+    /// The address was set by hand, and does not expire.
     pub permanent: bool,
     /// Duplicate address detection found another owner (IPv6).
     pub dad_failed: bool,
@@ -48,8 +48,8 @@ impl Netlink {
         self.addresses_of(AddressFamily::Unspec)
     }
 
-    /// True if a link of the namespace has this address, up or down, in whatever VRF. A dump would look at each link, so
-    /// its cost would grow with the node.
+    /// True if a link of the namespace, up or down and in any VRF, has this address. No dump is made: its cost would
+    /// grow with the number of links.
     pub fn has_address(&self, address: IpAddr) -> Result<bool> {
         if let IpAddr::V4(address) = address {
             return match self.is_source(address)? {
@@ -76,14 +76,14 @@ impl Netlink {
     /// Puts an address on a link. IPv4 prefixes shorter than /31 get the matching broadcast address.
     ///
     /// # Errors
-    /// `EEXIST` if the link has it already (IPv4: with that prefix). `EPERM` or `EACCES` for IPv6 where it is disabled.
-    /// `ENODEV` if there is no such link.
+    /// `EEXIST` if the link has the address already (IPv4: with that prefix). `EPERM` or `EACCES` for IPv6 if IPv6 is
+    /// disabled. `ENODEV` if there is no such link.
     pub fn add_address(&self, index: u32, net: IpNet) -> Result<()> {
         self.new_address(index, net, AddressHeaderFlags::empty())
     }
 
-    /// Puts an address on a link that nobody else can have: one that the link had until now, or a gateway on a link of the
-    /// node. The kernel does not ask other hosts for it (IPv6).
+    /// Puts an address on a link that no other host can have: the link's own until now, or a gateway on a link of the
+    /// node. The kernel makes no duplicate address detection for the address (IPv6).
     ///
     /// # Errors
     /// As [`Netlink::add_address`].
@@ -101,7 +101,7 @@ impl Netlink {
     /// Takes an address off a link.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if the link does not have it, `ENODEV` if there is no such link.
+    /// `EADDRNOTAVAIL` if the link does not have the address, `ENODEV` if there is no such link.
     pub fn delete_address(&self, index: u32, net: IpNet) -> Result<()> {
         let subject = Subject { operation: "delete address", object: &format_args!("{net} of link {index}") };
         self.acknowledged(subject, &RouteNetlinkMessage::DelAddress(message(index, net)), 0)
@@ -134,7 +134,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, LinkAddress)>> {
             _ => {}
         }
     }
-    // On a point-to-point link `IFA_ADDRESS` is the address of the other side.
+    // On a point-to-point link `IFA_ADDRESS` is the peer's address.
     let own = local.or(address)?;
     let address = LinkAddress {
         net: IpNet::new(own, u8_at(payload, 1)?).ok()?,

@@ -1,9 +1,10 @@
 //! The sysctls of links in another network namespace, through descriptors of the two directories that list its links.
 //!
-//! The kernel resolves `/proc/sys/net` in the namespace of the thread that looks. But `net/ipv4/conf` and `net/ipv6/conf`
-//! exist once for each namespace (`fs/proc/proc_sysctl.c`: links lead there). So a descriptor of one of them stays with
-//! the namespace in which it was opened, and a thread of any namespace can open the files below it. Every other
-//! directory may belong to all namespaces, with links in it: those need a thread ([`crate::Worker::start`]).
+//! The kernel resolves `/proc/sys/net` in the namespace of the thread that opens a path. But `net/ipv4/conf` and
+//! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: links lead there). So a descriptor of such a
+//! directory stays with the namespace in which it was opened. A thread of any namespace can open the files below the
+//! descriptor. Other directories may be shared by all namespaces, and have links in them. Their settings need a thread
+//! in the namespace ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
 use crate::sysctl::{self, Setting, SettingFile, SysctlFile};
@@ -15,17 +16,17 @@ use std::os::fd::{AsFd, OwnedFd};
 const IPV4: &str = "/proc/sys/net/ipv4/conf";
 const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
-/// The directories of one namespace. One is missing if the kernel has no such protocol.
+/// The directories of one namespace. A directory is missing if the kernel lacks its protocol.
 #[derive(Debug)]
 pub struct ConfDirectories {
     ipv4: Option<OwnedFd>,
     ipv6: Option<OwnedFd>,
-    /// Settings elsewhere, and what a look at them found when they were opened.
+    /// Settings in other directories, each with its file at the time of opening.
     looked: Vec<(Setting, Result<Option<SettingFile>>)>,
 }
 
 impl ConfDirectories {
-    /// Opens them in the calling thread's namespace, and looks at these settings.
+    /// Opens the directories in the calling thread's namespace, and looks at these settings.
     pub fn open(looks: &[Setting]) -> nix::Result<Self> {
         let directory = |path| match open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
             Ok(opened) => Ok(Some(opened)),
@@ -36,11 +37,11 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if they are not the same directories as `own`, those of the calling thread's namespace. This does not trust the
-    /// kernel's version: a directory that both namespaces show would lead into the caller's own.
+    /// True if these directories differ from `own`, the directories of the calling thread's namespace. The kernel's
+    /// version is not trusted: a directory that both namespaces share would lead into the caller's namespace.
     ///
-    /// No name is looked up in them. The kernel keeps an entry for each name that it finds. From this namespace it does not
-    /// find that entry again, so each look-up would add one. Entries of a link go with the link.
+    /// No name is looked up in the directories. The kernel keeps an entry for each name that it finds. A look-up from
+    /// this namespace can't reuse the entry, and adds a new one. Entries of a link end with the link.
     pub fn lead_elsewhere(&self, own: &Self) -> bool {
         let elsewhere = |there: &Option<OwnedFd>, here: &Option<OwnedFd>| {
             let (Some(there), Some(here)) = (there, here) else { return there.is_none() };
@@ -52,12 +53,12 @@ impl ConfDirectories {
         elsewhere(&self.ipv4, &own.ipv4) && elsewhere(&self.ipv6, &own.ipv6)
     }
 
-    /// Returns what a look at this setting found when they were opened; `None` if it was not looked at then.
+    /// Returns the file of this setting at the time of opening; `None` if `open` did not look at this setting.
     pub fn looked_at(&self, setting: &Setting) -> Option<Result<Option<SettingFile>>> {
         self.looked.iter().find(|(looked, _)| looked == setting).map(|(_, found)| found.clone())
     }
 
-    /// Returns the file of a setting of links. It is an error (`ENOENT`) if the kernel has no such protocol.
+    /// Returns the file of a setting of links. `ENOENT` if the kernel lacks the protocol.
     pub fn place<'a>(&'a self, operation: &'static str, setting: &'a Setting) -> Result<SysctlFile<'a>> {
         let subject = Subject { operation, object: setting };
         let (directory, name) = match setting.below_conf() {

@@ -19,29 +19,29 @@ pub struct KernelError {
     pub object: String,
     /// The kernel's error number; `None` if the failure was not an answer of the kernel.
     pub errno: Option<i32>,
-    /// The failure: the error number's text in lower case, as the native plugins print it. It is followed by the
-    /// kernel's own explanation (extended acknowledgement, `NLMSGERR_ATTR_MSG`) if there is one.
+    /// The failure: the error number's text in lower case, as the native plugins print it. The kernel's own explanation
+    /// follows, if there is one (extended acknowledgement, `NLMSGERR_ATTR_MSG`).
     pub message: String,
     /// True if the answer did not come in time, or was lost.
     pub is_lost: bool,
 }
 
-/// Errors of this process or of the node, which say nothing about the object: a later attempt need not meet them.
+/// Errors of this process or of the node, which say nothing about the object. A later attempt may succeed.
 const PASSING: [Errno; 6] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE, Errno::EINTR, Errno::EIO];
 
 impl KernelError {
-    /// True if this is that error of the kernel.
+    /// True if the kernel answered with this error number.
     pub fn is(&self, errno: Errno) -> bool {
         self.errno == Some(errno as i32)
     }
 
-    /// True if a later attempt need not meet it: the question or its answer was lost, or memory or descriptors were short.
+    /// True if a later attempt may succeed: the request or its answer was lost, or memory or descriptors were short.
     pub fn is_passing(&self) -> bool {
         self.is_lost || PASSING.iter().any(|errno| self.is(*errno))
     }
 }
 
-/// An operation and its object, kept for the case that an error has to name them.
+/// An operation and its object, for the text of an error.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub operation: &'static str,
@@ -99,7 +99,7 @@ impl Subject<'_> {
     }
 }
 
-/// Returns `None` for errors with these numbers: there is no such object, or there is one already.
+/// Returns `None` for errors with these numbers. They say that the object is missing, or exists already.
 pub(crate) fn unless<T>(numbers: &[Errno], result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(error) if numbers.iter().any(|errno| error.is(*errno)) => Ok(None),
@@ -107,8 +107,8 @@ pub(crate) fn unless<T>(numbers: &[Errno], result: Result<T>) -> Result<Option<T
     }
 }
 
-/// Returns the text of an error number, as Go's programs print it, because people search for that. It is strerror(3) of
-/// glibc with a small first letter.
+/// Returns the text of an error number as Go programs print it, because people search for that text. The text is that
+/// of glibc's strerror(3) with a small first letter.
 #[must_use]
 pub fn describe(errno: i32) -> String {
     if let Some(text) = other_in_musl(Errno::from_raw(errno)) {
@@ -126,7 +126,8 @@ pub fn describe(errno: i32) -> String {
     }
 }
 
-/// The text for a number that musl has other words for (its `strerror(3)`), if the kernel can answer with it here.
+/// The text of an error number for which musl's `strerror(3)` has another text. Only numbers that the kernel can answer
+/// here are listed.
 fn other_in_musl(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::EIO => "input/output error",
@@ -170,7 +171,7 @@ fn other_in_musl(errno: Errno) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// The tests are built with glibc, and so its words decide.
+    /// The tests are built with glibc, so its `strerror(3)` is the reference.
     #[test]
     #[cfg(target_env = "gnu")]
     fn words_beside_musls_are_those_of_glibc() {

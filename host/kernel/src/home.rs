@@ -1,5 +1,5 @@
-//! The calling thread's network namespace, by a socket in it (`SO_NETNS_COOKIE`, `SIOCGSKNS` of linux/sockios.h). The path
-//! in `/proc` takes five times as long.
+//! The calling thread's network namespace, by a socket in it (`SO_NETNS_COOKIE`, `SIOCGSKNS` of linux/sockios.h). A
+//! path in `/proc` would take five times as long.
 #![allow(unsafe_code, reason = "the request of ioctl(2) has no safe form")]
 
 use crate::error::{Result, Subject};
@@ -20,7 +20,7 @@ nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64,
 pub struct NumberedNamespace {
     /// The namespace.
     pub namespace: Namespace,
-    /// Its number, as [`crate::Netlink::cookie`] tells it.
+    /// Its number, as [`crate::Netlink::cookie`] returns it.
     pub cookie: u64,
 }
 
@@ -36,7 +36,7 @@ impl NumberedNamespace {
         let cookie = cookie(&socket)?;
         let namespace = match namespace_of(&socket) {
             Ok(made) => Namespace::own(made),
-            // Without the capability there is the other way.
+            // A process without the capability opens the path in `/proc`.
             Err(_) => Namespace::current().map_err(|error| subject.broken(error.to_string()))?,
         };
         Ok(Self { namespace, cookie })

@@ -1,14 +1,15 @@
-//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, rules, sysctls, and their namespaces.
-//! Mechanism only: every function does what its caller says, and nothing here knows plugins or policy.
+//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, rules, sysctls, and their
+//! namespaces. This crate is mechanism only. Its functions do what the caller says, and know no plugins and no policy.
 //!
 //! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs
-//! a dozen answers, one after the other; an executor would cost more than all of them.
+//! a dozen answers, one after the other. An async executor would cost more than all the answers.
 //!
-//! Any question can fail: no answer comes in time, no link has the index (`ENODEV`), a list keeps changing (`EAGAIN`) or is too
-//! long. Only the other errors that a caller may meet are told at a function.
+//! Any question can fail: no answer comes in time, no link has the index (`ENODEV`), a list keeps changing (`EAGAIN`)
+//! or is too long. The section `# Errors` of a function lists only further errors.
 //!
-//! A netlink socket belongs to the namespace in which it was opened. The caller keeps one for its own namespace and
-//! gets another from a [`Worker`]: by a thread that has entered the container's namespace, or by going there and back.
+//! A netlink socket belongs to the namespace in which it was opened. The caller keeps a socket for its own namespace,
+//! and gets the container's from a [`Worker`]. The worker is a thread in the container's namespace, or the calling
+//! thread enters the namespace and returns.
 
 mod address;
 mod conf_directories;

@@ -1,7 +1,8 @@
-//! The settings of links that only files below `/sys` have: those of packet processing and of queues.
+//! The settings of links that only files below `/sys` show: settings of packet processing and of queues.
 //!
-//! A sysfs shows the links of the network namespace in which it was mounted, and `/sys` can be that of another one. So this
-//! is a mount of its own, which no path leads to. It has to be made before the process gives up rights.
+//! A sysfs shows the links of the network namespace in which it was mounted, and `/sys` can belong to another
+//! namespace. So Postern mounts its own sysfs, which no path leads to. The mount must be made before the process gives
+//! up rights.
 
 use crate::error::{Result, Subject};
 use nix::errno::Errno;
@@ -14,7 +15,8 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The files of a link. Writing one of them sets it for each of the link's NAPI instances too (netdev genl has them one by one).
+/// The files of a link. A write to such a file also sets each NAPI instance of the link (netdev genl has a setting for
+/// each instance).
 const OF_LINK: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
 /// The files of each queue, by its direction.
 const OF_QUEUES: [(&str, &[&str]); 2] = [
@@ -32,10 +34,10 @@ const OF_QUEUES: [(&str, &[&str]); 2] = [
         ],
     ),
 ];
-/// The number of queues that are looked at: more than any driver has.
+/// The limit on queues: more than any driver has.
 const MOST_QUEUES: u32 = 4096;
 
-/// A snapshot: files, and their values. A file of queues has a value for each queue, or one if all are equal.
+/// A snapshot: files, and their values. A file of queues has a value for each queue, or one value if all are equal.
 pub type FileSettings = BTreeMap<String, Vec<String>>;
 
 /// A sysfs of one network namespace.
@@ -43,7 +45,7 @@ pub type FileSettings = BTreeMap<String, Vec<String>>;
 pub struct LinkFiles(OwnedFd);
 
 impl LinkFiles {
-    /// Mounts it for the calling thread's network namespace.
+    /// Mounts a sysfs for the calling thread's network namespace.
     ///
     /// # Errors
     /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before Linux 5.2.
@@ -84,7 +86,7 @@ impl LinkFiles {
     /// Returns the settings of the link whose files are in this directory.
     ///
     /// # Errors
-    /// The first file can't be read: `EACCES` for a confined process that may not.
+    /// The first file can't be read: `EACCES` if the confined process may not read it.
     pub fn read(&self, directory: &str) -> Result<FileSettings> {
         let mut settings = FileSettings::new();
         for name in OF_LINK {
@@ -110,7 +112,7 @@ impl LinkFiles {
         Ok(settings)
     }
 
-    /// Sets the files to the values of a snapshot. What can't be set is left, and differs.
+    /// Sets the files to the values of a snapshot. A file that can't be set keeps its value.
     pub fn put_back(&self, directory: &str, settings: &FileSettings) {
         for (name, values) in settings {
             match name.split_once('/').filter(|_| !OF_LINK.contains(&name.as_str())) {
@@ -123,7 +125,7 @@ impl LinkFiles {
                     for queue in 0..MOST_QUEUES {
                         let at = if values.len() == 1 { 0 } else { usize::try_from(queue).unwrap_or(usize::MAX) };
                         let Some(value) = values.get(at) else { break };
-                        // After the last queue there is no file.
+                        // An error means that the last queue was passed.
                         if self.set(directory, &of_queue(direction, queue, name), value).is_err() {
                             break;
                         }
@@ -143,7 +145,8 @@ impl LinkFiles {
         };
         let mut value = String::new();
         let mut read = file.read_to_string(&mut value);
-        // A setting that an ADD could not read keeps the device down after DEL. So an error that can pass is not believed at once.
+        // A setting that ADD could not read keeps the device down after DEL. So the read is repeated after an error
+        // that may pass.
         if read.as_ref().is_err_and(|error| !is_absence(error)) {
             value.clear();
             read = file.rewind().and_then(|()| file.read_to_string(&mut value));
@@ -173,13 +176,13 @@ fn of_queue(direction: &str, queue: u32, name: &str) -> String {
     format!("queues/{direction}-{queue}/{name}")
 }
 
-/// True for the error of a setting that a link does not have: a link with one queue has none of some.
+/// True for the error of a setting that the link does not have. A link with one queue lacks some settings.
 fn is_absence(error: &std::io::Error) -> bool {
     let absences = [Errno::ENOENT, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::ENODEV];
     error.raw_os_error().is_some_and(|errno| absences.contains(&Errno::from_raw(errno)))
 }
 
-/// True for a directory of devices, which leads nowhere else.
+/// True for a directory of devices without `..`.
 fn is_plain(directory: &str) -> bool {
     directory.starts_with("devices/") && directory.split('/').all(|part| !part.is_empty() && part != "..")
 }

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
-/// The reasons why a namespace could not be opened. The texts are those of the native plugins, which runtimes and
-/// people know.
+/// The reasons why a namespace could not be opened. The texts are the native plugins' texts, which runtimes and people
+/// know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// Nothing exists at the path, or the path is empty. DEL takes it as "already gone".
@@ -64,10 +64,10 @@ fn not_namespace(path: String, magic: FsType) -> OpenError {
 impl Namespace {
     /// Opens the namespace at `path`, normally below `/run/netns` or `/proc/PID/ns/net`.
     ///
-    /// The file system is examined first, so that only a namespace (or another file of procfs) is ever opened.
+    /// The file system is examined first. So only a namespace, or another file of procfs, is ever opened.
     ///
     /// # Errors
-    /// See [`OpenError`]. A namespace of another kind is noticed only when it is entered, with `EINVAL`.
+    /// See [`OpenError`]. A namespace of another kind causes `EINVAL` only when a thread enters it.
     pub fn open(path: &str) -> std::result::Result<Self, OpenError> {
         let magic = match statfs(path) {
             Ok(status) => status.filesystem_type(),
@@ -88,7 +88,7 @@ impl Namespace {
     pub fn current() -> std::result::Result<Self, OpenError> {
         let path = OWN.to_owned();
         let file = File::open(&path).map_err(|error| cannot("open", &path, error))?;
-        // Only root can have mounted something else there. So it may be opened before it is examined.
+        // Only root can mount another file system there. So the file may be opened before it is examined.
         let magic = fstatfs(&file).map_err(|errno| cannot(EXAMINE, &path, errno))?.filesystem_type();
         if magic != NSFS_MAGIC {
             return Err(not_namespace(path, magic));
@@ -110,17 +110,18 @@ impl Namespace {
         Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
     }
 
-    /// True if a path leads to another namespace: another inode of the same device, which is nsfs. Nothing is opened. A
-    /// path that leads nowhere, or to another file, shows nothing.
+    /// True if a path leads to another namespace: another inode of the same device, which is nsfs. Nothing is opened.
+    /// False if the path leads nowhere, or to a file of another device.
     pub fn is_not_at(&self, path: &str) -> bool {
         let (Ok(own), Ok(there)) = (self.file.metadata(), stat(path)) else { return false };
         own.dev() == there.st_dev && own.ino() != there.st_ino
     }
 
-    /// Returns its number ([`Netlink::cookie`]), read in a thread that ends with the answer.
+    /// Returns the namespace's number ([`Netlink::cookie`]). A thread reads the number in the namespace, and ends.
     ///
     /// # Errors
-    /// Those of `clone(2)` and `setns(2)`: `EINVAL` if it is no network namespace, `EPERM` without `CAP_SYS_ADMIN` over it.
+    /// The errors of `clone(2)` and `setns(2)`: `EINVAL` if this is no network namespace, `EPERM` without
+    /// `CAP_SYS_ADMIN` over the namespace.
     pub fn cookie(&self) -> Result<u64> {
         let ask = || {
             let subject = Subject { operation: "enter namespace", object: &self.path };
@@ -141,7 +142,7 @@ impl Namespace {
         self.file.as_fd()
     }
 
-    /// Returns the path that it was opened by.
+    /// Returns the path by which the namespace was opened.
     pub fn path(&self) -> &str {
         &self.path
     }

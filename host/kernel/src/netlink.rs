@@ -9,20 +9,20 @@ use postern_netlink::{Connection, DumpLimits, MOST_ATTEMPTS, NetlinkError, Netli
 use std::time::{Duration, Instant};
 
 /// The longest time for an answer. The kernel normally answers while the request is being sent, so a wait is rare. But
-/// no wait and no request may be endless. This is the limit for a whole request, and for a whole dump with all its
+/// every wait and every request must end. The limit is for a whole request, or for a whole dump with all its
 /// repetitions.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The largest number of objects of one dump that are kept. In a container's namespace its root user can make any number,
-/// as far as the container's memory goes: the limit only keeps this process from taking as much. Where one link or a few
-/// matter, `decode` keeps those alone.
+/// The most objects of one dump that are kept. Root in a container can make as many objects as the container's memory
+/// allows. The limit keeps this process from using as much memory. If only a few links matter, `decode` keeps only
+/// these links.
 const MOST_OBJECTS: usize = 1024 * 1024;
 
-/// An rtnetlink socket. It works in the namespace in which it was opened, in every thread.
+/// An rtnetlink socket. The socket belongs to the namespace in which it was opened, and works in every thread.
 #[derive(Debug)]
 pub struct Netlink {
     connection: Connection,
-    /// True for a socket in a container: a list that changes without end is taken as it was seen last, and can lack objects.
+    /// True for a socket in a container. If a list keeps changing, its last state is used, which can lack objects.
     may_change: bool,
 }
 
@@ -42,10 +42,10 @@ impl Netlink {
         .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(error))
     }
 
-    /// As [`Netlink::open`], in a container's namespace. Its root can change links, addresses, routes and rules without end.
-    /// That must not prevent any run, so a list is taken as it was seen last. It can lack objects that nobody has changed. So
-    /// what is not in it may still be there: nothing may be given to others, or be removed, for that reason. On the node such
-    /// a list is an error.
+    /// As [`Netlink::open`], in a container's namespace. Root in the container can change links, addresses, routes and
+    /// rules all the time. Such changes must not prevent a run, so the last state of a list is used. This list can lack
+    /// objects that nobody has changed. So an object that the list lacks may exist: nothing may be given to others, or
+    /// be removed, for that reason. On the node a list that keeps changing is an error.
     ///
     /// # Errors
     /// As [`Netlink::open`].
@@ -68,7 +68,7 @@ impl Netlink {
     }
 
     /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
-    /// acknowledgement. The kernel continues after a failed request, but that request's error is returned.
+    /// acknowledgement. The kernel continues after a failed request. The error of the failed request is returned.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[NetlinkRequest]) -> Result<()> {
         self.connection.ask(requests, deadline(), |_| {}).map_err(|error| subject.unanswered(error))
     }
@@ -90,7 +90,7 @@ impl Netlink {
     }
 
     /// As [`Netlink::get`], where the kernel may answer without an object. An acknowledgement then ends the answer.
-    /// Some answers come only with `NLM_F_ECHO`: the kernel treats them as news for all who listen.
+    /// Some answers come only with `NLM_F_ECHO`: the kernel treats them as notifications.
     pub(crate) fn find<T>(
         &self,
         subject: Subject<'_>,
@@ -102,8 +102,8 @@ impl Netlink {
         object.map_err(|error| subject.unanswered(error))
     }
 
-    /// Requests many objects, and keeps at most [`MOST_OBJECTS`]. `decode` returns those of one message. It returns `None` if
-    /// it can't understand it, and the message is left out.
+    /// Requests many objects, and keeps at most [`MOST_OBJECTS`]. `decode` returns the objects of one message. A
+    /// message for which `decode` returns `None` is left out.
     pub(crate) fn dump<T, I: IntoIterator<Item = T>>(
         &self,
         subject: Subject<'_>,

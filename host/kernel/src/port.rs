@@ -20,11 +20,11 @@ const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
 const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
 
 impl Netlink {
-    /// Makes `port` a port of `bridge` and sets both flags, whatever their old values. `hairpin` lets frames leave by
-    /// the port that they came in by. `isolated` keeps the port from reaching other isolated ports.
+    /// Makes `port` a port of `bridge` and sets both flags, whatever their old values. `hairpin` lets a frame leave by
+    /// the port where it entered. `isolated` keeps the port from reaching other isolated ports.
     ///
-    /// The kernel reads a port's options before its new master, so one message can't do both. These are two messages in
-    /// one datagram with one acknowledgement.
+    /// The kernel reads a port's options before its new master, so one message can't set both. One datagram has two
+    /// messages, with one acknowledgement.
     ///
     /// # Errors
     /// `ENODEV` if there is no such port or bridge. `EINVAL` if `bridge` is not a bridge. `ELOOP` for a bridge in a
@@ -43,11 +43,12 @@ impl Netlink {
         )
     }
 
-    /// Returns the VLANs of a port, ascending, each with true if incoming untagged frames belong to it (PVID). The request is
-    /// for this port alone: the older one, an `AF_BRIDGE` dump of links, lists every port of the node.
+    /// Returns the VLANs of a port, ascending. Each has true if incoming untagged frames belong to the VLAN (PVID). The
+    /// request is for this port alone: the older request, an `AF_BRIDGE` dump of links, lists every port of the node.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if it is gone.
+    /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if the link is
+    /// gone.
     pub fn port_vlans(&self, port: u32) -> Result<Vec<(VlanId, bool)>> {
         let subject = Subject { operation: "list VLANs of", object: &format_args!("link {port}") };
         let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];
@@ -56,8 +57,8 @@ impl Netlink {
         self.dump(subject, NetlinkRequest::raw(RTM_GETVLAN, 0, header), |payload| decode_vlans(payload, port))
     }
 
-    /// Adds a VLAN to a port (`bridge vlan add … master`). `pvid` puts incoming untagged frames into it, `untagged`
-    /// removes its tag from outgoing frames.
+    /// Adds a VLAN to a port (`bridge vlan add … master`). `pvid` puts incoming untagged frames into the VLAN.
+    /// `untagged` removes the tag from the VLAN's outgoing frames.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no VLAN filtering or the link is not a port, `EINVAL` for 0 and above 4094.
@@ -121,9 +122,9 @@ mod tests {
         header
     }
 
-    // The kernel of the test machine has no VLAN filtering, so these compare with the format of `bridge vlan add`:
-    // IFLA_AF_SPEC (26) holds IFLA_BRIDGE_FLAGS (0) = BRIDGE_FLAGS_MASTER (1) and IFLA_BRIDGE_VLAN_INFO (2) = flags
-    // (PVID 2, untagged 4), VLAN.
+    // The kernel of the test machine has no VLAN filtering. So the messages are compared with the format of `bridge
+    // vlan add`: IFLA_AF_SPEC (26) holds IFLA_BRIDGE_FLAGS (0) = BRIDGE_FLAGS_MASTER (1) and IFLA_BRIDGE_VLAN_INFO (2)
+    // = flags (PVID 2, untagged 4), VLAN.
     #[test]
     fn vlan_messages_are_those_of_bridge_vlan() {
         let expected = |info: [u16; 2]| {

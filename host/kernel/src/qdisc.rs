@@ -37,7 +37,7 @@ const TCA_EGRESS_REDIR: u32 = 1;
 
 /// The parent of the qdisc through which a link sends (`TC_H_ROOT`).
 const ROOT: u32 = 0xffff_ffff;
-/// The parent of the one that sees what a link receives (`TC_H_INGRESS`).
+/// The parent of the qdisc that sees received packets (`TC_H_INGRESS`).
 const INGRESS: u32 = 0xffff_fff1;
 /// The handle of every ingress qdisc, `ffff:`.
 const INGRESS_HANDLE: u32 = 0xffff_0000;
@@ -53,7 +53,7 @@ const ALL_PROTOCOLS: u16 = 3_u16.to_be();
 pub struct TokenBucket {
     /// Bytes per second.
     pub rate: u64,
-    /// The greatest number of bytes that wait.
+    /// The most bytes that may wait.
     pub limit: u32,
     /// The size of the bucket as the time to fill it, in ticks of 64 ns.
     pub buffer: u32,
@@ -64,20 +64,20 @@ pub struct TokenBucket {
 pub struct Qdisc {
     /// `tbf`, `ingress`, `clsact`, `noqueue`, …
     pub kind: String,
-    /// Its handle, `MAJOR:MINOR` in one number; 0 if nobody but the kernel made it.
+    /// Its handle, `MAJOR:MINOR` in one number; 0 for the kernel's default qdisc.
     pub handle: u32,
-    /// The parameters, of a token bucket.
+    /// The parameters, if the qdisc is a token bucket.
     pub bucket: Option<TokenBucket>,
 }
 
 impl Qdisc {
-    /// True if the kernel gave it to the link, and nobody set it.
+    /// True for the kernel's default qdisc, which nobody set.
     pub fn is_default(&self) -> bool {
         self.handle == 0
     }
 
-    /// True for a token bucket as [`Netlink::limit_rate`] makes it, with these parameters. Some kernels keep no more than
-    /// 2³²-1 ns of a buffer.
+    /// True for a token bucket as [`Netlink::limit_rate`] makes it, with these parameters. Some kernels cut a buffer to
+    /// 2³²-1 ns.
     pub fn is_bucket(&self, bucket: &TokenBucket) -> bool {
         let kept = TokenBucket { buffer: bucket.buffer.min(LEAST_LIMIT_OF_BUFFER), ..*bucket };
         self.handle == BUCKET_HANDLE && [Some(*bucket), Some(kept)].contains(&self.bucket)
@@ -97,7 +97,7 @@ impl Qdisc {
 /// The longest buffer that every kernel keeps: 2³²-1 ns in ticks.
 const LEAST_LIMIT_OF_BUFFER: u32 = u32::MAX >> 6;
 
-/// Reads `struct tc_tbf_qopt`, and the rate where 32 bits do not hold it.
+/// Reads `struct tc_tbf_qopt`, and the separate attribute of a rate above 32 bits.
 fn bucket(options: &Attribute<'_>) -> Option<TokenBucket> {
     let parameters = options.nested().first(TCA_TBF_PARMS)?.value;
     let long = options.nested().first(TCA_TBF_RATE64).and_then(|rate| rate.value.try_into().ok());
@@ -111,7 +111,7 @@ impl Netlink {
         self.qdisc(index, ROOT)
     }
 
-    /// Returns the qdisc that sees what a link receives: of kind `ingress` or `clsact`, if there is one.
+    /// Returns the qdisc for received packets: of kind `ingress` or `clsact`, if there is one.
     pub fn ingress_qdisc(&self, index: u32) -> Result<Option<Qdisc>> {
         self.qdisc(index, INGRESS)
     }
@@ -122,11 +122,11 @@ impl Netlink {
         Ok(unless(&[Errno::ENOENT], self.find(subject, &request, Qdisc::decode))?.flatten())
     }
 
-    /// Creates an ifb: a link that other links' packets can be redirected to, and that puts them back where they came from
-    /// after its own qdisc. It is up, and has no queue beside that qdisc. False if a link has that name already.
+    /// Creates an ifb: a link that takes other links' packets, and returns them to their link after its own qdisc. The
+    /// ifb is up, and has no other queue. False if a link has that name already.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the kernel knows no such links, `EINVAL` for a bad name or MTU.
+    /// `EOPNOTSUPP` if the kernel has no ifb, `EINVAL` for a bad name or MTU.
     pub fn create_ifb(&self, name: &str, mtu: u32) -> Result<bool> {
         let ifb = LinkIfb::new(name)
             .mtu(mtu)
@@ -141,7 +141,7 @@ impl Netlink {
     /// Gives a link a token bucket with the handle `1:` as its root qdisc.
     ///
     /// # Errors
-    /// `EEXIST` if its root qdisc was set by somebody. `EINVAL` for a rate or buffer that lets nothing pass. `ENODEV` if
+    /// `EEXIST` if somebody has set a root qdisc. `EINVAL` for a rate or buffer that lets nothing pass. `ENODEV` if
     /// there is no such link. `ENOENT` if the kernel has no token buckets.
     pub fn limit_rate(&self, index: u32, bucket: &TokenBucket) -> Result<()> {
         let subject = Subject { operation: "limit the rate of", object: &format_args!("link {index}") };
@@ -164,27 +164,29 @@ impl Netlink {
         self.acknowledged(subject, &filter, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Returns the filters of a link's ingress qdisc: for each, the link that it redirects to. `None` is any other filter.
+    /// Returns the filters of a link's ingress qdisc: for each filter, the link that it redirects to. `None` stands for
+    /// a filter that redirects to no link.
     pub fn redirects(&self, index: u32) -> Result<Vec<Option<u32>>> {
         let subject = Subject { operation: "list filters of", object: &format_args!("link {index}") };
         let filters = RouteNetlinkMessage::GetTrafficFilter(message(index, 0, INGRESS_HANDLE, 0));
         let filters = self.dump(subject, NetlinkRequest::new(&filters, 0), |payload| {
-            // u32 also shows its hash tables, which have a size and match nothing.
+            // A u32 filter also lists its hash tables. A hash table has a size and matches nothing.
             let options = Attributes(payload.get(HEADER..)?).first(TCA_OPTIONS);
             let filter = options.filter(|options| options.nested().first(TCA_U32_DIVISOR).is_none());
             Some(filter.map(|options| redirect(&options)))
         });
-        // With these the link has no ingress qdisc.
+        // These errors mean that the link has no ingress qdisc.
         Ok(unless(&[Errno::ENOENT, Errno::EINVAL], filters)?.unwrap_or_default())
     }
 
-    /// Deletes the root qdisc of a link, which then gets the kernel's default. False if nobody had set one.
+    /// Deletes the root qdisc of a link, which then gets the kernel's default. False if the link had the default
+    /// already.
     pub fn delete_root_qdisc(&self, index: u32) -> Result<bool> {
         self.delete_qdisc(index, BUCKET_HANDLE, ROOT)
     }
 
-    /// Deletes the ingress qdisc of a link, with its filters. False if it has none. A clsact, which is at the same place,
-    /// stays.
+    /// Deletes the ingress qdisc of a link, with its filters. False if the link has no ingress qdisc. A clsact, which
+    /// takes the same place, stays.
     pub fn delete_ingress_qdisc(&self, index: u32) -> Result<bool> {
         let found = unless(&[Errno::ENODEV], self.ingress_qdisc(index))?.flatten();
         Ok(found.is_some_and(|qdisc| qdisc.kind == "ingress") && self.delete_qdisc(index, INGRESS_HANDLE, INGRESS)?)

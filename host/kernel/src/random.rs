@@ -1,14 +1,14 @@
-//! Random values that only have to be unique.
+//! Random values that must be unique, but not secret.
 
 use std::hash::{BuildHasher, RandomState};
 
 /// Returns eight random bytes. The standard library seeds this hasher from the kernel's generator, differently each
-/// time. The bytes are not secret and need not be.
+/// time.
 fn random() -> [u8; 8] {
     RandomState::new().hash_one(0u8).to_ne_bytes()
 }
 
-/// Returns a random number from 0 to below `end`, which is at most 256.
+/// Returns a random number below `end`. `end` is at most 256.
 pub(crate) fn random_below(end: u32) -> u32 {
     let [byte, ..] = random();
     u32::from(byte).checked_rem(end).unwrap_or_default()

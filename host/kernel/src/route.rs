@@ -33,19 +33,19 @@ pub const MAIN_TABLE: u32 = 254;
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 impl Netlink {
-    /// Adds a route through link `oif`. As in the native plugins the request says "create" and neither "exclusive" nor
-    /// "replace". So a route with only another gateway or preferred source is added (IPv4: before the old one, IPv6: as
-    /// one more next hop). Only an exact duplicate is refused.
+    /// Adds a route through link `oif`. As in the native plugins, the request has the flag "create", without
+    /// "exclusive" and "replace". So the kernel adds a route that differs only in gateway or preferred source. An IPv4
+    /// route comes before the old route; an IPv6 route becomes one more next hop. Only an exact duplicate is refused.
     ///
     /// # Errors
     /// `EEXIST` for a duplicate. `ENETUNREACH` if the gateway is not reachable through the link, or if the scope
     /// forbids a gateway. `EINVAL` for addresses of different families, and for a source that no link has. `ENETDOWN`
-    /// if the link is down, `ENODEV` if there is none.
+    /// if the link is down, `ENODEV` if there is no such link.
     pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE)
     }
 
-    /// Adds a route unless there is already one to the same destination, through any link.
+    /// Adds a route, unless another route to the same destination exists through any link.
     ///
     /// # Errors
     /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
@@ -53,11 +53,11 @@ impl Netlink {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Puts a route through link `oif` into its table: in the place of one to the same destination with the same metric, or
-    /// beside those that are there.
+    /// Puts a route through link `oif` into its table. With `replace` it replaces a route to the same destination with
+    /// the same metric. Else it is added beside existing routes.
     ///
     /// # Errors
-    /// Those of [`Netlink::add_route`]; `EEXIST` only beside them.
+    /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.
     pub fn put_route(&self, oif: u32, kept: &KeptRoute, replace: bool) -> Result<()> {
         let flags = if replace { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE };
         self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), flags)
@@ -71,8 +71,8 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
     }
 
-    /// Deletes this route through link `oif` from its table: the one with its destination, gateway and metric. False if
-    /// there is none.
+    /// Deletes the route through link `oif` with this table, destination, gateway and metric. False if there is no such
+    /// route.
     pub fn delete_route(&self, oif: u32, route: &Route) -> Result<bool> {
         let object = Described { route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -84,7 +84,8 @@ impl Netlink {
         self.delete(subject, message)
     }
 
-    /// Deletes exactly this route through link `oif`: with its source, scope and origin too. False if there is none.
+    /// Deletes exactly this route through link `oif`: source, scope and origin must be equal too. False if there is no
+    /// such route.
     pub fn delete_kept_route(&self, oif: u32, kept: &KeptRoute) -> Result<bool> {
         let object = Described { route: &kept.route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -108,11 +109,11 @@ impl Netlink {
         })
     }
 
-    /// Deletes the kernel's own route to `net`'s network through link `oif` from the main table, with any scope, type and
-    /// source: the route that it made when the link got its address. A route of another origin stays.
+    /// Deletes the kernel's own route to `net`'s network through link `oif` from the main table, with any scope, type
+    /// and source. The kernel made this route when the link got its address. A route of another origin stays.
     ///
     /// # Errors
-    /// `ESRCH` if there is none.
+    /// `ESRCH` if there is no such route.
     pub fn delete_connected(&self, oif: u32, net: IpNet) -> Result<()> {
         let subject =
             Subject { operation: "delete route", object: &format_args!("{} through link {oif}", net.trunc()) };
@@ -126,20 +127,20 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0)
     }
 
-    /// True if this host has the address itself, so that a packet to it would be delivered here.
+    /// True if the address is this host's own. The kernel delivers packets for the address locally.
     pub fn is_local(&self, address: IpAddr) -> Result<bool> {
         Ok(self.way(address)?.is_some_and(|(kind, _)| kind == libc::RTN_LOCAL))
     }
 
-    /// Returns the link through which packets of this host to that address leave. `None` if there is no route, or if it
-    /// is an address of this host.
+    /// Returns the link through which this host sends packets to the address. `None` if there is no route, or if the
+    /// address is this host's own.
     pub fn link_towards(&self, address: IpAddr) -> Result<Option<u32>> {
         Ok(self.way(address)?.filter(|(kind, _)| *kind == libc::RTN_UNICAST).and_then(|(_, link)| link))
     }
 
-    /// True if a packet of this host can have this source, because a link has the address; `None` if the kernel doesn't
-    /// tell. The destination is a multicast group: for it the kernel looks for the link with the source address first,
-    /// and for no route (`ip_route_output_key_hash_rcu` of its `net/ipv4/route.c`).
+    /// True if a link has the address, so that packets of this host can have this source. `None` if the kernel doesn't
+    /// tell. The question has a multicast group as its destination. Then the kernel first looks for the link with the
+    /// source address, and needs no route (`ip_route_output_key_hash_rcu` of its `net/ipv4/route.c`).
     pub(crate) fn is_source(&self, address: Ipv4Addr) -> Result<Option<bool>> {
         let subject = Subject { operation: "look for", object: &address };
         let mut message = question(subject, ALL_HOSTS.into())?;
@@ -153,7 +154,7 @@ impl Netlink {
         }
     }
 
-    /// Returns the kind of route that packets to this address take, and their outgoing link.
+    /// Returns the type of the route to this address, and its outgoing link.
     fn way(&self, address: IpAddr) -> Result<Option<(u8, Option<u32>)>> {
         let subject = Subject { operation: "look up route to", object: &address };
         let message = question(subject, address)?;
@@ -164,7 +165,7 @@ impl Netlink {
         match self.get(subject, &RouteNetlinkMessage::GetRoute(message), read) {
             Ok(way) => Ok(Some(way)),
             Err(error) if error.is_passing() => Err(error),
-            // No route, an unreachable one, or a prohibited one.
+            // There is no route, or the route is unreachable or prohibited.
             Err(error) if error.errno.is_some() => Ok(None),
             Err(error) => Err(error),
         }
@@ -179,7 +180,7 @@ impl Netlink {
     /// gives one entry for each next hop on the link. The kernel filters by table and link.
     pub fn routes(&self, oif: u32) -> Result<Vec<Route>> {
         let subject = Subject { operation: "list routes of", object: &format_args!("link {oif}") };
-        // Both families in one dump; it also works if a family has no main table yet.
+        // One dump for both families also works if a family has no main table yet.
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN_TABLE)];
         self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload| {
@@ -214,14 +215,14 @@ impl std::fmt::Display for Described<'_> {
     }
 }
 
-/// Makes a message about the routes to `net`'s network; an `Err` gives the defect of `net`.
+/// Makes a message about the routes to `net`'s network; an `Err` says what is wrong with `net`.
 fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, String> {
     let net = net.trunc();
     RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
 }
 
-/// Makes the question for the way to an address. Only the destination is set: the kernel would read the other parts of a new
-/// route as conditions.
+/// Makes the question for the route to an address. Only the destination is set: the kernel would read the other parts
+/// of a new route as conditions.
 fn question(subject: Subject<'_>, address: IpAddr) -> Result<RouteMessage> {
     let mut message = destination(address.into()).map_err(|why| subject.invalid(&why))?.build();
     message.header.table = 0;
@@ -255,7 +256,8 @@ pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteM
     Ok(message)
 }
 
-/// Reads an `RTM_NEWROUTE`: a unicast route, with its next hops. `Some(None)` for any other, and for one without a link.
+/// Reads an `RTM_NEWROUTE`: a unicast route, with its next hops. `Some(None)` for a route of another type, and for a
+/// route without a link.
 pub(crate) fn read(payload: &[u8]) -> Option<Option<WholeRoute>> {
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
@@ -316,7 +318,7 @@ pub(crate) fn read(payload: &[u8]) -> Option<Option<WholeRoute>> {
     Some((!hops.is_empty()).then_some(WholeRoute { kept: KeptRoute { route, protocol }, hops }))
 }
 
-/// Returns the next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
+/// Returns the next hop. `RTA_VIA` has a next hop of another family, and begins with two bytes of family.
 fn gateway(attribute: &Attribute<'_>) -> Option<IpAddr> {
     match attribute.kind {
         RTA_VIA => ip(attribute.value.get(2..)?),

@@ -21,11 +21,11 @@ const FRA_TABLE: u16 = 15;
 /// A rule that leads to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingRule {
-    /// The senders that it is for; a prefix of length 0 is every sender.
+    /// The senders that the rule applies to; a prefix of length 0 is every sender.
     pub source: IpNet,
     /// The table.
     pub table: u32,
-    /// Its place among the rules; lower goes before.
+    /// The rule's priority; the lower number comes first.
     pub priority: u32,
 }
 
@@ -45,8 +45,8 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// Makes packets from this address use a table. The kernel puts the rule before all that it has, except the one for
-    /// the table `local`.
+    /// Makes packets from this address use a table. The kernel puts the rule before all other rules, except the rule
+    /// for the table `local`.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a kernel without such rules.
@@ -56,7 +56,7 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewRule(message(source, table)), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Removes one such rule. False if there is none.
+    /// Removes one rule for this source and table. False if there is no such rule.
     pub fn delete_source_rule(&self, source: IpAddr, table: u32) -> Result<bool> {
         let object = format_args!("from {source} lookup {table}");
         let subject = Subject { operation: "delete rule", object: &object };
@@ -121,7 +121,7 @@ mod tests {
         for end in 0..message.len() {
             let _ = decode(&message[..end]);
         }
-        // One that forbids leads to no table.
+        // A rule that forbids packets leads to no table.
         assert_eq!(decode(&header(0, 8)), Some(None));
         for bad in [header(33, 1), [header(32, 1), attribute(FRA_SRC, &[1, 2])].concat(), vec![2]] {
             assert_eq!(decode(&bad), None, "{bad:?}");

@@ -1,5 +1,5 @@
-//! The sysctls that Postern uses by itself, by name only; and those that an operator's configuration lists, by checked
-//! parts of their name. No path is ever made from free text.
+//! Sysctls: Postern's own are chosen by name only. Sysctls of an operator's configuration are chosen by checked parts
+//! of their name. No path is ever made from free text.
 
 use crate::error::{Result, Subject};
 use crate::link::is_link_name;
@@ -12,14 +12,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-/// A sysctl below `net/`, of the network namespace that the reading or writing thread is in.
+/// A sysctl below `net/`, in the network namespace of the thread that reads or writes it.
 ///
 /// The text form has only slashes as separators, because a link's name may contain the dots that `sysctl(8)` uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sysctl {
     /// `net/ipv4/conf/<link>/<key>`: the name of a link, and the key. `all` and `default` are not links and are refused.
     Ipv4Conf(String, &'static str),
-    /// `net/ipv6/conf/<link>/<key>`, likewise.
+    /// `net/ipv6/conf/<link>/<key>`, with the same limits.
     Ipv6Conf(String, &'static str),
     /// `net/ipv4/ip_forward`
     Ipv4Forward,
@@ -39,7 +39,7 @@ impl fmt::Display for Sysctl {
 }
 
 impl Sysctl {
-    /// Returns it by the parts of its name, if its link can have that name.
+    /// Returns the sysctl as a [`Setting`]. An impossible link name is an error.
     pub(crate) fn setting(&self, operation: &'static str) -> Result<Setting> {
         match self {
             Self::Ipv4Conf(link, _) | Self::Ipv6Conf(link, _)
@@ -65,8 +65,8 @@ pub fn get(key: &Sysctl) -> Result<Option<String>> {
     SysctlFile::of(&key.setting(READ)?).get()
 }
 
-/// Sets the value in the calling thread's namespace. Returns false if it was already set: then nothing is written, so a
-/// read-only `/proc/sys` is no obstacle.
+/// Sets the value in the calling thread's namespace. Returns false if the sysctl already had the value. Then nothing is
+/// written, so `/proc/sys` may be read-only.
 ///
 /// # Errors
 /// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
@@ -83,7 +83,7 @@ pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
     SysctlFile::of(setting).look()
 }
 
-/// The most bytes of a setting that are read. The kernel takes at most a page.
+/// The most bytes of a setting that are read. The kernel accepts at most a page.
 const LIMIT: u64 = 4096;
 
 /// A setting below `net/`, by the parts of its name. Each is the name of one directory or file.
@@ -91,7 +91,7 @@ const LIMIT: u64 = 4096;
 pub struct Setting(Vec<String>);
 
 impl Setting {
-    /// Makes one of the parts below `net`; `None` if one of them cannot be a name.
+    /// Makes a setting of its parts below `net`; `None` if a part cannot be a name.
     pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let parts: Vec<String> = parts.into_iter().map(str::to_owned).collect();
         let is_name = |part: &String| {
@@ -102,7 +102,7 @@ impl Setting {
         (!parts.is_empty() && parts.len() <= 16 && parts.iter().all(is_name)).then_some(Self(parts))
     }
 
-    /// Returns the protocol and the name below its `conf` directory, if it is there.
+    /// Returns the protocol and the name below its `conf` directory; `None` for a setting of another directory.
     pub(crate) fn below_conf(&self) -> Option<(&str, String)> {
         match self.0.as_slice() {
             [protocol, conf, name @ ..] if conf == "conf" && !name.is_empty() => Some((protocol, name.join("/"))),
@@ -122,11 +122,11 @@ impl fmt::Display for Setting {
 pub struct SettingFile {
     /// The kernel's number of the file. Two namespaces that show the same file have one setting in common.
     pub inode: u64,
-    /// True if it is a file, and no directory.
+    /// True for a file, false for a directory.
     pub is_file: bool,
     /// True if its owner may read it.
     pub readable: bool,
-    /// True if its owner may write it. What a namespace may only read is not its own.
+    /// True if its owner may write it. A setting that a namespace may only read belongs to another namespace.
     pub writable: bool,
 }
 
@@ -166,14 +166,14 @@ impl<'a> SysctlFile<'a> {
         let subject = self.subject(WRITE);
         let file = match self.open(OFlag::O_RDWR) {
             Ok(file) => file,
-            // It may still have that value.
+            // The write failed, but the setting may have the value already.
             Err(_) if self.get()?.as_deref() == Some(value) => return Ok(false),
             Err(errno) => return Err(subject.failed(errno)),
         };
         if value_of(&file).map_err(|error| subject.failed(error))? == value {
             return Ok(false);
         }
-        // The kernel takes a value at the beginning only.
+        // The kernel accepts a value only at offset 0.
         file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(error))?;
         Ok(true)
     }
@@ -213,7 +213,7 @@ impl<'a> SysctlFile<'a> {
     }
 }
 
-/// The values are single numbers; one read gets all of it.
+/// The value is a single number, which one read returns whole.
 fn value_of(mut file: &File) -> io::Result<String> {
     let mut value = [0; 128];
     let length = file.read(&mut value)?;

@@ -1,5 +1,5 @@
-//! Persistent taps (requests and flags of linux/if_tun.h). rtnetlink can't make them: a descriptor of `/dev/net/tun` does, and
-//! it belongs to the namespace of the thread that opened it.
+//! Persistent taps (requests and flags of linux/if_tun.h). rtnetlink can't make taps. A descriptor of `/dev/net/tun`
+//! can, in the namespace of the thread that opened it.
 #![allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 
 use crate::error::{Result, Subject};
@@ -31,9 +31,9 @@ pub struct TapSpec {
     pub name: String,
     /// Link-layer address.
     pub mac: [u8; 6],
-    /// The user that may open it; `None` for any, if there is no group either.
+    /// The user that may open the tap. `None` together with no group allows every user.
     pub owner: Option<u32>,
-    /// The group that may open it; likewise.
+    /// The group that may open the tap. `None` together with no owner allows every user.
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`.
     pub multi_queue: bool,
@@ -44,7 +44,7 @@ pub struct TapSpec {
 }
 
 impl TapSpec {
-    /// A link of that name is never taken for the new one: `IFF_TUN_EXCL`.
+    /// `IFF_TUN_EXCL`: the kernel refuses the name of an existing link.
     fn flags(&self) -> u16 {
         let mut flags = libc::IFF_TAP | libc::IFF_TUN_EXCL;
         for (on, flag) in [
@@ -58,7 +58,7 @@ impl TapSpec {
     }
 }
 
-/// Returns a `struct ifreq` of netdevice(7): a name, and a value of a type that the request decides.
+/// Returns a `struct ifreq` of netdevice(7): a name, and a value. The request decides the type of the value.
 fn named(name: &str, parts: &[&[u8]]) -> [u8; REQUEST] {
     let mut request = [0; REQUEST];
     let (of_name, of_value) = request.split_at_mut(libc::IFNAMSIZ);
@@ -67,17 +67,17 @@ fn named(name: &str, parts: &[&[u8]]) -> [u8; REQUEST] {
     request
 }
 
-/// An open `/dev/net/tun`. A tap that it made is gone when it is closed, unless that was to be kept.
+/// An open `/dev/net/tun`. The tap that it made goes when the file is closed, unless the tap was made persistent.
 #[derive(Debug)]
 pub(crate) struct TapFile {
     file: File,
-    /// The process that makes the tap, if it is to have another SELinux context than this one.
+    /// The process that makes the tap, if the tap needs another SELinux context than this process has.
     maker: Option<TapMaker>,
     /// The users and the groups of this user namespace.
     ids: [Ids; 2],
 }
 
-/// The IDs that a user namespace has: first ones and lengths. `None`: they can't be read.
+/// The IDs of a user namespace: ranges of a first ID and a length. `None` if they can't be read.
 #[derive(Debug)]
 struct Ids(Option<Vec<(u32, u32)>>);
 
@@ -95,7 +95,7 @@ impl Ids {
         map.lines().filter_map(entry).collect()
     }
 
-    /// Checks that an ID is there. The kernel would say so only when there is a tap.
+    /// Checks that the user namespace has an ID. The kernel would refuse an unknown ID only after the tap was made.
     fn check(&self, id: Option<u32>, operation: &'static str) -> Result<()> {
         let (Some(id), Some(map)) = (id, &self.0) else { return Ok(()) };
         match map.iter().any(|(first, count)| id.checked_sub(*first).is_some_and(|at| at < *count)) {
@@ -111,8 +111,8 @@ const SET_OWNER: &str = "set owner of tap";
 const SET_GROUP: &str = "set group of tap";
 
 impl TapFile {
-    /// Opens the file for the calling thread's namespace, for a tap with this SELinux context. With `ENODEV` or `ENXIO` the
-    /// kernel has no taps.
+    /// Opens the file for the calling thread's namespace, for a tap with this SELinux context. `ENODEV` and `ENXIO`
+    /// mean that the kernel has no taps.
     pub(crate) fn open(context: Option<&str>) -> Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(TUN);
         let file = opened.map_err(|error| Subject { operation: "open", object: &TUN }.failed(error))?;
@@ -120,8 +120,8 @@ impl TapFile {
         Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
     }
 
-    /// Makes a tap, down ([`crate::Worker::make_tap`]). It is not yet persistent. None is made for a user or group that is not
-    /// there.
+    /// Makes a tap, down ([`crate::Worker::make_tap`]). The tap is not yet persistent. No tap is made for an unknown
+    /// user or group.
     pub(crate) fn make(&mut self, spec: &TapSpec) -> Result<()> {
         let subject = Subject { operation: "create tap", object: &spec.name };
         check_name(subject, &spec.name)?;
@@ -161,18 +161,19 @@ impl TapFile {
 }
 
 fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: [u8; REQUEST]) -> nix::Result<()> {
-    // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` is as large, and lives until then.
+    // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` has this size, and outlives the
+    // call.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, value.as_mut_ptr()) };
     Errno::result(answer).map(drop)
 }
 
-/// Makes one tap for the process that started this one as [`NAME`], in this one's SELinux context. The file of the tap is
-/// standard error.
+/// Makes one tap in this process's SELinux context, for the parent process that started this program as [`NAME`]. The
+/// file of the tap is standard error.
 pub fn make_for_another() {
     serve(|request| ask(&std::io::stderr(), libc::TUNSETIFF, request));
 }
 
-/// Tries if a tap can be made, with this SELinux context if there is one. Makes none.
+/// Checks if a tap can be made, with this SELinux context if there is one. No tap is made.
 ///
 /// # Errors
 /// As [`crate::Worker::make_tap`], with the operations `open` and `set context`.

@@ -1,8 +1,9 @@
-//! A tap with an SELinux context. A tap has the context of the process that makes it (`TUNSETIFF`), so another process does:
-//! this program again, started in that context.
+//! A tap with an SELinux context. A tap has the context of the process that makes it (`TUNSETIFF`). So this program is
+//! started again in that context, and makes the tap.
 //!
-//! The kernel takes a new context at exec(2), from `attr/exec` of the thread that starts it. For that the runtime's domain needs
-//! `setexec` and `transition`, as for the native plugin. A thread can't change its own while its process has others.
+//! The kernel takes a new context at exec(2), from `attr/exec` of the starting thread. The runtime's domain needs
+//! `setexec` and `transition`, as for the native plugin. A thread can't change its own context while its process has
+//! other threads.
 
 use crate::error::{Result, Subject};
 use std::fs::{self, File};
@@ -11,10 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
-/// The name under which this program is the one that makes a tap.
+/// The name under which this program only makes a tap.
 pub const NAME: &str = "postern-tap";
 
-/// The file with the context of the next program that the thread starts.
+/// This file has the context for the next program that the thread starts.
 pub const EXEC_CONTEXT: &str = "/proc/thread-self/attr/exec";
 
 /// The length of a `struct ifreq`.
@@ -28,22 +29,23 @@ pub(crate) struct TapMaker {
     answers: ChildStdout,
 }
 
-/// Sets the context of the next program that this thread starts. It is refused with `EINVAL` if the node has no SELinux or
-/// its policy no such context, and with `EACCES` without `setexec`.
+/// Sets the context of the next program that this thread starts. `EINVAL` if the node has no SELinux, or if its SELinux
+/// policy lacks the context. `EACCES` without `setexec`.
 fn set_context(context: &str) -> Result<()> {
     let subject = Subject { operation: "set context", object: &context };
     fs::write(EXEC_CONTEXT, context).map_err(|error| subject.failed(error))
 }
 
-/// Tries if programs can be started in a context, and starts none. A thread does that whose next program never comes.
+/// Checks if programs can be started in a context, and starts no program. A thread of its own does the check, so that
+/// no later program gets the context.
 pub(crate) fn try_context(context: &str) -> Result<()> {
     let failed = || Subject { operation: "set context", object: &context }.broken("its thread has ended");
     thread::scope(|scope| scope.spawn(|| set_context(context)).join().unwrap_or_else(|_| Err(failed())))
 }
 
 impl TapMaker {
-    /// Starts it, with the file of the tap as its standard error. It ends with its answer, or with this value. It is refused
-    /// with `EACCES` if policy doesn't allow the transition.
+    /// Starts the process, with the file of the tap as its standard error. The process ends after its answer, or when
+    /// this value is dropped. `EACCES` if the SELinux policy doesn't allow the transition.
     pub(crate) fn start(tun: &File, context: &str) -> Result<Self> {
         set_context(context)?;
         let subject = Subject { operation: "start in context", object: &context };
@@ -66,12 +68,12 @@ impl TapMaker {
         }
     }
 
-    /// Has it make the tap, for the file that it was started with.
+    /// Lets the process make the tap, with the file that it has as standard error.
     pub(crate) fn make(mut self, subject: Subject<'_>, request: &[u8; REQUEST]) -> Result<()> {
         let mut errno = [0; 4];
         let asked = self.requests.write_all(request).and_then(|()| self.answers.read_exact(&mut errno));
         drop((self.requests, self.answers));
-        // Another process must not have to reap it.
+        // This process reaps its child itself.
         let _ = self.process.wait();
         match asked.map(|()| i32::from_ne_bytes(errno)) {
             Ok(0) => Ok(()),
@@ -86,7 +88,7 @@ pub(crate) fn serve(make: impl FnOnce([u8; REQUEST]) -> nix::Result<()>) {
     let mut request = [0; REQUEST];
     if io::stdin().lock().read_exact(&mut request).is_ok() {
         let errno = make(request).err().map_or(0, |errno| errno as i32);
-        // Whoever asked has gone, or reads it.
+        // An error is ignored: the parent process has ended.
         let mut answers = io::stdout().lock();
         let _ = answers.write_all(&errno.to_ne_bytes()).and_then(|()| answers.flush());
     }

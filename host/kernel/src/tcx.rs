@@ -1,8 +1,8 @@
-//! Programs that read a link's packets by `tcx` (bpf(2), `BPF_TCX_INGRESS`). Netlink shows none of them, and they stay on a
-//! link that moves to another namespace.
+//! Programs that read a link's packets by `tcx` (bpf(2), `BPF_TCX_INGRESS`). Netlink does not show these programs. They
+//! stay on a link that moves to another namespace.
 //!
-//! A kernel without `tcx` and a refusal can have the same error number. So it is found out before rights are given up
-//! whether the kernel has it ([`Sight::find`]).
+//! A kernel without `tcx` and a refusal can give the same error number. So [`Sight::find`] finds out whether the kernel
+//! has `tcx` before the process gives up rights.
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper in libc")]
 
 use crate::error::{Result, Subject};
@@ -22,7 +22,7 @@ const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 /// A setting of each kernel with bpf(2) since Linux 4.4, and its directory.
 const SETTING: [&str; 2] = ["/proc/sys/kernel/unprivileged_bpf_disabled", "/proc/sys/kernel"];
 
-/// The part of `union bpf_attr` for this command; the kernel takes what is missing at its end for zero.
+/// The part of `union bpf_attr` for this command. The kernel reads missing bytes at the end as zero.
 #[repr(C)]
 #[derive(Default)]
 struct Query {
@@ -30,7 +30,7 @@ struct Query {
     attached: u32,
     query_flags: u32,
     attach_flags: u32,
-    /// The address for the programs' numbers; none are asked for.
+    /// The address for the programs' numbers; 0, as no numbers are requested.
     programs: u64,
     count: u32,
     reserved: u32,
@@ -40,22 +40,22 @@ struct Query {
     revision: u64,
 }
 
-/// The things that a look for programs can tell here.
+/// What a query for programs can show on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// All programs.
+    /// The query shows all programs.
     Whole,
-    /// There are none: this kernel has no `tcx`, or nobody in this user namespace can attach one.
+    /// There can be no programs: this kernel has no `tcx`, or nobody in this user namespace can attach a program.
     Needless,
-    /// Nothing: the look is refused with this error number, and there may be programs.
+    /// The query is refused with this error number, and there may be programs.
     Refused(Errno),
 }
 
 impl Sight {
-    /// Finds it out, by a look at `lo`. It has to be called before the process gives up rights.
+    /// Finds the sight by a query for `lo`. It must be called before the process gives up rights.
     #[must_use]
     pub fn find() -> Self {
-        // A failure can be a passing one (EIO, ENOMEM), and keeps a device down: a look that is refused is repeated.
+        // A failure keeps a device down, and can pass (EIO, ENOMEM). So a refused query is repeated.
         match Self::look() {
             Self::Refused(_) => Self::look(),
             sight => sight,
@@ -63,7 +63,7 @@ impl Sight {
     }
 
     fn look() -> Self {
-        // Where it can't be told, programs are possible.
+        // If the user namespace can't be read, programs are possible.
         let is_nested =
             std::fs::read_link("/proc/self/ns/user").is_ok_and(|name| name != Path::new(FIRST_USER_NAMESPACE));
         let [setting, directory] = SETTING.map(|path| lstat(path).map(drop));
@@ -71,17 +71,17 @@ impl Sight {
         Self::judge(ask(LOOPBACK, ATTACHED[0]).map(drop), is_nested, has_no_bpf)
     }
 
-    /// Judges the answer of that look. `is_nested` is true in a user namespace below the machine's first one, `has_no_bpf`
-    /// on a kernel without bpf(2).
+    /// Judges the answer to the query for `lo`. `is_nested` is true in a user namespace below the machine's first one,
+    /// `has_no_bpf` on a kernel without bpf(2).
     fn judge(answer: std::result::Result<(), Errno>, is_nested: bool, has_no_bpf: bool) -> Self {
         match answer {
-            // The kernel looked for the link.
+            // The kernel carried out the query.
             Ok(()) | Err(Errno::ENODEV) => Self::Whole,
-            // It knows bpf(2), and no such place for programs.
+            // The kernel has bpf(2), but no `tcx`.
             Err(Errno::EINVAL) => Self::Needless,
             // A filter of system calls gives this number too.
             Err(Errno::ENOSYS) if has_no_bpf => Self::Needless,
-            // To ask and to attach take the same right of the machine's first user namespace.
+            // A query and an attachment need the same right in the machine's first user namespace.
             Err(Errno::EPERM) if is_nested => Self::Needless,
             Err(errno) => Self::Refused(errno),
         }
@@ -90,7 +90,7 @@ impl Sight {
     /// True if a program reads or changes the packets of this link of the calling thread's namespace.
     ///
     /// # Errors
-    /// The look is refused, or `ENODEV`: there is no such link. A program is possible then.
+    /// The query is refused, or `ENODEV`: there is no such link. Then the link may have a program.
     pub fn has_program(self, index: u32) -> Result<bool> {
         let subject = Subject { operation: "look for programs on", object: &format_args!("link {index}") };
         match self {
@@ -121,7 +121,7 @@ fn ask(link: u32, attached: u32) -> std::result::Result<u32, Errno> {
 mod tests {
     use super::*;
 
-    /// A refusal is no proof that there is no program. A kernel that can have none is.
+    /// After a refusal a link may have a program. Only a kernel without `tcx` proves that it has none.
     #[test]
     fn a_refused_look_proves_nothing() {
         let answers = [Ok(()), Err(Errno::ENODEV), Err(Errno::EINVAL)];
@@ -150,7 +150,7 @@ mod tests {
         assert!(!Sight::Needless.has_program(LOOPBACK).unwrap());
         let refused = Sight::Refused(Errno::EPERM).has_program(LOOPBACK).unwrap_err();
         assert_eq!(refused.to_string(), "look for programs on link 1: operation not permitted");
-        // The look itself was allowed before, and is refused now, or there is no such link.
+        // The query was allowed at first. Now it is refused, or there is no such link.
         assert!(Sight::Whole.has_program(u32::MAX).is_err());
     }
 }

@@ -13,12 +13,12 @@ use postern_types::{NextHop, Route, WholeRoute};
 use std::net::IpAddr;
 
 impl Netlink {
-    /// Returns the unicast routes of all tables. The kernel shows an IPv6 route with several next hops as one too.
+    /// Returns the unicast routes of all tables. An IPv6 route with several next hops is one route here too.
     pub fn whole_routes(&self) -> Result<Vec<WholeRoute>> {
         self.list_whole(RouteMessage::default())
     }
 
-    /// Returns those in a table, in the order in which the kernel has them. The kernel chooses them.
+    /// Returns the unicast routes of one table, in the kernel's order. The kernel filters by table.
     pub fn whole_routes_in(&self, table: u32) -> Result<Vec<WholeRoute>> {
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Table(table)];
@@ -30,10 +30,11 @@ impl Netlink {
         self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(filter), 0), read)
     }
 
-    /// Puts a route into its table: in the place of the first one to the same destination with the same metric, or beside it.
+    /// Puts a route into its table. With `replace` it replaces the first route to the same destination with the same
+    /// metric. Else it is added beside that route.
     ///
     /// # Errors
-    /// Those of [`Netlink::add_route`]; `EEXIST` only beside it.
+    /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.
     pub fn put_whole_route(&self, whole: &WholeRoute, replace: bool) -> Result<()> {
         let link = whole.hops.first().map_or(0, |hop| hop.link);
         let object = Described { route: &whole.kept.route, oif: link };
@@ -88,7 +89,7 @@ mod tests {
     use netlink_packet_core::Emitable;
     use postern_types::KeptRoute;
 
-    /// What the kernel shows of a route is what it is asked for to make it again.
+    /// A route as the kernel shows it makes the same route again.
     #[test]
     fn a_route_is_read_as_it_was_written() {
         let hop = |link, gateway: &str, weight, on_link| NextHop {

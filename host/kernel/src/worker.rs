@@ -1,4 +1,4 @@
-//! The way into the container's network namespace: a netlink socket and sysctls there.
+//! Access to the container's network namespace: a netlink socket and sysctls.
 
 use crate::conf_directories::ConfDirectories;
 use crate::error::{Result, Subject, unless};
@@ -14,21 +14,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 /// A request to the thread after it has opened its socket. A sysctl belongs to the namespace of the thread that opens
-/// its file, so this thread has to do it.
+/// its file. So the thread opens it.
 type Job = Box<dyn FnOnce(&mut Tap) + Send>;
 
-/// The tap that the thread is for.
+/// The tap that the thread is to make.
 struct Tap {
-    /// The file for it, until it is made.
+    /// The open file, until the tap is made.
     unused: Option<Result<TapFile>>,
     made: Option<TapFile>,
 }
 
-/// The way into a network namespace: a netlink socket there, and its sysctls. Nothing is left of it when the `Worker` is
-/// dropped.
+/// Access to a network namespace: a netlink socket there, and its sysctls. Dropping the `Worker` closes everything.
 ///
-/// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. It can do all of this.
-/// * [`Worker::enter`]: what the calling thread has opened there, before it came back. It serves the sysctls of links.
+/// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. It offers every operation.
+/// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it returned. They offer
+///   only the sysctls of links.
 #[derive(Debug)]
 pub struct Worker {
     path: String,
@@ -42,13 +42,15 @@ enum Way {
         opened: Receiver<Result<Netlink>>,
         jobs: Sender<Job>,
     },
-    /// The directories there, and those of the namespace from which it was entered. `None` if it could not be entered.
+    /// The directories of the entered namespace and of the caller's namespace. `None` if the namespace could not be
+    /// entered.
     Directories(Option<[ConfDirectories; 2]>),
 }
 
 impl Worker {
     /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready. In
-    /// the namespace the thread calls `confine`, to give up all unneeded privileges: they belong to each thread.
+    /// the namespace the thread calls `confine`, to give up all unneeded privileges: each thread has its own
+    /// privileges.
     ///
     /// # Errors
     /// Those of `clone(2)` and `dup(2)`. If the namespace can't be entered, or the thread can't be confined, the first
@@ -60,17 +62,18 @@ impl Worker {
         Self::start_for(namespace, None, confine)
     }
 
-    /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the calling
-    /// thread's own. `None` if a thread is needed for it: this one might not come back, or the directories don't lead
-    /// there. Only settings of links can be read and written then, and only they and `looks` be looked at. If the namespace
-    /// can't be entered, the first use returns that error, as with [`Worker::start`].
+    /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the
+    /// calling thread's own. `None` if a thread is needed: this thread might not get back, or the directories don't
+    /// lead to the namespace. The result can read and write only settings of links, and can also look at `looks`. If
+    /// the namespace can't be entered, the first use returns that error, as with [`Worker::start`].
     ///
     /// # Errors
-    /// That of the way back. The calling thread is in the wrong namespace then, and its process has to end.
+    /// The error of the return to `home`. The calling thread is in the wrong namespace then, and its process has to
+    /// end.
     pub fn enter(namespace: &Namespace, home: &Namespace, looks: &[Setting]) -> Result<Option<Self>> {
         let to = |namespace: &Namespace| setns(namespace.fd(), CloneFlags::CLONE_NEWNET);
         let path = namespace.path().to_owned();
-        // Whoever may go home from here may do so from there.
+        // A thread that may enter `home` from here may also enter `home` from `namespace`.
         if to(home).is_err() {
             return Ok(None);
         }
@@ -87,12 +90,13 @@ impl Worker {
         Ok(Some(Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(Some([there, home])) }))
     }
 
-    /// As [`Worker::start`]. For one `tap` the thread opens `/dev/net/tun` before it is confined. If that is to have an SELinux
-    /// context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
+    /// As [`Worker::start`]. For one `tap` the thread opens `/dev/net/tun` before it is confined. If the tap needs an
+    /// SELinux context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
     /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
-    /// As [`Worker::start`]. If the file can't be opened or the program not be started, [`Worker::make_tap`] returns that error.
+    /// As [`Worker::start`]. If the file can't be opened, or the program can't be started, [`Worker::make_tap`] returns
+    /// that error.
     pub fn start_for(
         namespace: &Namespace,
         tap: Option<Option<String>>,
@@ -150,8 +154,8 @@ impl Worker {
         self.at(WRITE, key.setting(WRITE)?, move |file| file.set(&value))
     }
 
-    /// [`sysctl::set`] in the calling thread's namespace, from which this one was entered. Each container has an entry under
-    /// the names of these directories, and a look-up by path goes through all of them.
+    /// [`sysctl::set`] in the calling thread's namespace, by its open directories. The kernel has an entry with these
+    /// directories' names for each container, and a look-up by path goes through all entries.
     ///
     /// # Errors
     /// Those of [`sysctl::set`].
@@ -189,7 +193,8 @@ impl Worker {
         self.at(WRITE, setting.clone(), move |file| file.write(&value))
     }
 
-    /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
+    /// Makes a tap in the namespace, down. The tap goes when the thread ends, unless [`Worker::keep_tap`] made it
+    /// persistent.
     ///
     /// # Errors
     /// That of opening `/dev/net/tun`, with the operation `open`; those of a context, with `set context` and `start in context`; `EBUSY` or `EEXIST` if the name is taken; `EINVAL` for a bad
@@ -199,20 +204,20 @@ impl Worker {
         let spec = spec.clone();
         self.ask(move |tap| {
             let mut file = tap.unused.take().unwrap_or_else(|| Err(no_tap("create")))?;
-            // A file that failed is closed, and with it what it had made.
+            // After an error the file is closed, which removes its tap.
             file.make(&spec).map(|()| tap.made = Some(file))
         })
     }
 
-    /// Makes that tap persistent, and closes its descriptor.
+    /// Makes the tap of [`Worker::make_tap`] persistent, and closes its descriptor.
     ///
     /// # Errors
-    /// `EBADFD` if there is none.
+    /// `EBADFD` if no tap was made.
     pub fn keep_tap(&self) -> Result<()> {
         self.ask(|tap| tap.made.take().ok_or_else(|| no_tap("keep"))?.keep())
     }
 
-    /// Does something with the file of a setting of the namespace: by its directories, or in the thread.
+    /// Does `work` with the file of a setting of the namespace: by its directories, or in the thread.
     fn at<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -233,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Has the thread do this, and waits for what comes of it.
+    /// Lets the thread do `work`, and waits for its result.
     fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Tap) -> Result<T> + Send + 'static) -> Result<T> {
         self.netlink()?;
         let Way::Thread { jobs, .. } = &self.way else { return Err(self.lost()) };

@@ -71,7 +71,7 @@ fn ipv4_addresses_have_a_broadcast_address() {
         let v4: Vec<_> = found.iter().map(|a| a.net.to_string()).filter(|text| !text.contains(':')).collect();
         assert_eq!(v4, ["10.1.2.3/24", "192.0.2.1/30", "198.51.100.1/31", "203.0.113.9/32"]);
         assert!(found.iter().all(|a| a.scope == if a.net.addr().is_ipv4() { 0 } else { 253 }));
-        // On a link that is down, beside one that is up; no route leads anywhere.
+        // One link is down and the other is up. There is no route to the addresses.
         let (up, _) = veth(&netlink, "eth7", "other7");
         netlink.add_address(up.index, net("10.7.0.3/24")).unwrap();
         netlink.set_up(up.index).unwrap();
@@ -94,7 +94,7 @@ fn ipv4_addresses_have_a_broadcast_address() {
         netlink.add_address(other.index, net("fd00::7/64")).unwrap();
         assert!(netlink.has_address("fd00::7".parse().unwrap()).unwrap());
         assert!(!netlink.has_address("fd00::".parse().unwrap()).unwrap());
-        // Those of the other link are not in the list.
+        // The list has no address of the link `index`.
         assert!(netlink.addresses(other.index).unwrap().iter().all(|a| a.net.addr().is_ipv6()));
 
         assert!(netlink.add_address(own.index, net("10.1.2.3/24")).unwrap_err().is(Errno::EEXIST));
@@ -173,7 +173,7 @@ fn routes_with_every_attribute() {
         assert_eq!((to("198.51.100.0/24").scope, to("198.51.100.0/24").gateway), (Some(253), None));
         assert_eq!(to("0.0.0.0/0").gateway, Some("10.1.0.1".parse().unwrap()));
         assert_eq!((to("::/0").gateway, to("::/0").priority), (Some("2001:db8::1".parse().unwrap()), Some(1024)));
-        // The kernel's own route for the address.
+        // This is the kernel's own route for the address.
         assert_eq!((to("10.1.0.0/24").scope, to("10.1.0.0/24").source), (Some(253), Some("10.1.0.5".parse().unwrap())));
 
         let shown = &ip("-4 route show 192.0.2.0/24")[0];

@@ -143,7 +143,7 @@ fn bad_names_and_addresses_are_refused() {
         let multicast = VethSpec { mac: Some([1; 6]), ..spec };
         let error = netlink.create_veth(&multicast).unwrap_err();
         assert!(error.errno.is_some() && error.object == "a and b", "{error}");
-        // For this one the kernel gives an explanation.
+        // The kernel explains this error.
         let error = netlink.create_bridge("br0", Some(70_000), false).unwrap_err();
         assert_eq!(error.to_string(), "create bridge br0: invalid argument: mtu greater than device maximum");
         assert_eq!(netlink.links().unwrap().len(), 1);
@@ -210,7 +210,7 @@ fn a_port_is_attached_with_its_flags() {
         }
         let error = netlink.attach_port(port.index, other.index, true, true).unwrap_err();
         assert!(error.is(Errno::EINVAL) || error.is(Errno::EOPNOTSUPP), "{error}");
-        // The answer to the second message of a failed batch must not be taken for that of the next request.
+        // The answer to the second message of a failed batch must not be read as the answer to the next request.
         let error = netlink.attach_port(other.index, 4711, true, true).unwrap_err();
         assert!(error.errno.is_some(), "{error}");
         assert_eq!(link(&netlink, "other").master, None);
@@ -222,7 +222,7 @@ fn a_port_is_attached_with_its_flags() {
     });
 }
 
-/// On a kernel without VLAN filtering all of these must report that; with it they must work.
+/// On a kernel without VLAN filtering all VLAN operations must report `EOPNOTSUPP`; with VLAN filtering they must work.
 #[test]
 fn vlans_of_a_port() {
     isolated(|| {
@@ -281,7 +281,8 @@ fn long_lists_are_complete() {
     });
 }
 
-/// Each look at a device has a throw-away link on it for a moment. Of several looks at once, none takes that for a use.
+/// Each look at a device makes a throw-away link on the device for a moment. Other looks must not count this link as a
+/// use.
 #[test]
 fn looks_at_one_device_at_once_find_no_use() {
     isolated(|| {
@@ -298,7 +299,7 @@ fn looks_at_one_device_at_once_find_no_use() {
             }
         });
         assert_eq!(host.links().unwrap().len(), 3, "a throw-away link is left");
-        // A macvlan that stays is found by each of them.
+        // Each look finds a macvlan that stays.
         run("ip", "link add up1 link dev1 type macvlan mode bridge");
         let container = Container::new();
         let up = link(&host, "up1").index;

@@ -30,7 +30,7 @@ fn a_token_bucket_is_as_tc_shows_it() {
         let qdisc = host.root_qdisc(v1).unwrap().unwrap();
         assert!(qdisc.is_bucket(&BUCKET), "{qdisc:?}");
         assert!(!qdisc.is_bucket(&TokenBucket { rate: 1, ..BUCKET }));
-        // Nothing that somebody set is replaced.
+        // A qdisc that somebody set is never replaced.
         assert!(host.limit_rate(v1, &BUCKET).unwrap_err().is(Errno::EEXIST));
         assert!(host.delete_root_qdisc(v1).unwrap());
         assert!(!host.delete_root_qdisc(v1).unwrap());
@@ -41,7 +41,7 @@ fn a_token_bucket_is_as_tc_shows_it() {
         assert!(shown.contains("rate 40Gbit"), "{shown}");
         let qdisc = host.root_qdisc(v1).unwrap().unwrap();
         assert!(qdisc.is_bucket(&large), "{qdisc:?}");
-        // One by tc with the same handle has other parameters.
+        // A bucket made by tc with the same handle has other parameters.
         run("tc", "qdisc replace dev v1 root handle 1: tbf rate 2mbit burst 10kb latency 25ms");
         assert!(!host.root_qdisc(v1).unwrap().unwrap().is_bucket(&BUCKET));
         run("tc", "qdisc replace dev v1 root handle 7: tbf rate 1mbit burst 12500b limit 15625");
@@ -76,14 +76,14 @@ fn received_packets_are_redirected_to_an_ifb() {
         assert_eq!(host.redirects(v1).unwrap(), [Some(ifb.index)]);
         assert_eq!(host.ingress_qdisc(v1).unwrap().map(|qdisc| qdisc.kind), Some("ingress".into()));
         assert!(host.redirect_ingress(v1, ifb.index).unwrap_err().is(Errno::EEXIST));
-        // A filter of somebody else's.
+        // A foreign filter.
         run("tc", "filter add dev v1 parent ffff: prio 9 protocol ip u32 match u8 0 0 flowid 2:2");
         let mut redirects = host.redirects(v1).unwrap();
         redirects.sort();
         assert_eq!(redirects, [None, Some(ifb.index)]);
         assert!(host.delete_ingress_qdisc(v1).unwrap() && !host.delete_ingress_qdisc(v1).unwrap());
         assert_eq!(run("tc", "qdisc show dev v1 ingress"), "");
-        // clsact is at the same place, and is not touched.
+        // A clsact takes the same place, and must stay.
         run("tc", "qdisc add dev v1 clsact");
         assert_eq!(host.ingress_qdisc(v1).unwrap().map(|qdisc| qdisc.kind), Some("clsact".into()));
         assert!(host.redirect_ingress(v1, ifb.index).unwrap_err().is(Errno::EEXIST));

@@ -21,12 +21,12 @@ fn spec() -> TapSpec {
     }
 }
 
-/// True if this machine has taps; they need a file that it may lack.
+/// True if this machine has the file that taps need.
 fn has_taps() -> bool {
     let here = std::fs::metadata(postern_kernel::tap::TUN).is_ok();
     if !here {
         let test = std::thread::current();
-        // Past the capture of the test's program: `tests/suite` counts skipped tests.
+        // The line bypasses the test program's output capture: `tests/suite` counts skipped tests.
         let name = test.name().unwrap_or("test");
         let _ = writeln!(std::io::stdout(), "SKIPPED: {name}: there is no {}", postern_kernel::tap::TUN);
     }
@@ -46,7 +46,7 @@ fn a_tap_stays_only_if_it_is_kept() {
         worker.make_tap(&spec()).unwrap();
         let made = link(look.netlink().unwrap(), "eth0");
         assert_eq!((made.kind.as_str(), made.mac, made.up), ("tun", Some(MAC), false));
-        // It has one descriptor, for one tap.
+        // The worker has one descriptor, for one tap.
         assert!(worker.make_tap(&TapSpec { name: "eth1".to_owned(), ..spec() }).unwrap_err().is(Errno::EBADFD));
         drop(worker);
         for _ in 0..100 {
@@ -66,7 +66,7 @@ fn a_tap_stays_only_if_it_is_kept() {
         let kept = link(look.netlink().unwrap(), "eth0");
         assert_eq!((kept.kind.as_str(), kept.mac), ("tun", Some(MAC)));
 
-        // What is there is not taken, not even a tap of the same settings, and nothing of it is changed.
+        // An existing tap is never used or changed, even with the same settings.
         let busy = start().make_tap(&TapSpec { mac: [0x02, 0, 0x5e, 0x10, 0, 2], ..spec() }).unwrap_err();
         assert!(busy.is(Errno::EBUSY), "{busy}");
         assert_eq!(link(look.netlink().unwrap(), "eth0"), kept);
@@ -116,7 +116,7 @@ fn failures_name_what_failed_and_leave_nothing() {
             assert!(error.is(errno) && error.operation == operation, "{error}");
             assert_eq!(look.netlink().unwrap().links().unwrap().len(), 1, "{error}");
         }
-        // A thread that was not asked to has no descriptor.
+        // A thread that was started without `tap` has no descriptor.
         assert!(look.make_tap(&spec()).unwrap_err().is(Errno::EBADFD));
         run("mount", "-t tmpfs none /dev/net");
         let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();

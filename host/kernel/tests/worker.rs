@@ -1,4 +1,4 @@
-//! The ways into the container's namespace: a thread, and what was opened there before.
+//! The two ways into the container's namespace: a thread, and descriptors that were opened there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
@@ -47,7 +47,7 @@ fn inside_and_outside(way: usize) {
     assert!(!link(worker.netlink().unwrap(), "lo").up);
 }
 
-/// The settings of the node's links are written from there, and a link of the container may have the same name.
+/// The worker also writes settings of the node's links. A link of the container may have the same name.
 #[test]
 fn a_setting_at_home_is_the_callers_own() {
     for way in 0..2 {
@@ -102,7 +102,7 @@ fn sysctls(way: usize) {
             _ => assert_eq!(inside.unwrap().as_deref(), Some("0"), "{key}"),
         }
     }
-    // The link is new in a namespace that was left before.
+    // The link is made after the worker left the namespace.
     veth_in(&container.namespace, worker.netlink().unwrap(), "later", "other.2");
     assert!(worker.sysctl_set(&conf("later", "arp_notify"), "1").unwrap());
     assert_eq!(worker.sysctl_get(&conf("later", "arp_notify")).unwrap().as_deref(), Some("1"));
@@ -171,7 +171,7 @@ fn settings_of_links_need_no_thread() {
             assert!(worker.setting_write(&absent, "1").unwrap_err().is(Errno::ENOENT));
         }
         assert_eq!(std::fs::read_to_string(format!("/proc/sys/{setting}")).unwrap(), "0\n");
-        // A file below a directory of all namespaces would be the caller's.
+        // A file below a shared directory would be the caller's.
         for parts in [&["core", "somaxconn"][..], &["ipv4", "ip_forward"], &["ipv4", "conf"]] {
             let other = Setting::new(parts.iter().copied()).unwrap();
             assert!(
@@ -200,7 +200,7 @@ fn the_sysctls_of_a_namespace_that_is_gone_are_absent() {
         let host = Netlink::open().unwrap();
         host.set_up(1).unwrap();
         veth(&host, "eth0", "other");
-        // The worker's own socket keeps its namespace: what was opened there stays there.
+        // The worker's own socket keeps its namespace alive, and the open files stay valid.
         drop(container);
         assert_eq!(worker.cookie().unwrap(), held);
         assert_eq!(worker.sysctl_get(&conf("eth0", "arp_notify")).unwrap(), None);

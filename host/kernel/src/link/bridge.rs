@@ -1,4 +1,4 @@
-//! Links that others are ports of: bridges, and VRFs (virtual routing and forwarding), which have a routing table of their own.
+//! Links that have ports: bridges, and VRFs (virtual routing and forwarding). A VRF has its own routing table.
 
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;

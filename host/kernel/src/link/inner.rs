@@ -1,4 +1,4 @@
-//! Links without another end: macvlan, VLAN, ipvlan and dummy.
+//! Links that are no pair: macvlan, VLAN, ipvlan and dummy.
 
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
@@ -7,27 +7,27 @@ use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkVlan};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A link to be made that has no other end: on another link in the namespace of the sending socket, or on none.
+/// A link to be made that is no pair. Its parent, if any, is in the namespace of the sending socket.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerSpec<'a> {
     /// Its name. The kernel also compares it with the links of the socket's own namespace.
     pub name: &'a str,
-    /// The kind, with what only that kind has.
+    /// The kind of the link, with the settings of that kind.
     pub kind: InnerLinkKind,
     /// MTU in bytes; `None` takes the parent's, or the kernel's default.
     pub mtu: Option<u32>,
     /// Link-layer address; `None` leaves it to the kernel. A VLAN and an ipvlan then have their parent's.
     pub mac: Option<[u8; 6]>,
-    /// The namespace in which it is made; `None` is the socket's own.
+    /// The namespace in which the link is made; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
 }
 
 /// The kind of an [`InnerSpec`]. A parent is an interface index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InnerLinkKind {
-    /// It takes every frame, and sends none.
+    /// A dummy link accepts every frame, and sends none.
     Dummy,
-    /// It has an address of its own on its parent's wire.
+    /// A macvlan has its own link-layer address on its parent's network.
     Macvlan {
         /// The link below.
         parent: u32,
@@ -43,7 +43,7 @@ pub enum InnerLinkKind {
         /// The VLAN.
         id: u16,
     },
-    /// It has the parent's address, and is told from its siblings by IP addresses.
+    /// An ipvlan has its parent's link-layer address. IP addresses distinguish the ipvlans of one parent.
     Ipvlan {
         /// The link below.
         parent: u32,
@@ -53,12 +53,12 @@ pub enum InnerLinkKind {
 }
 
 impl Netlink {
-    /// Creates a link that has no other end. It stays down.
+    /// Creates a link that is no pair. The link stays down.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken in either namespace, or if the parent has this VLAN, in whichever namespace. `EBUSY` if
-    /// the parent is a port of another link. `EINVAL` for a bad name, MTU or parent, and for a second macvlan of a parent
-    /// that has one in mode "passthru". `EOPNOTSUPP` if the kernel has no links of this kind.
+    /// `EEXIST` if the name is taken in either namespace, or if the parent has this VLAN in any namespace. `EBUSY` if
+    /// the parent is a port of another link. `EINVAL` for a bad name, MTU or parent, and for a second macvlan of a
+    /// parent that has one in mode "passthru". `EOPNOTSUPP` if the kernel has no links of this kind.
     pub fn create_inner(&self, spec: &InnerSpec<'_>) -> Result<()> {
         let link = match spec.kind {
             InnerLinkKind::Dummy => inner(LinkDummy::new(spec.name), spec),

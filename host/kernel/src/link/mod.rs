@@ -1,5 +1,5 @@
-//! Links (`rtnetlink(7)`, `RTM_*LINK`; attributes of `linux/if_link.h`): looking them up and changing them. Each kind that
-//! is made has a file of its own.
+//! Links (`rtnetlink(7)`, `RTM_*LINK`; attributes of `linux/if_link.h`): finding and changing them. Each kind of link
+//! that can be made has its own file.
 
 mod bridge;
 mod inner;
@@ -40,8 +40,9 @@ const NAMES_AT_ONCE: usize = 128;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
-/// True if a link can have this name. The rules are those of the kernel's `dev_valid_name`, and no `%`, which the
-/// kernel would replace with a number. So the text that shows a link's bytes ([`LinkName`]) is no name.
+/// True if a link can have this name. The conditions are those of the kernel's `dev_valid_name`. `%` is refused too,
+/// because the kernel would replace it with a number. So the text form of a name that is no UTF-8 ([`LinkName`]) is
+/// refused.
 pub(crate) fn is_link_name(name: impl AsRef<[u8]>) -> bool {
     let name = name.as_ref();
     (1..libc::IFNAMSIZ).contains(&name.len())
@@ -67,7 +68,7 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
-    /// Returns the same for names written by people: an alternative name may have up to 127 bytes.
+    /// As [`Netlink::link_by_name`], for a name that an operator wrote: an alternative name may have up to 127 bytes.
     pub fn link_by_any_name(&self, name: &str) -> Result<Option<Link>> {
         if name.len() < libc::IFNAMSIZ {
             return self.link_by_name(name);
@@ -89,8 +90,8 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &index }, LinkUnspec::new_with_index(index))
     }
 
-    /// Returns the number of `namespace` in the links of this socket's namespace ([`Link::peer_netnsid`]). `None` if no
-    /// link has needed such a number yet. `RTM_GETNSID` of rtnetlink(7).
+    /// Returns the number that this socket's namespace has for `namespace` ([`Link::peer_netnsid`]). `None` if no link
+    /// has needed a number yet. The request is `RTM_GETNSID` of rtnetlink(7).
     pub fn namespace_number(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
         let mut question = NsidMessage::default();
         question.attributes.push(NsidAttribute::Fd(u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX)));
@@ -116,8 +117,8 @@ impl Netlink {
         self.links_with(|_| true)
     }
 
-    /// Returns the links of the namespace for which `wanted` holds. Only these take memory here: root in a container can
-    /// make very many.
+    /// Returns the links of the namespace for which `wanted` holds. Other links take no memory here: root in a
+    /// container can make very many links.
     pub fn links_with(&self, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
         self.list(LinkMessageBuilder::<LinkUnspec>::new(), wanted)
     }
@@ -138,7 +139,7 @@ impl Netlink {
     /// Sets the link up.
     ///
     /// # Errors
-    /// `ENODEV` if there is none of that index; errors of its driver, such as `ENOTCONN` for a veth without a peer.
+    /// `ENODEV` if no link has the index; errors of its driver, such as `ENOTCONN` for a veth without a peer.
     pub fn set_up(&self, index: u32) -> Result<()> {
         self.change("set up", index, LinkMessageBuilder::up)
     }
@@ -161,7 +162,7 @@ impl Netlink {
     /// Sets the length of the queue, in packets.
     ///
     /// # Errors
-    /// `ENODEV` if there is none of that index, `ERANGE` for a length that the kernel can't keep.
+    /// `ENODEV` if no link has the index, `ERANGE` for a length that the kernel can't keep.
     pub fn set_tx_queue_length(&self, index: u32, length: u32) -> Result<()> {
         self.change("set queue length of", index, |link| link.txqueuelen(length))
     }
@@ -174,7 +175,7 @@ impl Netlink {
         self.change("set address of", index, |link| link.address(mac.to_vec()))
     }
 
-    /// Makes the link a port of another, or of none.
+    /// Makes the link a port of another link, or of no link.
     ///
     /// # Errors
     /// `ENODEV` if there is no such link, `EINVAL` if the master takes no ports.
@@ -182,7 +183,7 @@ impl Netlink {
         self.change("set master of", index, |link| link.controller(master.unwrap_or(0)))
     }
 
-    /// Creates a link of this name, unless no link can have it.
+    /// Creates a link of this name. Refuses a name that no link can have.
     pub(crate) fn create(&self, subject: Subject<'_>, name: &str, link: LinkMessage) -> Result<()> {
         check_name(subject, name)?;
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
@@ -198,12 +199,12 @@ impl Netlink {
         self.acknowledged(Subject { operation, object: &format_args!("link {index}") }, &message, 0)
     }
 
-    /// Deletes the link, and for a veth also its other end; false if it was gone already.
+    /// Deletes the link. The peer of a veth goes too. False if the link was gone already.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical ones).
     pub fn delete_link(&self, index: u32) -> Result<bool> {
-        // With index 0 the kernel would select by other attributes, and there are none.
+        // With index 0 the kernel would select the link by other attributes, and the request has none.
         if index == 0 {
             return Ok(false);
         }
@@ -212,12 +213,13 @@ impl Netlink {
         Ok(unless(&[Errno::ENODEV], self.acknowledged(subject, &message, 0))?.is_some())
     }
 
-    /// Moves the link into another namespace, with this name and this alias (an empty one is none). It is down there, without
-    /// addresses and routes. One message does all of it, so no process sees the link half moved.
+    /// Moves the link into another namespace, with this name and this alias. An empty alias removes the alias. The
+    /// moved link is down, without addresses and routes. One message does the whole move, so no process sees the link
+    /// half moved.
     ///
     /// # Errors
-    /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
-    /// for a name that no link can have. `ENODEV` if there is no such link.
+    /// `EEXIST` if a name of the link is taken in the other namespace. `EINVAL` for a link that cannot be moved (`lo`,
+    /// a bridge) and for a name that no link can have. `ENODEV` if there is no such link.
     pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &LinkName, alias: &LinkName) -> Result<()> {
         check_name(Subject { operation: "move", object: name }, name)?;
         self.change("move", index, |link| {
@@ -226,7 +228,7 @@ impl Netlink {
         })
     }
 
-    /// Sets the alias; an empty one is none.
+    /// Sets the alias. An empty alias removes the alias.
     pub fn set_alias(&self, index: u32, alias: &LinkName) -> Result<()> {
         self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
     }
@@ -234,12 +236,13 @@ impl Netlink {
     /// Sets the MTU, in bytes.
     ///
     /// # Errors
-    /// `EINVAL` for one that the driver refuses, `ENODEV` if there is no such link.
+    /// `EINVAL` for an MTU that the driver refuses, `ENODEV` if there is no such link.
     pub fn set_mtu(&self, index: u32, mtu: u32) -> Result<()> {
         self.change("set MTU of", index, |link| link.mtu(mtu))
     }
 
-    /// Removes the XDP programs from the link. It can have one in each mode, and one message removes that of one mode.
+    /// Removes the XDP programs from the link. A link can have a program in each mode, and each message removes the
+    /// program of one mode.
     ///
     /// # Errors
     /// `ENODEV` if there is no such link, `EBUSY` if a process holds a program there by a descriptor.
@@ -254,7 +257,7 @@ impl Netlink {
     /// Adds alternative names of the link, or removes them.
     ///
     /// # Errors
-    /// `EEXIST` if one is taken, `ENOENT` if the link has none of that name, `ENODEV` if there is no such link.
+    /// `EEXIST` if a name is taken, `ENOENT` if the link lacks a name, `ENODEV` if there is no such link.
     pub fn change_other_names(&self, index: u32, names: &[LinkName], add: bool) -> Result<()> {
         let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
         for names in names.chunks(NAMES_AT_ONCE) {
@@ -273,7 +276,7 @@ impl Netlink {
     /// Gives the link another name; it must be down.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
+    /// `EEXIST` if the name is taken, `EINVAL` if no link can have the name, `ENODEV` if there is no such link.
     pub fn rename(&self, index: u32, name: &LinkName) -> Result<()> {
         check_name(Subject { operation: "rename", object: name }, name)?;
         self.change("rename", index, |link| link.append_extra_attribute(main_name(name)))
@@ -295,8 +298,9 @@ fn other_name(name: impl AsRef<[u8]>) -> DefaultNla {
     DefaultNla::new(IFLA_ALT_IFNAME, [name.as_ref(), b"\0"].concat())
 }
 
-/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here. A mask also makes the kernel
-/// reserve room for the longest link in a dump. Without one it ends the dump at a link that is too long, and says nothing.
+/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here. A mask also makes the
+/// kernel reserve room for the longest link in a dump. Without a mask the kernel ends the dump at a link that is too
+/// long, without an error.
 fn without_statistics() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }

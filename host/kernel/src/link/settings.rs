@@ -1,5 +1,5 @@
-//! All that rtnetlink shows of a link's settings. A snapshot of them is compared later, attribute by attribute. So a setting
-//! that nobody thought of is seen too.
+//! All settings of a link that rtnetlink shows. A snapshot of the settings is compared later, attribute by attribute.
+//! So a change of an unknown setting is noticed too.
 
 use super::{AF_INET6, HEADER, Link};
 use crate::error::{Result, Subject, unless};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// The key of the flags in a snapshot: `IFLA_UNSPEC` is no attribute.
 const FLAGS: u16 = 0;
-/// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), but for those that [`Link`] has.
+/// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), without the flags in [`Link`].
 const SETTABLE: u32 = (libc::IFF_DEBUG
     | libc::IFF_NOTRAILERS
     | libc::IFF_NOARP
@@ -28,16 +28,16 @@ const SETTABLE: u32 = (libc::IFF_DEBUG
 const IFLA_VF_STATS: u16 = 8;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 
-/// The meaning of a difference.
+/// What to do about an attribute that differs from its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It can be set back, by the same attribute.
+    /// The attribute can be set to its old value.
     PutBack(&'static str),
-    /// It is no setting of a namespace, or is looked at elsewhere.
+    /// The attribute is no setting of a namespace, or other code compares it.
     NoSetting,
-    /// Nothing sets it back.
+    /// No request restores the attribute.
     Lasting(&'static str),
-    /// Nobody has thought of it.
+    /// This program does not know the attribute.
     Unknown,
 }
 
@@ -83,9 +83,9 @@ impl Treatment {
 pub type Settings = BTreeMap<u16, Vec<u8>>;
 
 impl Netlink {
-    /// Returns a link with its settings but for those that [`Link`] has, as they are at one time. `None` if it is gone.
+    /// Returns a link, and its settings that are not in [`Link`], at one moment. `None` if the link is gone.
     pub fn link_with_settings(&self, index: u32) -> Result<Option<(Link, Settings)>> {
-        // Without the first the kernel tells nothing of virtual functions, nor their number.
+        // Without `Vf` the kernel does not list virtual functions, and does not tell their number.
         let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]);
         let message = LinkUnspec::new_with_index(index).append_extra_attribute(mask).build();
         let subject = Subject { operation: "look up settings of link", object: &index };
@@ -96,7 +96,7 @@ impl Netlink {
     /// Sets one setting to a value of a snapshot.
     ///
     /// # Errors
-    /// The driver refuses; `ENODEV` if there is no such link.
+    /// The driver's refusal; `ENODEV` if there is no such link.
     pub fn put_back(&self, index: u32, attribute: u16, value: &[u8]) -> Result<()> {
         let mut message = LinkUnspec::new_with_index(index).build();
         if attribute == FLAGS {
@@ -118,7 +118,7 @@ fn decode(payload: &[u8]) -> Option<Settings> {
             continue;
         }
         let value = match attribute.kind {
-            // What its kind tells, without what its master tells.
+            // The data of the link's own kind are kept, without the data of its master's kind.
             IFLA_LINKINFO => {
                 attribute.nested().first(IFLA_INFO_DATA).map(|data| data.value.to_vec()).unwrap_or_default()
             }
@@ -135,8 +135,8 @@ fn decode(payload: &[u8]) -> Option<Settings> {
     Some(settings)
 }
 
-/// Returns the settings of virtual functions, in the kernel's order. Each function's begin with its number. Before Linux 6.5
-/// their counters come along, whatever the mask.
+/// Returns the settings of virtual functions, in the kernel's order. The settings of each function begin with its
+/// number. Before Linux 6.5 the settings include counters, with any mask.
 fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
     let settings = list.iter().flat_map(|function| function.nested().iter());
     let mut bytes = Vec::new();
@@ -147,7 +147,7 @@ fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Returns the value of `IFLA_AF_SPEC` that sets this mode and nothing else.
+/// Returns the value of `IFLA_AF_SPEC` that sets only this mode.
 fn generation(mode: u8) -> Vec<u8> {
     attribute(AF_INET6, &attribute(IFLA_INET6_ADDR_GEN_MODE, &[mode]))
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of a link (`RTM_NEWLINK`).
+//! A link as the kernel reports it (`RTM_NEWLINK`).
 
 use super::{AF_INET6, HEADER};
 use nix::libc::{
@@ -26,7 +26,7 @@ const ETH_P_8021AD: [u8; 2] = [0x88, 0xa8];
 const IFLA_VRF_TABLE: u16 = 1;
 const IFLA_TUN_NUM_DISABLED_QUEUES: u16 = 9;
 
-/// The kinds of links that are stacked on another link. Their `IFLA_LINK` is that other link.
+/// The kinds of links that are stacked on another link. Their `IFLA_LINK` is the link below.
 const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
 
 /// The driver's device that a link belongs to.
@@ -70,7 +70,7 @@ pub struct Link {
     pub master: Option<u32>,
     /// `IFLA_LINK`: for a veth the index of its other end, in that end's namespace.
     pub peer_index: Option<u32>,
-    /// The namespace of the other end, as numbered in this namespace; `None` if it is this one.
+    /// This namespace's number for the namespace of the other end; `None` if both ends are in this namespace.
     pub peer_netnsid: Option<i32>,
     /// `IFLA_BRPORT_ISOLATED`: true for a bridge port that can't reach other isolated ports.
     pub isolated: bool,
@@ -79,11 +79,13 @@ pub struct Link {
     pub vlan_filtering: bool,
     /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
     pub macvlan_mode: Option<MacvlanMode>,
-    /// `IFLA_IPVLAN_MODE`; `None` for every other link, and for an unknown mode. All links of one parent have the same.
+    /// `IFLA_IPVLAN_MODE`; `None` for every other link, and for an unknown mode. All ipvlans of one parent have the
+    /// same mode.
     pub ipvlan_mode: Option<IpvlanMode>,
     /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
     pub vlan_id: Option<u16>,
-    /// `IFLA_VLAN_PROTOCOL`: true for a VLAN of the provider (802.1ad). A link can have one ID in both protocols.
+    /// `IFLA_VLAN_PROTOCOL`: true for a VLAN of the provider (802.1ad). A link can have VLANs of both protocols with
+    /// one ID.
     pub is_provider_vlan: bool,
     /// `IFLA_TUN_NUM_DISABLED_QUEUES`: the queues of a tap that programs have open and have switched off. `None` for every
     /// other link, and for a tap with one queue.
@@ -92,30 +94,31 @@ pub struct Link {
     pub vrf_table: Option<u32>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<LinkName>,
-    /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
-    /// none.
+    /// `IFLA_PERM_ADDRESS`: the link-layer address from the driver, which later settings do not change. Virtual links
+    /// have none.
     pub permanent: Option<[u8; 6]>,
     /// Its alternative names (`IFLA_ALT_IFNAME`).
     pub other_names: Vec<LinkName>,
-    /// Its `accept_dad` (`net/ipv6/conf`): not 0 if the kernel asks whether somebody else has its IPv6 addresses. `None`
-    /// without IPv6.
+    /// Its `accept_dad` (`net/ipv6/conf`): not 0 if the kernel makes duplicate address detection for its IPv6
+    /// addresses. `None` without IPv6.
     pub accept_dad: Option<u32>,
     /// Its `disable_ipv6`.
     pub disable_ipv6: bool,
     /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
-    /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
+    /// The driver's device that the link belongs to. Virtual links have no device, and no user can make a link that has
+    /// a device.
     pub device: Option<BusDevice>,
 }
 
 impl Link {
-    /// True if it is stacked on the link that [`Link::peer_index`] names.
+    /// True if the link is stacked on the link of index [`Link::peer_index`].
     pub fn is_stacked(&self) -> bool {
         STACKED.contains(&self.kind.as_str())
     }
 
-    /// Reads an `RTM_NEWLINK`; `None` if it is cut. An attribute that makes no sense is as one that is missing: root in a
-    /// container chooses many of them.
+    /// Reads an `RTM_NEWLINK`; `None` if the message is cut. A senseless attribute is ignored: root in a container
+    /// chooses many attributes.
     pub(super) fn decode(payload: &[u8]) -> Option<Self> {
         let index = u32_at(payload, 4)?;
         let flags = u32_at(payload, 8)?;

@@ -1,7 +1,8 @@
-//! The users of a link in namespaces that cannot be looked into: links that are stacked on it, and readers of a tap.
+//! The users of a link in other namespaces, which this process cannot inspect: links stacked on the link, and readers
+//! of a tap.
 //!
-//! The kernel tells neither. But it refuses what does not fit beside them (macvlan.c, ipvlan_main.c, vlan.c and tun.c of
-//! `drivers/net` and `net/8021q`). So a refusal is the answer.
+//! The kernel lists no such user. But it refuses new links that conflict with an existing user (macvlan.c,
+//! ipvlan_main.c, vlan.c and tun.c of `drivers/net` and `net/8021q`). So a refusal is the answer.
 
 use super::{Link, inner};
 use crate::error::{Result, Subject, unless};
@@ -26,14 +27,14 @@ const MOST_MTU: u32 = 65535;
 const AT_ONCE: u16 = 64;
 /// All VLANs that a link can have (IEEE 802.1Q).
 const VLANS: u16 = 4095;
-/// The beginning of the name of a throw-away link. The rest is random: root in a container can give a device any name, and
-/// bring it to the node under it.
+/// The beginning of the name of a throw-away link. The rest is random: root in a container can give a device any name,
+/// and return the device to the node with that name.
 const PROBE: &str = "probe";
-/// The number of names that a throw-away link is tried with.
+/// The number of attempts to find a free name for a throw-away link.
 const MOST_NAMES: usize = 4;
-/// The number of looks that have to find the same. Another look at the device may have its throw-away link there for a moment.
+/// The number of looks that must agree. Another run may have its own throw-away link on the device for a moment.
 const LOOKS: u32 = 6;
-/// The most ranges of VLANs that are told one by one.
+/// The most ranges of VLANs in a message.
 const MOST_RANGES: usize = 8;
 
 /// A use of a link that its own namespace does not show.
@@ -62,8 +63,8 @@ impl fmt::Display for LinkUse {
 }
 
 impl LinkUse {
-    /// Returns the words for these uses. VLANs that follow each other are told as a range, and of many ranges only the first:
-    /// root in a container can make thousands.
+    /// Returns the words for these uses. Consecutive VLANs become a range. Only the first ranges are named: root in a
+    /// container can make thousands.
     pub fn words(uses: &[Self]) -> Vec<String> {
         let mut words = Vec::new();
         let mut ranges: Vec<(u16, u16, bool)> = Vec::new();
@@ -96,12 +97,12 @@ impl LinkUse {
 }
 
 impl Netlink {
-    /// Returns the uses of a link of this namespace that come from other namespaces. `own` are the links of this namespace
-    /// that are stacked on it, which are not reported. The link is no port of another.
+    /// Returns the uses of a link of this namespace that come from other namespaces. `own` are the links of this
+    /// namespace that are stacked on the link. They are not reported. The link must not be a port of another link.
     ///
     /// # Errors
-    /// It cannot be told: the link is no Ethernet link, is a macvlan or ipvlan itself, or has macvlans of this namespace. Then
-    /// nothing proves that nobody uses it.
+    /// The uses cannot be found: the link is no Ethernet link, is a macvlan or ipvlan itself, or has macvlans of this
+    /// namespace. Then the link may be in use.
     pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for users of", object: &link.name };
         if link.hardware != ARPHRD_ETHER {
@@ -110,7 +111,7 @@ impl Netlink {
         if link.is_stacked() && link.kind != "vlan" {
             return Err(subject.broken("it is stacked itself, in a way that hides what is stacked on it"));
         }
-        // A run that was killed may have left its own.
+        // A killed run may have left its throw-away link.
         let is_harmless = |other: &&Link| other.kind == "vlan" || is_probe(other, link.index);
         if let Some(other) = own.iter().find(|other| !is_harmless(other)) {
             let message = format!("the node has \"{}\" on it, which hides links of others", other.name);
@@ -127,12 +128,12 @@ impl Netlink {
         Ok(uses)
     }
 
-    /// Stacks a throw-away macvlan in mode "passthru" on it, which tolerates no other. It stays down, so that it changes
-    /// nothing of the link.
+    /// Stacks a throw-away macvlan in mode "passthru" on the link. This mode allows no other macvlan beside it. The
+    /// macvlan stays down, so that the link does not change.
     fn beside_passthru(&self, link: &Link) -> Result<Option<LinkUse>> {
         let mut found = None;
         for look in 0..LOOKS {
-            // Two looks at once must not meet again at the next one.
+            // A random pause: two runs that look at the same time must not collide again.
             if look > 0 {
                 sleep(Duration::from_millis(u64::from(look * random_below(8))));
             }
@@ -153,7 +154,8 @@ impl Netlink {
             Ok(name) => name,
             Err(error) if error.is(Errno::EINVAL) => return Ok(Some(LinkUse::Macvlan)),
             Err(error) if error.is(Errno::EBUSY) => return Ok(Some(LinkUse::Receiver)),
-            // A kernel without macvlans may have ipvlans. Without a parent none is made: with ENODEV the kernel has the kind.
+            // A kernel without macvlans may have ipvlans. A request without a parent makes no ipvlan: ENODEV says that
+            // the kernel knows the kind.
             Err(error) if error.is(Errno::EOPNOTSUPP) => {
                 let ipvlan = inner::InnerLinkKind::Ipvlan { parent: 0, mode: IpvlanMode::L2 };
                 return match self.create_probe(ipvlan) {
@@ -183,12 +185,12 @@ impl Netlink {
         }
     }
 
-    /// Asks for each VLAN of a link with an MTU that no VLAN of it can have. The kernel looks first if the VLAN is in use. So
-    /// none is ever made. The request has no name: with one the kernel would first look for a link of that name, and its answer
-    /// would be the same as for a VLAN in use.
+    /// Requests each VLAN of the link with an MTU that its VLANs cannot have. The kernel checks first whether the VLAN
+    /// is in use, and then refuses the MTU. So no VLAN is ever made. The request has no name: a link with that name
+    /// would give the same error as a VLAN in use.
     fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for VLANs of", object: &link.name };
-        // The kernel refuses a higher MTU before it looks.
+        // The kernel refuses a higher MTU before it checks the VLAN.
         let is_high = link.mtu >= MOST_MTU;
         if is_high {
             self.set_mtu(link.index, MOST_MTU - 1)?;
@@ -209,7 +211,7 @@ impl Netlink {
                 let link = link.protocol(protocol).mtu(mtu).build();
                 NetlinkRequest::new(&RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
             };
-            // The first one tells if the kernel and the link have VLANs at all.
+            // The first answer tells if the kernel and the link support VLANs at all.
             let mut first = ids.start;
             while first < ids.end {
                 let last = if first == ids.start { first + 1 } else { ids.end.min(first + AT_ONCE) };
@@ -228,7 +230,7 @@ impl Netlink {
         Ok(found)
     }
 
-    /// True if a program has the tap open. Without one the kernel refuses to switch its carrier on.
+    /// True if a program has the tap open. If no program has, the kernel refuses to switch the tap's carrier on.
     fn has_reader(&self, link: &Link) -> Result<bool> {
         if link.disabled_queues.is_some_and(|queues| queues > 0) {
             return Ok(true);
@@ -237,13 +239,13 @@ impl Netlink {
         Ok(unless(&[Errno::EPERM], self.change("switch carrier on of", link.index, on))?.is_some())
     }
 
-    /// True if the VLAN of a link is in use, in whichever namespace.
+    /// True if the VLAN of a link is in use in any namespace.
     pub fn has_vlan(&self, link: &Link, id: u16) -> Result<bool> {
         Ok(self.vlans_in_use(link, id..id.saturating_add(1))?.contains(&LinkUse::Vlan(id, false)))
     }
 }
 
-/// True if this is the throw-away link of another look, or of a run that was killed, on the link of this index.
+/// True if `other` is a throw-away link on the link of this index: of another run, or of a killed run.
 fn is_probe(other: &Link, index: u32) -> bool {
     other.kind == "macvlan"
         && other.macvlan_mode == Some(MacvlanMode::Passthru)

@@ -25,11 +25,11 @@ pub struct VethSpec<'a> {
 }
 
 impl Netlink {
-    /// Creates a veth pair with one message, each end in its final namespace and both down. It must be sent on the
+    /// Creates a veth pair with one message, each end in its final namespace and both down. The caller must use the
     /// container's socket. Then no temporary link appears in the host's namespace.
     ///
-    /// Both ends get one queue for each direction. By default the kernel makes one per processor. That is a third of
-    /// the whole creation time, and useless behind a bridge or a route.
+    /// Both ends get one queue for each direction. By default the kernel makes a queue for each processor. More queues
+    /// take a third of the creation time, and have no use behind a bridge or a route.
     ///
     /// # Errors
     /// `EEXIST` if either name is taken in its namespace, `EINVAL` for a bad name or MTU, `EADDRNOTAVAIL` for an

@@ -68,7 +68,7 @@ pub fn ip(arguments: &str) -> Value {
     serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }).unwrap()
 }
 
-/// A veth pair in the calling thread's namespace, both ends up. `netlink` must belong to it too.
+/// A veth pair in the calling thread's namespace, both ends up. `netlink` must belong to this namespace.
 pub fn veth(netlink: &Netlink, name: &str, peer_name: &str) -> (Link, Link) {
     veth_in(&Namespace::current().unwrap(), netlink, name, peer_name)
 }
