@@ -1,8 +1,9 @@
-//! Files of native plugins about attachments: of tuning, the attributes of a link before it was changed; of flannel, the
-//! configuration of its delegate. They are written for a native plugin that may have to undo that, and read if a native
-//! plugin did it.
+//! Files of native plugins about attachments. The file of tuning has the old attributes of a changed link. The file of
+//! flannel has the configuration of its delegate. Postern writes these files so that a native plugin can undo Postern's
+//! ADD. It reads them to undo a native plugin's ADD.
 //!
-//! The directory must belong to root or to this user, on its whole way: others could name what is to be undone.
+//! The directory and all its parents must belong to root or to this user. Else another user could choose what Postern
+//! undoes.
 
 use crate::dir::{OpenMode, if_present};
 use crate::error::{Result, StateError};
@@ -13,18 +14,19 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// An open directory of such files.
+/// An open directory of native plugins' files.
 pub struct Backups(Directory);
 
 impl Backups {
-    /// Opens the directory; `None` if there is none.
+    /// Opens the directory; `None` if it is missing.
     ///
     /// # Errors
-    /// [`StateError::Untrusted`], or it can't be opened.
+    /// [`StateError::Untrusted`], or the directory can't be opened.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         let opened = Directory::open(path);
         if opened.is_err() {
-            // A run confines itself to what it trusts. So the reason is told, and not that it may not open it.
+            // A confined run may open only trusted paths. So the message tells why the path is not trusted, and not
+            // that the path can't be opened.
             trust_way(path, false).map_err(|reason| refused(path, &reason))?;
         }
         let Some(directory) = opened? else { return Ok(None) };
@@ -35,7 +37,7 @@ impl Backups {
         Ok(Some(Self(directory)))
     }
 
-    /// Returns the name of an attachment's file. It is the native tuning plugin's.
+    /// Returns the name of an attachment's file. The native tuning plugin uses the same name.
     #[must_use]
     pub fn name(container_id: &str, ifname: &str) -> String {
         format!("{container_id}_{ifname}.json")
@@ -44,7 +46,8 @@ impl Backups {
     /// Returns the content of a file of at most `limit` bytes; `None` if there is none.
     ///
     /// # Errors
-    /// [`StateError::Untrusted`] if another user could have written it. It is a link, no regular file, or too long.
+    /// [`StateError::Untrusted`] if another user could have written the file. Also fails if the file is a link, not
+    /// regular, or too long.
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = self.0.path_of(name);
         let failed = |error| StateError::io("read", &path, error);
@@ -62,7 +65,7 @@ impl Backups {
         Ok(Some(content))
     }
 
-    /// Returns the names of all files, each with the time of its last change. Those that are being written are left out.
+    /// Returns the names of all files, each with the time of its last change. Unfinished files are left out.
     pub fn list(&self) -> Result<Vec<(String, SystemTime)>> {
         let mut files = Vec::new();
         for name in self.0.names_that(|name| !name.starts_with('.'))? {
@@ -78,13 +81,13 @@ impl Backups {
         self.0.replace(name, &unfinished(name, of), content)
     }
 
-    /// Removes an attachment's file, and what a write that was killed left; true if the file was there.
+    /// Removes an attachment's file, and the unfinished file of a killed run. True if the file was there.
     pub fn remove(&self, name: &str, of: &RecordKey) -> Result<bool> {
         self.remove_unfinished(name, of)?;
         self.unlink(name)
     }
 
-    /// Removes what a write that was killed left.
+    /// Removes the unfinished file of a killed run.
     pub fn remove_unfinished(&self, name: &str, of: &RecordKey) -> Result<()> {
         self.unlink(&unfinished(name, of)).map(drop)
     }
@@ -95,13 +98,12 @@ impl Backups {
     }
 }
 
-/// The name of a file that is being written. Runs for one attachment come one after the other, so that no other run has
-/// it.
+/// The name of a file that is being written. Runs for one attachment never overlap, so only one run uses this name.
 fn unfinished(name: &str, of: &RecordKey) -> String {
     format!(".{}.tmp", short_hash(&format!("{name}/{}", of.file_name())))
 }
 
-/// The error for a path that is not trusted. One that can't be judged may be trusted at the next try.
+/// The error for a path that is not trusted. A path that can't be judged may be trusted at the next attempt.
 fn refused(path: &Path, reason: &TrustError) -> StateError {
     match reason {
         TrustError::Unknown { reason, .. } => StateError::io("judge", path, std::io::Error::other(reason.clone())),
@@ -115,7 +117,8 @@ mod tests {
     use crate::leases::tests::Scratch;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A write that was killed leaves its temporary name. The next removal takes it along, and no other attachment's.
+    /// A killed write leaves its temporary file. The next removal for the same attachment removes this file, and no
+    /// file of another attachment.
     #[test]
     fn a_write_that_was_killed_leaves_nothing() {
         let scratch = Scratch::new();

@@ -1,10 +1,10 @@
-//! An index of what attachments claim: their addresses, links of the host, and settings that several attachments share. It
-//! tells which records may have a claim.
+//! An index of what attachments claim: their addresses, links of the host, and settings that several attachments share.
+//! The index tells which records may have a claim.
 //!
-//! A slot is used again when the record that it names is gone. The file is there from the first question on. Who asks first makes it, and then reads all records: a run that finds no
-//! file after it wrote its record is among these. A page at the beginning says whether all of them are in the index. Then
-//! there is a bucket of four entries for each value of 16 bits. Neighbours among addresses are side by side, so a network
-//! takes few pages of the sparse file.
+//! A slot is used again when its record is gone. The first run that asks makes the file, and then reads all records. So
+//! a run that wrote its record before the file existed is found too. The first page says whether all records are in the
+//! index. After it the file has a bucket of four entries for each value of 16 bits. Neighbouring addresses have
+//! neighbouring buckets, so a network takes few pages of the sparse file.
 
 use crate::error::Result;
 use crate::files::digest;
@@ -19,10 +19,12 @@ const ENTRIES: usize = 4;
 const BUCKET: usize = ENTRIES * SLOT;
 /// The room of the first page.
 const HEAD: u64 = 4096;
-/// The first byte of an index that has all claims of all records. Earlier versions put only addresses into it, and write 1.
+/// The first byte of an index that has all claims of all records. Earlier versions put only addresses into the index,
+/// and write 1.
 const COMPLETE: u8 = 2;
 
-/// What an attachment claims, by the number of its bucket. Two claims can have one bucket: the records tell them apart.
+/// A thing that an attachment claims, as the number of its bucket. Two claims can have one bucket: only the records
+/// distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim(u16);
 
@@ -73,7 +75,8 @@ impl Claim {
 }
 
 impl From<IpAddr> for Claim {
-    /// The claim on an address: the last 16 bits count on from a bucket of their network.
+    /// The claim on an address. A network begins at a bucket of its own; the last 16 bits of the address count from
+    /// there.
     fn from(address: IpAddr) -> Self {
         let bytes = match address {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -84,8 +87,8 @@ impl From<IpAddr> for Claim {
     }
 }
 
-/// Has the next question read all records again, in each network namespace: a version that is no longer in use may have written
-/// records without the claims that this one looks for.
+/// Makes the next question read all records again, in each network namespace. An earlier version may have written
+/// records without claims that this version looks for.
 pub fn forget_complete(root: &Path) -> Result<()> {
     ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
 }
@@ -99,29 +102,29 @@ impl IndexSubject for Claims {
     const IS_RARE: bool = true;
 }
 
-/// The index of claims. Who makes it has to read all records after that.
+/// The index of claims. The run that makes the index has to read all records afterwards.
 pub type ClaimIndex = Index<Claims>;
 
 impl ClaimIndex {
-    /// Opens the index and waits for its lock; `None` if nothing has asked for it yet.
+    /// Opens the index and waits for its lock; `None` if no run has made it yet.
     pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
         let opened = Self::unlocked(root, host_netns_cookie)?;
         opened.map(|opened| opened.lock(deadline)).transpose()
     }
 
-    /// True if the claims of all records are in it.
+    /// True if the claims of all records are in the index.
     pub fn is_complete(&self) -> Result<bool> {
         let mut head = [0];
         self.read(&mut head, 0)?;
         Ok(head == [COMPLETE])
     }
 
-    /// Notes that the claims of all records are in it.
+    /// Notes that the claims of all records are in the index.
     pub fn set_complete(&self) -> Result<()> {
         self.write(&[COMPLETE], 0)
     }
 
-    /// Returns the records that may have a claim; `None` if all records have to be asked.
+    /// Returns the records that may have a claim; `None` if all records have to be read.
     pub fn candidates(&self, claim: Claim) -> Result<Option<Vec<RecordKey>>> {
         let mut keys = Vec::new();
         for entry in self.bucket(claim)? {
@@ -134,7 +137,7 @@ impl ClaimIndex {
         Ok(Some(keys))
     }
 
-    /// Notes that a record may have a claim. After an error the record must not get it.
+    /// Notes that a record may have a claim. After an error the record must not get the claim.
     pub fn note(&self, claim: Claim, key: &RecordKey) -> Result<()> {
         let bucket = self.bucket(claim)?;
         if bucket.iter().any(|entry| *entry == SlotHolder::Several || *entry == SlotHolder::One(*key)) {
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(claims.iter().collect::<HashSet<_>>().len(), claims.len());
     }
 
-    /// Entries of records that are gone make room. Without room, all records have to be asked.
+    /// Entries of removed records make room. If a bucket has no room, all records have to be read.
     #[test]
     fn a_full_bucket_loses_nobody() {
         let scratch = Scratch::new();

@@ -2,14 +2,13 @@
 //! file.
 //!
 //! cap-std opens them with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk if the
-//! kernel lacks that call. Three things hold for every file. No link is followed, no open waits (as it would for a FIFO
-//! without another end), and the file lies in this directory. The caller must check its owner, and that it is a regular
-//! file.
+//! kernel lacks that call. Three things hold for every file. No link is followed, no open waits (a FIFO without another
+//! end would wait), and the file lies in this directory. The caller must check the file's owner and type.
 //!
-//! rustix opens directories by their paths. Three things are done by nix, on single names or on descriptors. Attributes:
-//! cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a run. Listings: cap-std
-//! copies each name, even unwanted ones, and opens the directory once more. Times of the directory itself: cap-std sets
-//! them only by name.
+//! rustix opens directories by their paths. nix does three things, on single names or on descriptors. Attributes:
+//! cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a run. Listings:
+//! cap-std copies each name, even unwanted ones, and opens the directory once more. Times of the directory itself:
+//! cap-std sets them only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::{DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _};
@@ -22,12 +21,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// The purpose of an open file. The mode is that of a new file.
+/// The purpose of an open file. The number is the mode of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Reading.
     Read,
-    /// Reading; made if absent. `EISDIR` for a directory, as for all that write.
+    /// Reading; made if absent. `EISDIR` for a directory, as in all modes that write.
     ReadOrCreate(u32),
     /// Reading and writing.
     Change,
@@ -46,7 +45,7 @@ impl OpenMode {
         let mut options = OpenOptions::new();
         match self {
             Self::Read => options.read(true),
-            // cap-std's own way to make a file asks for the right to write.
+            // cap-std itself makes a file only with the right to write.
             Self::ReadOrCreate(mode) => options.read(true).mode(mode).custom_flags(OFlag::O_CREAT.bits()),
             Self::Change => options.read(true).write(true),
             Self::ChangeOrCreate(mode) => options.read(true).write(true).create(true).mode(mode),
@@ -59,32 +58,32 @@ impl OpenMode {
     }
 }
 
-/// An open directory, for opening the files in it. That needs no right to read the directory.
+/// An open directory, for opening the files in it. This use needs no right to read the directory.
 ///
-/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. To open a link in it is `ELOOP`,
-/// or `ENOTDIR` where a directory is meant.
+/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. A link in the directory
+/// gives `ELOOP`, or `ENOTDIR` where a directory is expected.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 
 impl Dir {
-    /// Opens a directory by its path, whose links are followed: the caller must verify the path ([`crate::trust`]).
+    /// Opens a directory by its path, and follows links: the caller must verify the path ([`crate::trust`]).
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::empty())
     }
 
-    /// Does the same for the directory itself, never for the target of a link.
+    /// Opens a directory by its path, but fails if the last part of the path is a link.
     pub fn open_itself(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::NOFOLLOW)
     }
 
     fn open_with(path: &Path, how: OFlags) -> io::Result<Self> {
-        // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
+        // The standard library removes `O_PATH` with musl. Then the open would need the right to read.
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | how;
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(Self(cap_std::fs::Dir::from_std_file(opened.into())))
     }
 
-    /// Makes a directory with all parents, where they are missing.
+    /// Makes a directory and its missing parents.
     #[expect(clippy::disallowed_methods, reason = "cap-std makes directories by path with one mode only")]
     pub fn make(path: &Path, mode: u32) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;
@@ -96,7 +95,7 @@ impl Dir {
         self.0.open_with(single(name)?, &how.options()).map(File::into_std)
     }
 
-    /// Opens the directory `name` for its files and for itself: it can be listed, and its times can be set.
+    /// Opens the directory `name`. The directory can be listed, and its times can be set.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         self.listable(single(name)?).map(|file| Self(cap_std::fs::Dir::from_std_file(file)))
     }
@@ -106,7 +105,7 @@ impl Dir {
         self.0.open_with(name, options.custom_flags(OFlag::O_DIRECTORY.bits())).map(File::into_std)
     }
 
-    /// Opens the directory `name` only for its files, otherwise as [`Dir::directory`].
+    /// As [`Dir::directory`], but only the files in the directory can be opened.
     pub fn way(&self, name: &str) -> io::Result<Self> {
         self.0.open_dir_nofollow(single(name)?).map(Self)
     }
@@ -182,10 +181,10 @@ impl AsFd for Dir {
     }
 }
 
-/// Returns what was opened; `None` if it is absent.
+/// Converts "absent" to `None`.
 ///
 /// # Errors
-/// It is there, and can't be opened.
+/// The object exists, and can't be opened.
 pub fn if_present<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     match opened {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -239,7 +238,7 @@ mod tests {
             for name in ["../secret", "..", ".", "", "/etc/passwd", "link/x", "a\0b"] {
                 assert_eq!(dir.file(name, how).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?} {how:?}");
             }
-            // Returns at once: for reading with nothing to read, for writing not at all.
+            // The call returns at once. Opening for reading succeeds, with nothing to read; opening for writing fails.
             let fifo = dir.file("fifo", how).map(|file| file.metadata().unwrap().is_file());
             match how {
                 OpenMode::Read | OpenMode::ReadOrCreate(_) | OpenMode::Change | OpenMode::ChangeOrCreate(_) => {
@@ -297,7 +296,7 @@ mod tests {
         assert!(dir.directory("c").unwrap().names_that(|_| true).unwrap().is_empty());
     }
 
-    /// cap-std's own call for the attributes of such a file ends the process.
+    /// cap-std's own call for the attributes of this file ends the process.
     #[test]
     fn no_time_of_a_file_is_too_much() {
         let place = Path::new("/dev/shm").join(format!("postern-times-{}", std::process::id()));

@@ -1,8 +1,10 @@
-//! Attachments in doubt: a confined ADD met one that has what it wants, and could not look whether that one is alive.
+//! Attachments in doubt: a confined ADD needs a thing that another attachment has, and can't find out whether that
+//! attachment is alive.
 //!
-//! It leaves a note, an empty file `<root>/doubts/<key>` with the name of that record. The next ADD that may want the same
-//! looks before it confines itself, and removes the note. Only an ADD of the same network may want the same address: then the
-//! network follows, `<root>/doubts/<key>.<network>`. A note proves nothing: it only asks for a look.
+//! The ADD leaves a note: an empty file `<root>/doubts/<key>`, named after the record of the other attachment. The next
+//! ADD that may need the same thing reads the note before it confines itself. It examines the attachment, and removes
+//! the note. An address concerns only ADDs of one network. Then the name of the note has the network too:
+//! `<root>/doubts/<key>.<network>`. A note proves nothing: it only asks for an examination.
 //!
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`].
 
@@ -14,10 +16,11 @@ use std::path::Path;
 
 const SUBDIRECTORY: &str = "doubts";
 
-/// The most notes for one network, and the most for all networks: each costs a look.
+/// The most notes for one network, and the most for all networks: each note costs an examination.
 const MOST: usize = 16;
 
-/// Notes that an attachment is in doubt, for the ADDs of one network or of all. False if there is no room for the note.
+/// Notes that an attachment is in doubt, for the ADDs of one network or of all networks. False if there is no room for
+/// the note.
 pub fn note(root: &Path, key: &RecordKey, network: Option<NetworkKey>) -> Result<bool> {
     let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let network = network.map(|network| network.to_string());
@@ -33,7 +36,7 @@ pub fn note(root: &Path, key: &RecordKey, network: Option<NetworkKey>) -> Result
     made.map(|_| true).map_err(|error| StateError::io("write", directory.path_of(&name), error))
 }
 
-/// Returns the network for whose ADDs a note is; `None` if it is for all.
+/// Returns the network whose ADDs a note concerns; `None` for all networks.
 fn network_of(name: &str) -> Option<&str> {
     name.split_once('.').map(|(_, network)| network)
 }
@@ -86,7 +89,7 @@ mod tests {
         let made = (0..2 * MOST).filter(|number| note(&root, &key(*number), None).unwrap()).count();
         assert_eq!((made, list(&root, own).unwrap().len()), (MOST, MOST));
         assert!(note(&root, &key(1), None).unwrap(), "it is there");
-        // Those of one network take no room from others, and no other network looks at them.
+        // The notes of one network take no room from other networks, and other networks do not read them.
         let made = (100..200).filter(|number| note(&root, &key(*number), Some(own)).unwrap()).count();
         assert_eq!((made, list(&root, own).unwrap().len()), (MOST, 2 * MOST));
         assert_eq!(list(&root, other).unwrap().len(), MOST);

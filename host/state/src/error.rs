@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// True if an error of a system call says nothing about its object: the same call can succeed at the next try.
+/// True if an error of a system call says nothing about its object. The same call can succeed at the next attempt.
 #[must_use]
 pub fn is_passing(errno: Errno) -> bool {
     use Errno::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};
@@ -22,7 +22,7 @@ pub enum StateError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Who holds it, or how to find out.
+        /// The process that holds the lock, or how to find it.
         holder: String,
     },
     /// The search for a free address was not done at the deadline: try again later (CNI error code 11).
@@ -34,7 +34,7 @@ pub enum StateError {
     /// Another user could have changed this directory or file: nothing in it was used.
     #[error("refusing {}: {reason}", .path.display())]
     Untrusted {
-        /// The object refused.
+        /// The refused object.
         path: PathBuf,
         /// The defect, and how to mend it.
         reason: String,
@@ -48,7 +48,7 @@ pub enum StateError {
         /// The directory, as it was given.
         path: PathBuf,
     },
-    /// The request can't be fulfilled; the text is the native plugin's.
+    /// The request can't be satisfied; the text is the native plugin's.
     #[error("{0}")]
     Refused(String),
     /// No address is left in a range set; the text is the native plugin's.
@@ -68,7 +68,7 @@ pub enum StateError {
         /// The program and version that wrote it.
         writer: String,
     },
-    /// A line of the record is well-formed JSON, but this version doesn't know it.
+    /// A line of the record is well-formed JSON, but this version doesn't know its content.
     #[error(
         "record {}: line {line} is unknown to this version ({detail}); use the version that wrote it, or move the file away \
          to give up its effects",
@@ -82,7 +82,7 @@ pub enum StateError {
         /// The decoder's text.
         detail: String,
     },
-    /// The record couldn't be read and was moved away; the next try finds no record.
+    /// The record couldn't be read and was moved away; the next attempt finds no record.
     #[error(
         "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
         .path.display(), .aside.display()
@@ -122,14 +122,14 @@ impl StateError {
         source.raw_os_error().map(Errno::from_raw)
     }
 
-    /// True if the object at the name can never be a file of Postern. It is a directory, a link or a socket, or this
-    /// process may not open it in its own directory.
+    /// True if the object at the name can never be a file of Postern. The object is a directory, a link or a socket, or
+    /// a file in Postern's own directory that this process may not open.
     pub(crate) fn is_no_file(&self) -> bool {
         matches!(self, Self::Io { operation: "open", .. })
             && matches!(self.errno(), Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
-    /// True for the failure of a system call that can succeed at the next try.
+    /// True for the failure of a system call that can succeed at the next attempt.
     pub(crate) fn is_passing(&self) -> bool {
         self.errno().is_some_and(is_passing)
     }

@@ -33,7 +33,7 @@ impl Directory {
         Self::opened(Dir::open_itself(path), path.to_owned())
     }
 
-    /// Opens `path`, and makes it with all parents if absent.
+    /// Opens the directory `path`, and makes missing directories on the way.
     pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
         if let Some(directory) = Self::open(path)? {
             return Ok(directory);
@@ -42,8 +42,8 @@ impl Directory {
         Self::open(path)?.ok_or_else(|| StateError::io("open directory", path, Errno::ENOENT))
     }
 
-    /// Opens the subdirectory `name`. If it is absent, makes it with the mode `create`, or returns `None` if `create`
-    /// is `None`. It can be listed, and its times can be set.
+    /// Opens the subdirectory `name`. A missing one is made with the mode `create`; without `create` the result is
+    /// `None`. The subdirectory can be listed, and its times can be set.
     pub(crate) fn subdirectory(&self, name: &str, create: Option<u32>) -> Result<Option<Self>> {
         let path = self.path_of(name);
         if let Some(mode) = create {
@@ -64,7 +64,7 @@ impl Directory {
         root.trusted()?.subdirectory(name, None)?.map(Self::trusted).transpose()
     }
 
-    /// As [`Directory::state`], and makes both with mode 0700 if absent.
+    /// As [`Directory::state`], and makes both directories with mode 0700 if absent.
     pub(crate) fn make_state(root: &Path, name: &str) -> Result<Self> {
         let made = Self::create(root, 0o700)?.trusted()?.subdirectory(name, Some(0o700))?;
         made.ok_or_else(|| StateError::io("open", root.join(name), Errno::ENOENT))?.trusted()
@@ -77,8 +77,8 @@ impl Directory {
         self.refuse_world_writable_by(&stat)
     }
 
-    /// Refuses a directory in which every user could put files, and replace what is there. With the sticky bit nobody but its
-    /// owner can do that, as in `/tmp`.
+    /// Refuses a directory in which every user could replace other users' files. The sticky bit, as on `/tmp`, prevents
+    /// this: then only a file's owner can replace it.
     pub(crate) fn refuse_replaceable(self) -> Result<Self> {
         let stat = self.own_stat()?;
         if stat.st_mode & 0o1000 != 0 && trust_owner(&self.path, &stat, true).is_ok() {
@@ -92,7 +92,7 @@ impl Directory {
         let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
             (false, _) => return Ok(self),
             (true, false) => "take that away (chmod o-w)",
-            // Perhaps a directory for temporary files of all users.
+            // The directory may be for temporary files of all users.
             (true, true) => "name a directory of its own",
         };
         Err(StateError::untrusted(&self.path, format!("everybody may write to it (mode {mode:o}); {way_out}")))
@@ -113,7 +113,7 @@ impl Directory {
         if_present(self.dir.file(name, how)).map_err(|error| StateError::io("open", self.path_of(name), error))
     }
 
-    /// Opens the file `name`, which `how` makes if it is absent, and waits for its lock.
+    /// Opens the file `name`, and waits for its lock. `how` must make a missing file.
     pub(crate) fn locked(&self, name: &str, how: OpenMode, deadline: Instant) -> Result<File> {
         let path = self.path_of(name);
         let file = self.dir.file(name, how).map_err(|error| StateError::io("open", &path, error))?;
@@ -154,7 +154,7 @@ impl Directory {
         self.names_that(|_| true)
     }
 
-    /// Returns those names that are `wanted`. There may be thousands, of which few are.
+    /// Returns the `wanted` names. A directory may have thousands of names, and only a few are wanted.
     pub(crate) fn names_that(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         self.dir.names_that(wanted).map_err(|error| StateError::io("list", &self.path, error))
     }
@@ -166,7 +166,7 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    // The spare room shows the end of the file with one read(2), or two.
+    // The spare room lets one or two calls of read(2) find the end of the file.
     let mut content = Vec::with_capacity(usize::try_from(meta.len().min(READ_LIMIT)).unwrap_or_default() + 1);
     file.take(READ_LIMIT + 1).read_to_end(&mut content)?;
     if content.len() as u64 > READ_LIMIT {
@@ -175,7 +175,7 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns a short text that stands for a name.
+/// Returns a short hash of a name.
 pub(crate) fn short_hash(name: &str) -> String {
     let mut hex = hex(&Sha256::digest(name.as_bytes()));
     hex.truncate(16);
@@ -214,7 +214,8 @@ fn holder(file: &File, path: &Path) -> String {
     }
 }
 
-/// Returns the process that holds the `flock` of a file, by the kernel's list. One that the reader can't see has the number 0.
+/// Returns the process that holds the `flock` of a file, by the kernel's list. A process that the reader can't see has
+/// the number 0.
 fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
     listed.lines().find_map(|line| {
@@ -224,7 +225,8 @@ fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
     })
 }
 
-/// Returns the first bytes of the SHA-256 over the parts. The length before each part keeps the parts apart.
+/// Returns the first bytes of the SHA-256 over the parts. Each part is hashed after its length, so that the parts can't
+/// run together.
 pub(crate) fn digest<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = Sha256::new();
     for part in parts {

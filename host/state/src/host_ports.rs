@@ -1,7 +1,9 @@
-//! An index of the node's ports that lead to containers: which attachment has a port. Nothing is removed from it.
+//! An index of the node's ports that lead to containers: it tells which attachment has a port. No entry is ever
+//! removed.
 //!
-//! There is a slot for each protocol and port. Only the blocks of ports that were used take room. The lock is held from the
-//! question to the answer: of two ADDs for one port, the second finds the record of the first.
+//! The file has a slot for each protocol and port. Only blocks of used ports take room on the disk. An ADD holds the
+//! lock from its question until it writes its entry. So the second of two ADDs for one port finds the record of the
+//! first.
 
 use crate::error::Result;
 use crate::slots::{Index, IndexSubject, SLOT, SlotHolder};
@@ -15,7 +17,8 @@ impl IndexSubject for Ports {
     const IS_RARE: bool = false;
 }
 
-/// The index of ports. One that is new lacks records of earlier versions, and those before a loss of the file.
+/// The index of ports. A new index lacks the records of earlier versions, and all records from before a loss of the
+/// file.
 pub type PortIndex = Index<Ports>;
 
 const PORTS: u64 = 1 << 16;
@@ -26,7 +29,7 @@ impl PortIndex {
         self.slots(place(protocol, first), usize::from(count))
     }
 
-    /// Writes the entries of consecutive ports. After an error nothing may be made.
+    /// Writes the entries of consecutive ports. After an error no effect may be made.
     pub fn set(&self, protocol: u8, first: u16, holders: &[SlotHolder]) -> Result<()> {
         self.set_slots(place(protocol, first), holders)
     }

@@ -1,8 +1,8 @@
 //! The native host-local plugin's directory, `<dataDir>/<network>/`, as it is on disk:
 //!
 //! * `lock`: taken with `flock(LOCK_EX)` around every change;
-//! * one file per address, named by the address's text, content `<containerID>` CR LF `<ifname>`; very old ones hold the
-//!   container ID alone;
+//! * one file per address. Its name is the address's text, its content `<containerID>` CR LF `<ifname>`; a very old
+//!   file has only the container ID;
 //! * `last_reserved_ip.<N>`: the address last taken for range set N.
 //!
 //! Other programs read and write these files, so the layout is an interface. Postern improves on the native plugin in
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The prefix of Postern's temporary files: never an address. After a crash the next scan removes them.
+/// The prefix of Postern's temporary files. No address begins with it. After a crash the next scan removes them.
 const TEMPORARY: &str = ".postern-";
 const TEMPORARY_LEASE: &str = ".postern-lease";
 const TEMPORARY_LAST: &str = ".postern-last";
@@ -36,7 +36,7 @@ const TEMPORARY_LAST: &str = ".postern-last";
 /// The longest lease file, in bytes: a container ID and an interface name are far shorter.
 const LONGEST: usize = 256 << 10;
 
-/// A length that nearly every lease file stays below, in bytes.
+/// Nearly every lease file is shorter than this, in bytes.
 const USUAL: usize = 1 << 10;
 
 /// A point in time as the file system stores it: seconds and nanoseconds.
@@ -77,12 +77,12 @@ struct Draft<'a> {
     file: File,
     content: &'a str,
     id: FileId,
-    /// True if it has the name [`TEMPORARY_LEASE`], false if it has no name.
+    /// True if the draft has the name [`TEMPORARY_LEASE`], false if it has no name.
     named: bool,
 }
 
-/// Refuses a place for leases that another user could change or redirect, or that doesn't belong to one network alone. The
-/// data directory itself may be sticky: others can put files there, and change no directory of a network.
+/// Refuses a directory of leases that another user could change or redirect, or that several networks would share. The
+/// data directory itself may be sticky: then others can add files there, but can't change a network's directory.
 /// Missing parts of the path are allowed. Returns the real path.
 ///
 /// # Errors
@@ -93,21 +93,21 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
 
 /// Refuses a data directory that another user could replace or redirect. Returns its real path, and opens it if it exists.
 pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directory>)> {
-    // Opened after the path was verified, so it can't be another directory.
+    // The directory is opened after its path was verified, so that it is the verified directory.
     let known = known_path(data_dir);
     let looked = known.clone().map_or_else(|| trust_way(data_dir, true), Ok);
     let directory = match (Directory::open(data_dir).map_err(no_directory), &looked) {
-        // The defect of the path is the cause: whoever it belongs to decides what is there.
+        // The defect of the path is the error to report: the path's owner decides what the path leads to.
         (Err(_), Err(TrustError::Defect { .. })) => None,
         (opened, _) => opened?.map(Directory::refuse_replaceable).transpose()?,
     };
     let real = match (known, &directory) {
-        // It was removed since.
+        // The directory was removed since its path was verified.
         (Some(_), None) => trust_way(data_dir, true),
         _ => looked,
     };
     let real = real.map_err(|reason| match reason {
-        // It may be there later: a link leads into a file system that is not mounted yet.
+        // The directory may exist later: a link may lead to a file system that is not mounted yet.
         TrustError::Unknown { path, reason } => StateError::io("look at", path, io::Error::other(reason)),
         defect => StateError::untrusted(data_dir, defect),
     })?;
@@ -117,11 +117,11 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     Ok((real, directory))
 }
 
-/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`: itself, and never the target of a link.
-/// `None` if it is missing, or if another user could have put it there.
+/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`. A link at its end is not followed.
+/// `None` if the directory is missing, or if another user could have put it there.
 #[must_use]
 pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
-    // The data directory was missing, and another user may have made it since.
+    // The data directory was missing before, and another user may have made it meanwhile.
     if known_path(data_dir).is_none() {
         let network = place.file_name()?.to_str()?;
         self::place(data_dir, network).ok().filter(|again| again == place)?;
@@ -129,7 +129,7 @@ pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
     Directory::open_itself(place).ok()??.trusted().ok().map(|directory| directory.dir)
 }
 
-/// Returns what [`place`] does, with the data directory open if it exists.
+/// As [`place`]; also returns the open data directory if it exists.
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
         let reason = format!("network name {network:?} is no plain file name; choose another one");
@@ -148,8 +148,8 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     Ok((place, directory))
 }
 
-/// Converts the error of a directory whose name something else has, such as a file, or a link to itself. That holds no
-/// leases, and never will.
+/// Converts the error of a name that leads to no directory, such as a file, or a link to itself. The object can never
+/// hold leases.
 fn no_directory(error: StateError) -> StateError {
     match &error {
         StateError::Io { path, .. } if matches!(error.errno(), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
@@ -159,7 +159,8 @@ fn no_directory(error: StateError) -> StateError {
     }
 }
 
-/// Converts the error of a directory that was not opened because of a defect: a gate that confines itself leaves such a one out.
+/// Converts the error of a directory that was not opened because of a defect. A confined gate gets no right to such a
+/// directory.
 fn defect_of(path: &Path, error: StateError) -> StateError {
     let is_refused = error.errno() == Some(Errno::EACCES);
     match lstat(path).ok().filter(|_| is_refused).map(|stat| trust_stat(path, &stat, false)) {
@@ -168,8 +169,8 @@ fn defect_of(path: &Path, error: StateError) -> StateError {
     }
 }
 
-/// Verified paths to existing directories, with their real paths. Only root and this user can change a path that was
-/// accepted, and a run opens its leases several times.
+/// Verified paths to existing directories, with their real paths. A run opens its leases several times. Only root and
+/// this user can change an accepted path.
 static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
 fn known_path(data_dir: &Path) -> Option<PathBuf> {
@@ -185,12 +186,12 @@ fn note_path(data_dir: &Path, real: &Path) {
 }
 
 impl LeaseDir {
-    /// Opens the directory of `network`; `None` if absent and `create` isn't set.
+    /// Opens the directory of `network`. If it is absent, `create` makes it; else the result is `None`.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
         let (_, mut parent) = examined(data_dir, network)?;
         if parent.is_none() && create {
             Directory::create(data_dir, 0o755)?;
-            // Another user may have made it first, in a directory that all users can write.
+            // In a directory that all users can write, another user may have made it first.
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
@@ -199,17 +200,18 @@ impl LeaseDir {
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 
-    /// Takes the lock that the native plugin takes. Closing the file is what unlocks.
+    /// Takes the lock that the native plugin takes. Closing the file frees the lock.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<File> {
         self.directory.locked("lock", OpenMode::ReadOrCreate(0o750), deadline)
     }
 
-    /// Returns all addresses that have a file. Names other than an address's canonical text are left out.
+    /// Returns all addresses that have a file. A name that is no address's canonical text is left out.
     pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>> {
         Ok(self.directory.names()?.iter().filter_map(|name| address_of(name)).collect())
     }
 
-    /// Returns the same, and removes the temporary files of a crashed Postern process. Only under the lock.
+    /// As [`Self::addresses`], and removes the temporary files of a crashed Postern process. The caller must hold the
+    /// lock.
     pub(crate) fn clean_addresses(&self) -> Result<Vec<IpAddr>> {
         let names = self.directory.names()?;
         for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
@@ -246,12 +248,12 @@ impl LeaseDir {
             return Ok(Slot::Foreign);
         }
         let id = FileId::of(&meta);
-        // One read for a file that was written at once; with thousands of files each further call counts.
+        // One read is enough for nearly every file. With thousands of files each further call costs time.
         let (mut small, mut large) = ([0; USUAL], Vec::new());
         let buffer = if meta.len() < USUAL as u64 {
             small.as_mut_slice()
         } else {
-            // On the heap: a runtime may have made the stack small.
+            // The buffer is on the heap, because a runtime may have made the stack small.
             large.resize(LONGEST, 0);
             large.as_mut_slice()
         };
@@ -267,8 +269,8 @@ impl LeaseDir {
 
     /// Gives `content` the first of `candidates` that has no file.
     ///
-    /// The link call itself shows that no file is there. So nothing is listed or read, and no other file is replaced.
-    /// The deadline limits long searches.
+    /// The link call itself fails if the file exists. So nothing is listed or read, and no file is replaced. The
+    /// deadline limits long searches.
     pub(crate) fn place<T>(
         &self,
         content: &str,
@@ -298,7 +300,7 @@ impl LeaseDir {
         self.directory.unlink(&ip.to_string())
     }
 
-    /// Returns the address last taken for range set `set`; any other content of that file counts as none.
+    /// Returns the address last taken for range set `set`; `None` if the file's content is no address.
     pub(crate) fn last_reserved(&self, set: usize) -> Option<IpAddr> {
         let content = self.directory.read(&last_name(set)).ok()??;
         std::str::from_utf8(&content).ok()?.parse().ok()
@@ -337,7 +339,7 @@ impl LeaseDir {
         }
     }
 
-    /// Makes the same under a temporary name. The lock is held, so only one process at a time is here.
+    /// Makes a draft under a temporary name. The caller holds the lock, so only one process uses the name.
     fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
         self.written(self.directory.dir.file(TEMPORARY_LEASE, OpenMode::Rewrite(0o600)), content, true)
     }
@@ -350,7 +352,7 @@ impl LeaseDir {
         });
         filled.map_err(|error| {
             if named {
-                // The failure of the write is the one to report; the file is overwritten or removed later.
+                // The failure of the write is the error to report. The file is overwritten or removed later.
                 let _ = self.directory.unlink(TEMPORARY_LEASE);
             }
             StateError::io("write a lease in", self.directory.path_of("lock"), error)
@@ -363,7 +365,8 @@ impl LeaseDir {
             return self.publish_named(draft, name);
         }
         let directory = &self.directory.dir;
-        // Links by descriptor, which older kernels allow only to privileged processes; otherwise by its path in /proc.
+        // The file is linked by its descriptor. Older kernels allow that only to privileged processes: then its path in
+        // /proc is used.
         let mut linked = linkat(&draft.file, "", directory, name, AtFlags::AT_EMPTY_PATH);
         if matches!(linked, Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL)) {
             let path = format!("/proc/self/fd/{}", draft.file.as_raw_fd());

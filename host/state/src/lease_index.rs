@@ -1,36 +1,36 @@
-//! An index of leases by owner, so that no call has to read every lease file. It lies beside the data directory, never
-//! inside: the native plugin reads every file in there.
+//! An index of leases by owner, so that no call has to read every lease file. The index lies beside the data directory,
+//! never inside, because the native plugin reads every file in the data directory.
 //!
-//! **When it is valid.** The index is a cache of the directory after the last change by Postern. So it is valid only if
-//! no other program has added a file since. The usual test compares the directory's mtime with the noted one. It
-//! fails within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin that runs directly after
-//! Postern leaves the same mtime.
+//! **When it is valid.** The index is a cache of the directory after the last change by Postern. So the index is valid
+//! only if no other program has added a file since. The usual test would compare the directory's mtime with the noted
+//! mtime. This test misses changes within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin
+//! that runs directly after Postern leaves the same mtime.
 //!
 //! So Postern marks the directory after each change, while it still holds the lock that native plugins take too. It
-//! *sets the directory's mtime to a second ago*, and notes this mtime here with the ctime that results. Every change of
-//! entries, by any program, at any clock resolution, sets mtime and ctime to the same current time. In the mark they
-//! differ. So a directory with both noted times has had no entry added or removed. A missing index entry then proves
-//! that an owner has no lease.
+//! *sets the directory's mtime to a second ago*, and notes this mtime and the resulting ctime in the index. These two
+//! times are the mark. Every change of entries, by any program, sets mtime and ctime to the same current time. In the
+//! mark the two times differ. So a directory with both noted times has had no entry added or removed. A missing index
+//! entry then proves that an owner has no lease.
 //!
 //! No clock is compared with another, so steps of the clock don't matter. No program can set ctime, so a restored
 //! backup doesn't look like the mark. If a file system can't store the mark (coarser times), nothing is noted. Without
-//! a valid mark the directory is read once and the index built anew. That also happens after a crash of Postern between
-//! a change and the mark.
+//! a valid mark the directory is read once and the index built anew. A crash of Postern between a change and the mark
+//! has the same result.
 //!
-//! One change is not detected: a file that is rewritten in place without the lock. No known program does that, and each
-//! hit is verified against the file anyway.
+//! One change is not detected: a program rewrites a file in place without the lock. No known program does this, and
+//! each hit is compared with the file.
 //!
-//! A valid index is complete, and an invalid one is made anew. So a lookup never stops at the first hit, and a DEL
-//! leaves no second lease of the same owner that a native plugin added. The price: after a change by another program
-//! one call reads all leases, as the native plugin does on every call.
+//! A valid index is complete, and an invalid index is made anew. A lookup finds all leases of an owner. So DEL also
+//! releases a second lease that a native plugin added. The price: after a change by another program one call reads all
+//! leases, as the native plugin does on every call.
 //!
-//! **Cost.** A hash table in one file: a lookup reads one kilobyte, a change writes one 64-byte slot and the header,
-//! whatever the number of leases.
+//! **Cost.** A hash table in one file: a lookup reads one kilobyte, and a change writes one 64-byte slot and the
+//! header. The number of leases does not matter.
 //!
 //! **Boots.** Each slot of a Postern lease holds the boot of its making and the identity of its file (inode and time of
-//! writing). At the first use after a boot the index is never valid. The directory is read, and
-//! leases known to be of an earlier boot are removed: their containers can't be alive. Files without such a note, those
-//! of the native plugin, stay.
+//! writing). At the first use after a boot the index is never valid. The directory is read, and leases known to be of
+//! an earlier boot are removed: their containers can't be alive. The native plugin's files have no slot with a boot,
+//! and stay.
 
 use crate::dir::{Dir, OpenMode};
 use crate::error::StateError;
@@ -76,11 +76,11 @@ pub(crate) struct IndexEntry {
     pub(crate) key: OwnerHash,
     pub(crate) address: IpAddr,
     pub(crate) file: FileId,
-    /// The boot in which Postern made it; 0 if Postern didn't.
+    /// The boot in which Postern made the lease; 0 for another program's lease.
     pub(crate) boot: u64,
 }
 
-/// The place of an index: a file in a directory that is made when there are entries to keep.
+/// The place of an index: a file in a directory. The directory is made when there are entries to keep.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexPlace {
     pub(crate) root: PathBuf,
@@ -96,16 +96,16 @@ impl IndexPlace {
 
 /// The index, valid while the directory's lock is held.
 pub(crate) enum LeaseIndex {
-    /// The file, found valid.
+    /// A valid file.
     Table(LeaseTable),
-    /// Entries just read from the directory and not yet in the file.
+    /// Entries that were just read from the directory, and are not yet in the file.
     Fresh(Vec<IndexEntry>),
 }
 
 pub(crate) struct LeaseTable {
     file: File,
     slots: u64,
-    /// The number of slots that aren't empty: live ones, and those of released leases.
+    /// The number of used slots: slots of leases, and slots of released leases.
     used: u64,
 }
 
@@ -116,10 +116,10 @@ impl LeaseIndex {
         (mark == *now).then_some(Self::Table(table))
     }
 
-    /// Returns the entries at `place` even if they are not valid: so the notes on boots are kept.
+    /// Returns the entries at `place` even if the index is not valid, to keep the notes on boots.
     ///
     /// # Errors
-    /// The file is there, and can't be read just now. Without the notes, leases of earlier boots would never be free.
+    /// The file exists, but can't be read now. Without the notes, leases of earlier boots would never be free.
     pub(crate) fn notes(place: &IndexPlace) -> Result<Vec<IndexEntry>, StateError> {
         let read = || match LeaseTable::read(place)? {
             Some((table, _)) => table.entries(),
@@ -128,7 +128,7 @@ impl LeaseIndex {
         let failed = |error| StateError::io("read", place.root.join(place.name()), error);
         match read().map_err(failed) {
             Err(error) if error.is_passing() => read().map_err(failed),
-            // There is none, or what is there can never be ours.
+            // The file is missing, or can never be Postern's.
             read => Ok(read.unwrap_or_default()),
         }
     }
@@ -153,7 +153,7 @@ impl LeaseIndex {
 
     pub(crate) fn insert(&mut self, entry: IndexEntry) -> io::Result<()> {
         if let Self::Table(table) = self {
-            // Three quarters full: the next commit writes a new table without the released leases.
+            // The table is three quarters full: the next commit writes a new table without the released leases.
             if (table.used + 1) * 4 <= table.slots * 3 {
                 return table.insert(&entry);
             }
@@ -192,7 +192,7 @@ impl LeaseIndex {
 }
 
 impl LeaseTable {
-    /// Opens the file; `None` if it is none of ours.
+    /// Opens the file; `None` if it is not Postern's.
     fn read(place: &IndexPlace) -> io::Result<Option<(Self, DirectoryTimes)>> {
         let file = Dir::open(&place.root)?.file(&place.name(), OpenMode::Change)?;
         let mut bytes = [0; UNIT];
@@ -201,14 +201,15 @@ impl LeaseTable {
             read => read?,
         }
         let meta = file.metadata()?;
-        // A file that another user could have written is not used: it could cause the removal of leases.
+        // A file that another user could have written is not used, because its content could cause the removal of
+        // leases.
         let is_ours = (meta.uid() == 0 || meta.uid() == geteuid().as_raw()) && meta.mode() & 0o022 == 0;
         let length = |slots: u64| slots.checked_add(1)?.checked_mul(UNIT as u64);
         let shape = shape(&bytes).filter(|(slots, ..)| is_ours && Some(meta.len()) == length(*slots));
         Ok(shape.map(|(slots, used, mark)| (Self { file, slots, used }, mark)))
     }
 
-    /// Returns the slots where `key` may be, with their numbers: from its first one to the first empty one.
+    /// Returns the slots where `key` may be, with their numbers: from its home slot to the first empty slot.
     fn chain(&self, key: &OwnerHash) -> io::Result<Vec<(u64, Slot)>> {
         let mut number = home(key, self.slots);
         let mut left = self.slots;
@@ -249,7 +250,8 @@ impl LeaseTable {
     }
 }
 
-/// Returns the number of slots, of those in use, and the mark, by the file's first bytes; `None` if they are not ours.
+/// Reads the file's first bytes: the number of slots, the number of used slots, and the mark. `None` if the file is not
+/// Postern's.
 fn shape(bytes: &[u8; UNIT]) -> Option<(u64, u64, DirectoryTimes)> {
     let mut fields = Fields(bytes);
     if fields.number()? != MAGIC {
@@ -431,7 +433,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// For any order of changes the file answers as a map does, also when it fills up and is written anew.
+        /// For any order of changes the file gives the answers of a map, also when it fills up and is written anew.
         #[test]
         fn answers_as_a_map(changes in prop::collection::vec((any::<bool>(), 0u8..60, any::<u8>()), 1..400)) {
             let scratch = Scratch::new();

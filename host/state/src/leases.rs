@@ -1,8 +1,8 @@
-//! IP leases in the native host-local plugin's directory: reserve, release, find, and retain the valid ones.
+//! IP leases in the native host-local plugin's directory: reserve, release, find, and retain the valid leases.
 //!
-//! One call takes the lock once. `lease_dir` handles the files, and `lease_index` finds them without reading all of
-//! them. One difference from the native plugin: a failed call gives back only the addresses that it took, and leaves
-//! the round robin unchanged.
+//! One call takes the lock once. `lease_dir` handles the files, and `lease_index` finds an owner's files without
+//! reading all files. Postern differs from the native plugin in one point. A failed call gives back only the addresses
+//! that it took, and leaves the round robin unchanged.
 
 mod held;
 
@@ -71,7 +71,7 @@ pub struct TakenAddress {
     pub set: usize,
 }
 
-/// The directory of a network's leases, and that of the index.
+/// The directory of a network's leases, and the directory of the index.
 #[derive(Clone, Debug)]
 pub struct LeaseStore {
     /// host-local's `dataDir`.
@@ -86,7 +86,8 @@ pub struct LeaseStore {
 
 /// The leases of one network.
 ///
-/// Errors of what takes a deadline: [`StateError::Locked`] if the lock is not free until then, and [`StateError::Io`].
+/// Functions with a deadline fail with [`StateError::Locked`] if the lock is not free in time, and with
+/// [`StateError::Io`].
 pub struct Leases {
     directory: LeaseDir,
     index: IndexPlace,
@@ -105,7 +106,7 @@ impl Leases {
         directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
-    /// As [`Leases::open`]; `None` if there is no directory, and so no lease.
+    /// As [`Leases::open`]; `None` if the directory is missing, so that there is no lease.
     pub fn open_existing(store: &LeaseStore) -> Result<Option<Self>> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, false)?;
         Ok(directory.map(|directory| Self::with(store, directory)))
@@ -117,8 +118,9 @@ impl Leases {
         Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
-    /// Takes one address from each set: a requested address if one of `requested` lies in the set, otherwise the next
-    /// free one by round robin, as if those in `avoided` had leases. Takes all or none.
+    /// Takes one address from each set. If an address of `requested` lies in the set, takes this address. Else takes
+    /// the next free address by round robin. Addresses in `avoided` are not free. Takes an address from each set, or no
+    /// address at all.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts.
@@ -130,8 +132,8 @@ impl Leases {
         avoided: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<TakenAddress>> {
-        // Each is looked for in each set while other processes wait for the lock. More than this are refused with the
-        // native text.
+        // Each requested address is looked for in each set while other processes wait for the lock. So a longer list is
+        // refused, with the native plugin's text.
         if requested.len() > 2 * sets.len() + 16 {
             let (requested, sets) = (requested.len(), sets.len());
             return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
@@ -140,11 +142,11 @@ impl Leases {
         let mut taken = Vec::new();
         let outcome = session.reserve_all(owner, sets, (requested, avoided), deadline, &mut taken);
         if let Err(error) = &outcome {
-            // After any other error the content of the directory is unknown.
+            // After other errors the content of the directory is unknown.
             session.intact &= matches!(error, StateError::Refused(_) | StateError::Exhausted(_));
             for (ip, _) in taken.drain(..) {
-                // The first failure is the one to report. A remaining file belongs to this owner, and its DEL removes
-                // it.
+                // The first failure is reported. A remaining file belongs to this owner, and the owner's DEL removes
+                // the file.
                 session.intact &= self.directory.remove(ip).is_ok();
             }
         }
@@ -156,8 +158,8 @@ impl Leases {
         outcome
     }
 
-    /// Releases all addresses of `owner`. If it has none, releases those of old lease files that name only its
-    /// container. Returns them; an empty list is no error.
+    /// Releases all addresses of `owner`. If the owner has none, releases the addresses of old lease files that name
+    /// only its container. Returns the released addresses; an empty list is no error.
     pub fn release(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (text, held) = session.find_all_of(owner)?;
@@ -169,7 +171,8 @@ impl Leases {
         Ok(held)
     }
 
-    /// Releases those of `addresses` that `owner` holds, and no other of its addresses: a failed call had taken them.
+    /// Releases the given addresses that `owner` holds, after a failed call has taken them. Other addresses of the
+    /// owner stay.
     pub fn release_addresses(&self, owner: &LeaseOwner, addresses: &[IpAddr], deadline: Instant) -> Result<()> {
         let mut session = self.lock(deadline)?;
         let text = owner.text();
@@ -183,7 +186,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Returns the addresses of `owner`. If it has none, returns those of old lease files that name only its container.
+    /// Returns the addresses of `owner`. If the owner has none, returns the addresses of old lease files that name only
+    /// its container.
     pub fn held(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (_, held) = session.find_all_of(owner)?;
@@ -191,14 +195,14 @@ impl Leases {
         Ok(held)
     }
 
-    /// Returns the owner of an address, if somebody has it. This is for a message, and takes no lock.
+    /// Returns the owner of an address, if there is one. Only for messages: no lock is taken.
     #[must_use]
     pub fn owner_of(&self, address: IpAddr) -> Option<LeaseOwner> {
         let Ok(Slot::Held(text, _)) = self.directory.read(address) else { return None };
         Some(LeaseOwner::of(&text))
     }
 
-    /// Returns the addresses of one set of ranges that somebody has. This is for a message, and takes no lock.
+    /// Returns the leased addresses of one set of ranges. Only for messages: no lock is taken.
     pub fn taken_of(&self, set: &RangeSet) -> Result<Vec<IpAddr>> {
         let mut taken = self.directory.addresses()?;
         taken.retain(|address| set.ranges.iter().any(|range| range.contains(*address)));
@@ -206,10 +210,10 @@ impl Leases {
         Ok(taken)
     }
 
-    /// Removes every lease of this network with an owner that isn't in `valid`, whichever program wrote it, and returns
-    /// these leases. An old lease that names only a container stays if the container has a valid attachment. Before
-    /// each removal `spared` is called with the address, under the lock: a current run may have taken one that the
-    /// runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
+    /// Removes every lease of this network whose owner isn't in `valid`, whichever program wrote the lease. Returns the
+    /// removed leases. An old lease that names only a container stays if the container has a valid attachment. Before
+    /// each removal `spared` is called with the address, under the lock. A current run may have taken an address that
+    /// the runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
     pub fn retain(
         &self,
         valid: &[(&str, &str)],
@@ -227,8 +231,8 @@ impl Leases {
         Ok(removed)
     }
 
-    /// Returns the first set without a free address, if any. Files are counted without the lock, and read only if they
-    /// seem to fill a set.
+    /// Returns the first set without a free address, if any. Files are counted without the lock. They are read only if
+    /// their number could fill a set.
     pub fn exhausted(&self, sets: &[RangeSet], deadline: Instant) -> Result<Option<usize>> {
         if full_set(sets, &self.directory.addresses()?).is_none() {
             return Ok(None);
@@ -251,8 +255,9 @@ impl Leases {
         Ok(Session { leases: self, _lock: lock, index, intact: true, changed })
     }
 
-    /// Makes a new index of every lease. Removes files that count as none, because the native plugin would take them for
-    /// leases. Only under the lock. If `notes_count`, files with the same identity as in the last index's notes aren't opened.
+    /// Makes a new index of every lease. Removes torn files, because the native plugin would take them for leases. The
+    /// caller must hold the lock. If `notes_count` is true, files with the same identity as in the last index's notes
+    /// aren't opened.
     fn scan(&self, notes_count: bool) -> Result<LeaseIndex> {
         let Reading { leases, free } = self.read_all(self.directory.clean_addresses()?, notes_count)?;
         for ip in free {
@@ -267,7 +272,7 @@ impl Leases {
         let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
         for address in addresses {
             let note = notes.get(&address);
-            // A note is valid for one file, not for a later file of the same name.
+            // A note is valid for one file. A later file of the same name has another identity.
             let unopened = match note {
                 Some(note) if notes_count && self.directory.identify(address)? == Some(note.file) => Some(*note),
                 _ => None,
@@ -297,7 +302,7 @@ impl Leases {
     }
 }
 
-/// Returns the leases that the index doesn't show as those of a valid owner.
+/// Returns the leases that have no valid owner according to the index.
 fn entries_to_collect(index: &LeaseIndex, valid: &[(&str, &str)]) -> std::io::Result<Vec<IndexEntry>> {
     let mut entries = index.entries()?;
     let retain = |entries: &mut Vec<IndexEntry>, key: &dyn Fn(&(&str, &str)) -> OwnerHash| {
@@ -314,7 +319,7 @@ fn entries_to_collect(index: &LeaseIndex, valid: &[(&str, &str)]) -> std::io::Re
 /// The content of the directory.
 struct Reading {
     leases: Vec<(IndexEntry, String)>,
-    /// Addresses with a torn file, or with a lease known to be of an earlier boot.
+    /// Addresses with a torn file, or with a lease of an earlier boot.
     free: Vec<IpAddr>,
 }
 
@@ -411,7 +416,7 @@ impl Session<'_> {
             .ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 
-    /// Takes the first free candidate: one without a file, otherwise one with a torn file.
+    /// Takes the first candidate without a file. If there is none, takes the first candidate with a torn file.
     fn place<'r, I: Iterator<Item = (IpAddr, &'r Range)>>(
         &mut self,
         owner: &LeaseOwner,
@@ -433,8 +438,8 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Returns the addresses of `owner`, with the text in their files. If it has none, returns those of old lease files that
-    /// name only its container.
+    /// Returns the addresses of `owner`, with the text in their files. If the owner has none, returns the addresses of
+    /// old lease files that name only its container.
     fn find_all_of(&mut self, owner: &LeaseOwner) -> Result<(String, Vec<IpAddr>)> {
         let text = owner.text();
         let held = self.find(&text)?;
@@ -453,7 +458,7 @@ impl Session<'_> {
         Ok(self.verified(text)?.unwrap_or_default())
     }
 
-    /// Starts again from the files: a program wrote into one, or the index is damaged.
+    /// Makes the index anew from the files, after a program has rewritten a file, or if the index is damaged.
     fn read_files(&mut self) -> Result<()> {
         self.index = self.leases.scan(false)?;
         (self.intact, self.changed) = (true, true);
@@ -467,7 +472,7 @@ impl Session<'_> {
         for entry in entries {
             match self.leases.directory.read(entry.address)? {
                 Slot::Held(content, _) if content == text => found.push(entry.address),
-                // A script without the lock removed it at this moment: "absent" is the right answer.
+                // A script without the lock removed the file just now: "absent" is the right answer.
                 Slot::Absent => {}
                 _ => return Ok(None),
             }
@@ -475,8 +480,8 @@ impl Session<'_> {
         Ok(Some(found))
     }
 
-    /// Removes the leases that aren't those of a `valid` owner, except those that `spared` keeps. Returns `false` if a file
-    /// contradicts the index, which must then be made anew.
+    /// Removes the leases without a `valid` owner, except the leases that `spared` keeps. Returns `false` if a file
+    /// contradicts the index. Then the index must be made anew.
     fn remove_others(
         &mut self,
         valid: &[(&str, &str)],
@@ -487,7 +492,7 @@ impl Session<'_> {
         for entry in &entries {
             let text = match self.leases.directory.read(entry.address)? {
                 Slot::Held(text, _) if key_of(&text) == entry.key => text,
-                // A script without the lock removed it at this moment.
+                // A script without the lock removed the file just now.
                 Slot::Absent => continue,
                 _ => return Ok(false),
             };
@@ -506,8 +511,8 @@ impl Session<'_> {
         self.intact &= self.index.remove(&key_of(text), ip).is_ok();
     }
 
-    /// Marks the directory and writes the mark into the index. If that fails (a full disk), the next call reads the
-    /// directory. So this call, whose work is done, doesn't fail.
+    /// Marks the directory and writes the mark into the index. A failure (a full disk) is no error, because the work of
+    /// this call is done: the next call reads the directory.
     fn finish(self) {
         if !self.changed || !self.intact {
             return;

@@ -4,11 +4,12 @@
 //!
 //! This crate is only mechanism for the privileged process: no CNI parsing, no policy. Three rules always hold:
 //!
-//! * Locks are `flock(2)` locks and obey a deadline. They belong to the open file, which a fork shares. So fork helpers
-//!   before taking a lock: otherwise they keep the lock for as long as they live.
-//! * Files in a directory are opened by single names without following links ([`Dir`]): nothing in it can redirect.
-//! * Nothing is synced to disk. A power cut ends every attachment. So only two things matter: a file is never seen
-//!   torn, and state of an earlier boot is recognised as such.
+//! * Locks are `flock(2)` locks and obey a deadline. A lock belongs to the open file, which a forked process shares. So
+//!   fork helpers before taking a lock: otherwise a helper keeps the lock until it ends.
+//! * Files in a directory are opened by single names, and links are not followed ([`Dir`]). So no file can redirect
+//!   Postern.
+//! * Nothing is synced to disk. A power cut ends every attachment. So only two things matter: no reader sees a torn
+//!   file, and state of an earlier boot is recognised.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
 mod backups;

@@ -1,10 +1,11 @@
 //! Notes on node objects: objects made by Postern that outlive single attachments. Examples are a bridge, the base
-//! tables of the firewall, or forwarding that was switched on. An uninstall reads from them what it may remove.
+//! tables of the firewall, or forwarding that was switched on. An uninstall reads in these notes what it may remove.
 //!
-//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is that of
-//! the host's network namespace, because two namespaces may each have a bridge of the same name.
+//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is the
+//! number of the host's network namespace, because two namespaces may each have a bridge of the same name.
 //!
-//! All errors are [`StateError::Untrusted`] and [`StateError::Io`], and of a note [`StateError::OtherVersion`].
+//! All errors are [`StateError::Untrusted`] and [`StateError::Io`]; for a single note also
+//! [`StateError::OtherVersion`].
 
 use crate::error::{Result, StateError};
 use crate::files::Directory;
@@ -24,13 +25,13 @@ pub struct NodeObject {
     pub kind: String,
     /// Its name, e.g. `cni0`, `inet/postern`, `ipv4`.
     pub name: String,
-    /// The boot in which it was made. After another boot it is gone, or another program made it.
+    /// The boot in which the object was made. In a later boot the object is gone, or another program made it.
     pub boot_id: String,
-    /// Cookie of the host's network namespace that holds it.
+    /// Cookie of the host's network namespace that the object is in.
     pub host_netns_cookie: u64,
     /// The time when it was made, milliseconds since 1970.
     pub created: u64,
-    /// Further data for its removal, e.g. the earlier value of a switch.
+    /// Further data for the object's removal, e.g. the earlier value of a switch.
     #[serde(default)]
     pub detail: Value,
 }
@@ -43,7 +44,7 @@ struct Note {
 }
 
 /// Notes an object before it is made; true if the note is new. A note of the same boot stays as it is, because the
-/// first one has the state before Postern. A note of an earlier boot is replaced.
+/// first note has the state before Postern. A note of an earlier boot is replaced.
 pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
     let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let name = file_name(&object.kind, &object.name, object.host_netns_cookie);
@@ -69,13 +70,14 @@ fn write(directory: &Directory, name: &str, object: &NodeObject) -> Result<()> {
     directory.replace(name, &format!(".{}-{name}", std::process::id()), &content)
 }
 
-/// Returns the note on an object in the network namespace `host_netns_cookie`; `None` if Postern didn't make it.
+/// Returns the note on an object in the network namespace `host_netns_cookie`; `None` if Postern didn't make the
+/// object.
 pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<Option<NodeObject>> {
     let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(None) };
     read(&directory, &file_name(kind, name, host_netns_cookie))
 }
 
-/// Returns all notes, and separately the errors of those that can't be read.
+/// Returns all readable notes, and the errors of the other notes.
 pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
     let (mut objects, mut problems) = (Vec::new(), Vec::new());
     if let Some(directory) = Directory::state(root, SUBDIRECTORY)? {
@@ -110,8 +112,8 @@ fn read(directory: &Directory, name: &str) -> Result<Option<NodeObject>> {
     Ok(Some(note.object))
 }
 
-/// Returns the file name of an object. Names may hold any character (an interface may be called `a%b`): all except
-/// plain ones are escaped.
+/// Returns the file name of an object. A name may have any character (an interface may be called `a%b`). Characters
+/// other than letters, digits and plain signs are escaped.
 fn file_name(kind: &str, name: &str, cookie: u64) -> String {
     let mut file = String::new();
     for (part, separator) in [(kind, "-"), (name, "@")] {

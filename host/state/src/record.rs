@@ -1,13 +1,14 @@
 //! Attachment records: the effects of an attachment on the node, each written before it is made.
 //!
 //! Each attachment has one file, `<root>/attachments/<key>`, of JSON lines. The first line identifies the attachment.
-//! Each further line tells of an effect about to be made, of an effect undone, or of a plugin's progress ([`Section`]).
-//! Each line is one write(2) at the end of the file. So a process killed at any instant leaves whole lines and at most
-//! one torn line at the end. The act of a torn line was not begun: the line doesn't count.
+//! Each further line is about an effect that will be made, an effect that was undone, or a plugin's progress
+//! ([`Section`]). Each line is one write(2) at the end of the file. So a process killed at any instant leaves whole
+//! lines and at most one torn line at the end. A torn line doesn't count: the process was killed before it began the
+//! effect.
 //!
 //! The process holds the file's `flock` while it lives, so a record that can be locked has no living process. A file
-//! may be unlinked between its opening and its locking. So the locked file is compared with the file that now has the
-//! name. Records are small and end with the attachment, so they are never compacted.
+//! may be unlinked between opening and locking. So the locked file is compared with the file that has the name now.
+//! Records are never compacted, because they are small and end with the attachment.
 
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
@@ -44,16 +45,16 @@ const VERSION: u64 = 1;
 const WRITER: &str = concat!("postern ", env!("CARGO_PKG_VERSION"));
 /// The directory of records below the state root.
 const SUBDIRECTORY: &str = "attachments";
-/// The largest number of live effects in one record. A complete attachment has seven; a plugin that makes each route in an
-/// operation of its own has one for each.
+/// The largest number of live effects in one record. A complete attachment has seven. A plugin that makes each route in
+/// its own operation has one effect per route.
 const MOST_EFFECTS: usize = 4096;
-/// The length in bytes from which on nothing more is noted in a record. A note that an effect was undone is shorter
-/// than the effect's own line. So with all such notes a record stays below twice this length.
+/// A record of this length in bytes takes no further effects and notes. A line about an undone effect is shorter than
+/// the effect's own line. So with all undone effects a record stays below twice this length.
 const MOST_BYTES: u64 = 1 << 20;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
 /// The room in bytes that the first line of a record takes on a disk.
 const PAGE: u64 = 4096;
-/// A time in milliseconds with as many digits as present times have.
+/// A time in milliseconds with as many digits as the current time.
 const A_TIME: u64 = 1_700_000_000_000;
 const CREATE: OpenMode = OpenMode::ChangeOrCreate(0o600);
 /// The suffix after the key in the name of a record that was set aside; a number follows.
@@ -64,17 +65,18 @@ const CORRUPT: &str = ".corrupt-";
 pub struct NotedEffect<E> {
     /// Its number in this record, ascending from 1.
     pub seq: u64,
-    /// The section of the plugin that made it ([`plugin_of`]).
+    /// The section of the plugin that made the effect ([`plugin_of`]).
     pub section: String,
     /// The effect itself.
     pub effect: E,
-    /// The kernel's numbers of its objects, if they were noted since ([`Record::note_handles`]).
+    /// The kernel's numbers of its objects, if they were noted ([`Record::note_handles`]).
     pub handles: Vec<u64>,
-    /// The kernel's numbers of the tables in which those objects are, if they were noted.
+    /// The kernel's numbers of the tables that have these objects, if they were noted.
     pub tables: Vec<u64>,
 }
 
-/// An attachment's record, open and locked. Effects are of type `E`. What writes a line can fail with [`StateError::Io`].
+/// An attachment's record, open and locked. Effects are of type `E`. A function that writes a line can fail with
+/// [`StateError::Io`].
 pub struct Record<E> {
     directory: Directory,
     /// The name of its file.
@@ -82,19 +84,19 @@ pub struct Record<E> {
     file: File,
     content: Content<E>,
     is_new: bool,
-    /// True if the disk is read-only: the listed effects can be removed nevertheless.
+    /// True if the disk is read-only. The listed effects can still be removed.
     is_read_only: bool,
 }
 
 impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
-    /// Opens the record of `header`'s attachment below `root`, or begins it.
+    /// Opens the record of `header`'s attachment below `root`, or begins a new record.
     ///
     /// Waits for the lock until `deadline`, also if another `Record` of this process holds it.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::OtherVersion`], [`StateError::UnknownEffect`],
-    /// [`StateError::Untrusted`], [`StateError::Io`]. A corrupt record is no error: it is set aside, a new one is
-    /// begun, and [`Record::warnings`] reports it.
+    /// [`StateError::Untrusted`], [`StateError::Io`]. A corrupt record is no error. The record is set aside, a new
+    /// record is begun, and [`Record::warnings`] reports the damage.
     pub fn open_or_create(root: &Path, header: &Header, deadline: Instant) -> Result<Self> {
         let mut warnings = Vec::new();
         loop {
@@ -107,7 +109,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                 Ok(None) => return Err(StateError::io("open", root.join(SUBDIRECTORY), Errno::ENOENT)),
                 Err(error @ StateError::Corrupt { .. }) => warnings.push(error.to_string()),
                 Err(error) => {
-                    // The failed call may have made the file without being able to begin it.
+                    // The failed call may have made the file, but not its first line.
                     if let Some(directory) = open_directory(root)? {
                         summary::remove_empty(&directory, &name_in(&directory, &header.key())?)?;
                     }
@@ -117,11 +119,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         }
     }
 
-    /// Opens the record `key` below `root`; `None` if there is none.
+    /// Opens the record `key` below `root`; `None` if there is no such record.
     ///
     /// # Errors
-    /// As [`Record::open_or_create`], and once [`StateError::Corrupt`] for a corrupt record: it has been set aside, so
-    /// the next call finds none.
+    /// As [`Record::open_or_create`], and [`StateError::Corrupt`] for a corrupt record. The record has then been set
+    /// aside, so the next call finds no record.
     pub fn open_existing(root: &Path, key: &RecordKey, deadline: Instant) -> Result<Option<Self>> {
         match open_directory(root)? {
             Some(directory) => Self::open(directory, key, None, deadline),
@@ -153,7 +155,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             Err(error) => return Err(StateError::io("read", &path, error)),
         };
         let parsed = match parse::<E>(&path, &bytes) {
-            // The process was killed before it wrote a first line: nothing was begun.
+            // The process was killed before it wrote a first line, and began no effect.
             Ok(None) if create.is_none() => {
                 directory.unlink(name)?;
                 return Ok(None);
@@ -187,8 +189,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write(&line)
     }
 
-    /// Begins the record anew in the same file for the same attachment made again: the earlier lines are dropped. After
-    /// an error nothing may be noted or done.
+    /// Begins the record anew in the same file, when the same attachment is made again. The earlier lines are dropped.
+    /// After an error nothing may be noted or done.
     pub fn renew(&mut self, header: Header) -> Result<()> {
         self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
         let warnings = std::mem::take(&mut self.content.warnings);
@@ -196,12 +198,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write_first()
     }
 
-    /// Notes an effect of `section` before it is made, and returns its number. `makes_link` says that it is the
-    /// attachment's link; the section then has [`Section::made_link`].
+    /// Notes an effect of `section` before it is made, and returns its number. `makes_link` is true for the
+    /// attachment's link, and sets [`Section::made_link`].
     ///
     /// # Errors
-    /// [`StateError::Exhausted`] if the record is full: a record too long to be read could not be used for removal
-    /// either. [`StateError::Io`]. After either nothing is noted, and the act must not be begun.
+    /// [`StateError::Exhausted`] if the record is full: a record that is too long to be read could not be undone.
+    /// [`StateError::Io`]. After an error nothing is noted, and the effect must not be made.
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
         if self.content.live.len() >= MOST_EFFECTS {
             return Err(self.full());
@@ -211,35 +213,36 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(seq)
     }
 
-    /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. `tables` are
-    /// those of the tables that the objects are in, if they are known. Earlier versions ignore this line, or its tables.
-    /// Unknown effect numbers are ignored. Continue after an error: the effect can be searched for.
+    /// Notes the kernel's numbers of the objects of effect `seq`, which was made, so that the removal needs no search.
+    /// `tables` are the numbers of the tables that have the objects, if known. Earlier versions ignore this line, or
+    /// its tables. Unknown effect numbers are ignored. The caller should continue after an error, because a search can
+    /// find the effect.
     pub fn note_handles(&mut self, seq: u64, handles: &[u64], tables: &[u64]) -> Result<()> {
         let Some(effect) = self.live(seq) else { return Ok(()) };
         let (handles, tables) = (Some(handles.to_vec()), tables.to_vec());
         self.note(Line { of: Some(seq), handles, tables, ..Line::about(&effect.section) })
     }
 
-    /// Notes that the ADD of `section` is about to make effects. `digest` is the SHA-256 of its component
-    /// (hexadecimal), `config` a hash of its configuration. After an error nothing may be made.
+    /// Notes that the ADD of `section` will make effects next. `digest` is the SHA-256 of its component (hexadecimal),
+    /// `config` a hash of its configuration. After an error nothing may be made.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
         self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
 
     /// Notes that `section` has made all its effects, with the addresses of its result and the data path of its
-    /// packets. The data path is noted only if the record still fits one page with it. The room for [`Record::given`]
-    /// is taken at the same time. So a disk that is full later can't make the runtime's attachment look like a failed
-    /// one.
+    /// packets. The data path is noted only if the record with it still fits one page. The room for the line of
+    /// [`Record::given`] is taken at the same time. So even if the disk is full later, the runtime's attachment does
+    /// not look like a failed ADD.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
         let line = |change| Line::<&E> { change: Some(change), ..Line::about(section) };
-        // This line is as long as the one that will replace it. Until then it counts as unfinished.
+        // This line is as long as the final line that will replace it. Until then the line counts as unfinished.
         let given = self.encode(&line(Change::Given(A_TIME)))?;
         let mut made = line(Change::Made { addresses: addresses.clone(), path: path.clone() });
         let mut text = self.encode(&made)?;
-        // Only the routes of a plugin can be many.
+        // Of all parts of the data path, only the routes can be many.
         for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
             if self.content.length + (text.len() + given.len()) as u64 <= PAGE {
                 break;
@@ -256,7 +259,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Notes that `section` is about to join a link of another plugin to a bridge. Earlier versions ignore this.
+    /// Notes that `section` will join a link of another plugin to a bridge next. Earlier versions ignore this line.
     pub fn joined(&mut self, section: &str) -> Result<()> {
         self.change(section, Change::Joined(true))
     }
@@ -267,8 +270,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(section, Change::Given(time))
     }
 
-    /// Notes that the DEL of `section`, or of all sections, begins: from now on its listed effects may be gone. Continue
-    /// the removal after an error.
+    /// Notes that the DEL of `section`, or of all sections, begins: from now on listed effects may be gone. The caller
+    /// should continue the removal after an error.
     pub fn ending(&mut self, section: Option<&str>) -> Result<()> {
         let mut names = self.names(section, |section| section.stage != Stage::Ending).into_iter();
         names.try_for_each(|name| self.change(&name, Change::Ending(true)))
@@ -280,7 +283,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.names(section, |_| true).iter().try_for_each(|name| self.note_end(ended(name)))
     }
 
-    /// Returns the names of the sections, or of one of them, that are `wanted`.
+    /// Returns the names of the `wanted` sections: of all sections, or of `section` only.
     fn names(&self, section: Option<&str>, wanted: impl Fn(&Section) -> bool) -> Vec<String> {
         let own = self.content.sections.iter().filter(|own| section.is_none_or(|section| section == own.name));
         own.filter(|section| wanted(section)).map(|section| section.name.clone()).collect()
@@ -290,7 +293,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.note(Line { change: Some(change), ..Line::about(section) })
     }
 
-    /// Writes a line, and takes over what it says.
+    /// Writes a line, and applies it to the content in memory.
     fn note(&mut self, line: Line<&E>) -> Result<()> {
         let text = self.encode(&line)?;
         self.write_if_room(&text)?;
@@ -299,13 +302,13 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Takes over what a line about the end of something says, and writes it. In memory that counts even if the write fails:
-    /// an empty record's file is removed.
+    /// Applies a line about the end of an effect or a section to the content in memory, and writes it. The content in
+    /// memory changes even if the write fails, so that the file of an empty record can be removed.
     fn note_end(&mut self, line: Line<&E>) -> Result<()> {
         let text = self.encode(&line)?;
         self.content.apply(line, None);
-        // A record of an earlier version may be so long that this line would make it unreadable. At worst an effect is
-        // undone twice.
+        // A record of an earlier version may be so long that this line would make the record unreadable. Without the
+        // line an effect is undone twice at worst.
         if self.content.length + text.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&text) }
     }
 
@@ -318,8 +321,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// Notes that effect `seq` was undone. Unknown numbers are ignored.
     ///
     /// # Errors
-    /// [`StateError::Io`]: this record still knows it in memory, so continue the removal. At worst the effect is undone
-    /// twice.
+    /// [`StateError::Io`]: the note counts in memory, so the caller should continue the removal. At worst the effect is
+    /// undone twice.
     pub fn mark_removed(&mut self, seq: u64) -> Result<()> {
         let Some(gone) = self.live(seq) else { return Ok(()) };
         self.note_end(Line { removed: Some(seq), ..Line::about(&gone.section) })
@@ -342,20 +345,20 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.content.live.is_empty() && self.content.sections.is_empty()
     }
 
-    /// Returns the header. For a record that existed, it is the one it was begun with.
+    /// Returns the header. A record that existed keeps the header of its beginning.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.content.header
     }
 
-    /// Returns the open file that the lock belongs to: the lock is free when the last process that has it open has
+    /// Returns the open file that the lock belongs to. The lock is free when the last process with this open file has
     /// ended.
     #[must_use]
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// True if this process began it.
+    /// True if this process began the record.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -367,13 +370,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         &self.content.warnings
     }
 
-    /// Removes the file if nothing is left in it; true if it was removed. A record with damaged lines is set aside:
-    /// effects in these lines may still be on the node.
+    /// Removes the file if the record is empty; true if it was removed. A record with damaged lines is set aside,
+    /// because effects in these lines may still be on the node.
     ///
     /// # Errors
-    /// [`StateError::Io`]; [`StateError::Corrupt`] names the path where it was set aside.
+    /// [`StateError::Io`]; [`StateError::Corrupt`] names the path of the record that was set aside.
     pub fn remove_file(self) -> Result<bool> {
-        // Still locked: a process that waits for the lock sees that the file has lost its name, and looks again.
+        // The file is still locked. A process that waits for the lock then sees that the file has lost its name, and
+        // opens the name again.
         match self.content.warnings.first() {
             _ if !self.is_empty() => Ok(false),
             None => self.directory.unlink(&self.name),
@@ -430,7 +434,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 }
 
 impl<E> Drop for Record<E> {
-    /// A program that is still running may have the file open, and would keep the lock for as long as it lives.
+    /// A running program may have the file open, and would keep the lock until it ends.
     fn drop(&mut self) {
         // If unlocking fails, the lock ends with the processes that have the file open.
         let _ = self.file.unlock();
@@ -450,7 +454,7 @@ fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
     }
 }
 
-/// Returns the file `name`, locked, and verified to be the file that the name leads to.
+/// Opens and locks the file `name`. The locked file is the file that has the name now.
 fn locked_file(directory: &Directory, name: &str, how: OpenMode, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(name);
     loop {
@@ -471,7 +475,7 @@ fn locked_file(directory: &Directory, name: &str, how: OpenMode, deadline: Insta
     }
 }
 
-/// Moves a corrupt record away, and returns the error that reports it. Only under its lock.
+/// Sets a corrupt record aside, and returns the error that reports it. The caller must hold the record's lock.
 fn set_aside(directory: &Directory, record: &str, detail: String) -> StateError {
     let moved = || {
         let (mut number, named) = (1_u64, |number| format!("{record}{CORRUPT}{number}"));

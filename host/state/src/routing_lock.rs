@@ -1,9 +1,9 @@
-//! A lock of the routing tables of one container: of two attachments that look for a free table, the second one sees what
-//! the first one chose.
+//! A lock of the routing tables of one container. Two attachments may look for a free table at once: the second sees
+//! the choice of the first.
 //!
-//! It is a file of ours, and not the namespace's: root in the container can open that, and would hold its lock for ever.
-//! There is a fixed number of files, so that none is left for a container that is gone. Containers that share a file wait
-//! for each other.
+//! The lock is on a file of Postern, not on the file of the namespace. Root in the container can open the namespace's
+//! file, and could hold its lock for ever. The number of files is fixed, so containers that end leave no files.
+//! Containers that share a file wait for each other.
 
 use crate::dir::OpenMode;
 use crate::error::Result;

@@ -1,7 +1,7 @@
-//! An index of what attachments have: ports of the node (`host_ports.rs`), and what they claim (`claims.rs`).
+//! Indexes of attachments: by ports of the node (`host_ports.rs`), and by claims (`claims.rs`).
 //!
-//! The truth is in the records. An index only says which of them to ask, so that a run need not read all. An entry may be
-//! out of date: then the record that it names is gone, or has something else by now.
+//! The truth is in the records. An index only tells which records to read, so that a run need not read all records. An
+//! entry may be out of date: its record may be gone, or may have changed.
 //!
 //! One sparse file of slots for each network namespace of the host, `<root>/<subdirectory>/<cookie>`.
 
@@ -19,27 +19,27 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The bytes of a slot: a record's key, as its file's name has it.
+/// The bytes of a slot: a record's key, in the form of the file's name.
 pub(crate) const SLOT: usize = 24;
-/// A slot of something that several attachments have.
+/// A slot with several attachments.
 const SEVERAL: [u8; SLOT] = [0xff; SLOT];
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotHolder {
-    /// No attachment had it, or none since this file was made.
+    /// No attachment has been here since this file was made.
     Nobody,
-    /// At most this one has it.
+    /// At most this attachment is here.
     One(RecordKey),
-    /// Any number of attachments have it: all records have to be asked.
+    /// Any number of attachments may be here: all records have to be read.
     Several,
 }
 
-/// What an index is about.
+/// The subject of an index.
 pub trait IndexSubject {
     /// The directory of its files.
     const SUBDIRECTORY: &'static str;
-    /// True if most nodes have none, and each run asks several times.
+    /// True if most nodes have no such index, and each run asks several times.
     const IS_RARE: bool;
 }
 
@@ -57,7 +57,7 @@ pub struct Index<Of> {
 }
 
 impl<Of: IndexSubject> Index<Of> {
-    /// Opens the index, or begins it, and waits for its lock.
+    /// Opens the index, or makes it, and waits for its lock.
     pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
         let directory = Directory::make_state(root, Of::SUBDIRECTORY)?;
         let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::ChangeOrCreate(0o600))?;
@@ -65,7 +65,7 @@ impl<Of: IndexSubject> Index<Of> {
         opened.ok_or_else(absent)?.lock(deadline)
     }
 
-    /// Opens the index without its lock: for a look that decides nothing. `None` if there is none.
+    /// Opens the index without its lock: its content must decide nothing. `None` if there is no index.
     pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
         if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
             return Ok(None);
@@ -96,7 +96,7 @@ impl<Of: IndexSubject> Index<Of> {
         Ok(self)
     }
 
-    /// True if nothing was ever written. Nothing shortens the file: one that had entries before has them now.
+    /// True if nothing was ever written. The file is never shortened, so a file with entries keeps them.
     pub fn is_new(&self) -> Result<bool> {
         if self.is_new.get() {
             let length = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?.len();
@@ -117,7 +117,7 @@ impl<Of: IndexSubject> Index<Of> {
         self.write(&holders.iter().flat_map(slot).collect::<Vec<u8>>(), at)
     }
 
-    /// Reads bytes. Those that were never written are 0.
+    /// Reads bytes. Bytes that were never written are 0.
     pub(crate) fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
         let mut read = 0;
         while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {

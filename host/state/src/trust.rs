@@ -1,11 +1,11 @@
-//! The rules for the owner and the mode of a path before Postern runs or reads what is there.
+//! The conditions on the owner and the mode of a path before Postern runs or reads the file.
 //!
 //! The path must belong to root or to the effective user, and no other user may write it. The same holds for every
 //! directory above it: a user who can put a file there has the host's privileges. A directory with the sticky bit
 //! (`/tmp`) is accepted above the path even if others can write it, but never as the path itself.
 //!
 //! In a user namespace (rootless runtimes) root of the node is one of the users that the namespace does not map. The
-//! kernel shows all of these as the same user. Only the place of a file proves that root of the node made it: the
+//! kernel shows all unmapped users as one user. Then only the place of a file proves that root of the node made it: the
 //! directories of [`SYSTEM`], and files in them. Any other file of an unmapped user may belong to any user.
 #![expect(clippy::disallowed_methods, reason = "whole paths are what is judged here, and nothing is opened")]
 
@@ -28,12 +28,12 @@ pub enum TrustError {
         /// The kernel's error.
         reason: String,
     },
-    /// Another user could change or replace it.
+    /// Another user could change or replace the component.
     #[error("{} {defect}", .path.display())]
     Defect {
         /// The component of the path.
         path: PathBuf,
-        /// The defect and the way to mend it: the rest of a sentence that begins with the path.
+        /// The defect and how to correct it: the rest of a sentence that begins with the path.
         defect: String,
     },
 }
@@ -48,8 +48,9 @@ impl TrustError {
     }
 }
 
-/// Directories (and links to them) that belong to root on every node. The parent of each is on this list, so only root
-/// can have put it there. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on many nodes.
+/// Directories (and links to them) that belong to root on every node. The parent of each directory is on this list too,
+/// so only root can have made the directory. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on
+/// many nodes.
 const SYSTEM: [&str; 37] = [
     "/",
     "/bin",
@@ -90,13 +91,13 @@ const SYSTEM: [&str; 37] = [
     "/var/tmp",
 ];
 
-/// Those of them in which all users make files: the place of a file there doesn't prove that root made it.
+/// System directories in which all users make files. The place of a file there doesn't prove that root made it.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// The directories of an installation (`make install`), in which nobody but root makes anything.
+/// The directories of an installation (`make install`). Only root makes files there.
 const INSTALLATIONS: [&str; 2] = ["/usr/lib/postern", "/usr/local/lib/postern"];
 
-/// Directories of plugins in which a copy of the host can have its catalog beside it.
+/// Directories of plugins that can have a copy of the host executable with its catalog.
 const PLUGINS: [&str; 4] = ["/usr/lib/cni", "/usr/libexec/cni", "/usr/local/lib/cni", "/usr/local/libexec/cni"];
 
 /// True if a path is one of the system's own directories.
@@ -104,10 +105,10 @@ pub(crate) fn is_system(path: &Path) -> bool {
     is_one_of(path, &SYSTEM) || is_installed(path)
 }
 
-/// True if a path is a directory of an installation, or a catalog beside a copy of the host.
+/// True if a path is a directory of an installation, or a catalog beside a copy of the host executable.
 ///
 /// An installation has its versions in directories whose names are made of their content:
-/// `versions/0.1.0-10bcee53b749/postern.d`. All other names are those that `make install` gives.
+/// `versions/0.1.0-10bcee53b749/postern.d`. `make install` chooses all other names.
 fn is_installed(path: &Path) -> bool {
     let below = |top: &str| Some(path.strip_prefix(top).ok()?.iter().map(OsStr::as_bytes).collect::<Vec<_>>());
     INSTALLATIONS.into_iter().filter_map(below).any(|rest| {
@@ -120,8 +121,8 @@ fn is_installed(path: &Path) -> bool {
     }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [b"postern.d"])
 }
 
-/// True if a path is one of these, which are in their shortest form. To compare two paths goes through the parts of both
-/// each time. This goes through the parts of the path once.
+/// True if `path` is one of `names`, which are in their shortest form. A comparison of two paths would parse both each
+/// time. This function parses `path` once.
 fn is_one_of(path: &Path, names: &[&str]) -> bool {
     let shortest: PathBuf = path.components().collect();
     names.iter().any(|name| shortest.as_os_str() == *name)
@@ -130,14 +131,14 @@ fn is_one_of(path: &Path, names: &[&str]) -> bool {
 /// Refuses a path that a user other than root or the effective user could change or redirect.
 ///
 /// # Errors
-/// The defect, the component of the path that has it, and the way out.
+/// The defect, the component that has the defect, and how to correct it.
 pub fn trust(path: &Path) -> Result<(), TrustError> {
     ways(path, false).map(drop)
 }
 
-/// Refuses the same for a directory that need not exist yet. If it is missing, the nearest existing directory is tested
-/// as one above the path. Returns the real path, as far as it exists. `is_above`: only a directory below it is used, and it
-/// may be sticky.
+/// As [`trust`], for a directory that need not exist yet. If the directory is missing, the nearest existing parent is
+/// tested. Returns the real path, as far as it exists. With `is_above` only a directory below the path is used, so the
+/// path may be sticky.
 ///
 /// # Errors
 /// As [`trust`].
@@ -148,7 +149,8 @@ pub fn trust_way(path: &Path, is_above: bool) -> Result<PathBuf, TrustError> {
     Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
 }
 
-/// True if no other user could change or redirect a directory that need not exist yet, and if it is none of the system.
+/// True if no other user could change or redirect the directory, and it is no directory of the system. The directory
+/// need not exist yet.
 pub fn is_trusted_way(path: &Path) -> bool {
     trust_way(path, false).is_ok_and(|real| !is_system(&real))
 }
@@ -180,8 +182,8 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     Ok(real)
 }
 
-/// Refuses the same for a path that can't be followed to its end: another user's link that leads nowhere, or to itself, is a
-/// defect like one that leads somewhere.
+/// As [`trust`], for a path that can't be followed to its end. Another user's link is a defect even if it leads
+/// nowhere, or to itself.
 fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
     for _ in 0..MOST_LINKS {
         for part in way.ancestors() {
@@ -189,7 +191,7 @@ fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
                 trust_stat(part, &stat, true)?;
             }
         }
-        // Of several links, the kernel follows the uppermost first.
+        // If the path has several links, the kernel follows the first link first.
         let link = way.ancestors().filter_map(|part| Some((part, std::fs::read_link(part).ok()?))).last();
         let Some((link, target)) = link else { return Ok(()) };
         let target = link.parent().unwrap_or(link).join(target);
@@ -204,9 +206,9 @@ fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
 /// The most links that the kernel follows in a path.
 const MOST_LINKS: usize = 40;
 
-/// Returns an absolute path and all above it, each with its attributes. `None` if a part is a link or `..`, or can't be
-/// read. Without those the path is the real one, which nearly every path is: to ask the kernel for the real path would
-/// mean to look at each part twice.
+/// Returns an absolute path and all its parents, each with its attributes. `None` if a part is a link or `..`, or can't
+/// be read. Without links and `..` the path is already the real path, as nearly every path is. Then no part is read
+/// twice.
 fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
     if path.components().any(|part| part == Component::ParentDir) {
         return None;
@@ -215,13 +217,13 @@ fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
     stats.map(|stat| stat.filter(|(_, stat)| kind(stat) != SFlag::S_IFLNK)).collect()
 }
 
-/// Refuses the same for an open file or directory, below a directory that [`trust`] has accepted.
+/// As [`trust`], for an open file or directory below a directory that [`trust`] has accepted.
 pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
     let stat = fstat(file.as_fd()).map_err(|e| TrustError::unknown(path, e))?;
     trust_stat(path, &stat, false)
 }
 
-/// Refuses the same for given attributes of a path. `on_the_way`: in a sticky directory no user can replace the file of
+/// As [`trust`], for given attributes of a path. `on_the_way`: in a sticky directory no user can replace the file of
 /// another, but every user can add one.
 pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     trust_owner(path, stat, on_the_way)?;
@@ -251,14 +253,14 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     if owner == user || Some(owner) == unmapped && belongs_to_root(path, stat) {
         return Ok(());
     }
-    // All users that this user namespace does not map look the same, so one may pose as another.
+    // All unmapped users look the same, so the owner may be any of them.
     if Some(owner) == unmapped {
         let defect = "belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
              install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own";
         return Err(TrustError::defect(path, defect.to_owned()));
     }
     let way_out = match (on_the_way, user) {
-        // Perhaps the home of a user: a change of its owner would do more harm.
+        // The directory may be a user's home: a change of its owner would do more harm.
         (true, _) => format!(
             " below it with its own privileges; use a directory on the way to which all belongs to root{}",
             if user == 0 { String::new() } else { format!(" or to user {user}") }
@@ -279,7 +281,7 @@ fn belongs_to_root(path: &Path, stat: &FileStat) -> bool {
         let in_system = || path.parent().is_some_and(|parent| is_system(parent) && !is_one_of(parent, &SHARED));
         is_system(path) || kind(stat) != SFlag::S_IFDIR && in_system()
     };
-    // Through a link, or `..`, it lies elsewhere than its name shows.
+    // If the path has a link or `..`, the object lies elsewhere than the path shows.
     let resolved = || match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => std::fs::canonicalize(parent).map(|parent| parent.join(name)),
         _ => std::fs::canonicalize(path),
@@ -287,8 +289,8 @@ fn belongs_to_root(path: &Path, stat: &FileStat) -> bool {
     in_its_place(path) || resolved().is_ok_and(|real| in_its_place(&real))
 }
 
-/// Returns the number that the kernel shows for every user that this user namespace does not map; `None` if all are
-/// mapped. It is read once, at the first call: a process can't read it after it has confined itself.
+/// Returns the number that the kernel shows for every user that this user namespace does not map; `None` if all users
+/// are mapped. The number is read once, at the first call: a confined process can't read it.
 fn unmapped() -> Option<u32> {
     static KNOWN: OnceLock<Option<u32>> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -336,11 +338,11 @@ mod tests {
         mode(&file, 0o644);
         mode(&dir.join("inner"), 0o777);
         assert!(trust(&file).unwrap_err().to_string().contains("inner can be written by others"));
-        // Sticky: no user can replace the file, but every user can add one.
+        // The directory is sticky: no user can replace the file, but every user can add a file.
         mode(&dir.join("inner"), 0o1777);
         trust(&file).unwrap();
         assert!(trust(&dir.join("inner")).unwrap_err().to_string().contains("(mode 1777)"));
-        // A directory made in it belongs to its maker.
+        // A new directory in the sticky directory belongs to its maker.
         assert_eq!(trust_way(&dir.join("inner/new/net"), false).unwrap(), dir.join("inner/new/net"));
         mode(&dir.join("inner"), 0o777);
         assert!(
@@ -363,7 +365,7 @@ mod tests {
         assert!(
             trust(&dir.join("open/way/policy.toml")).unwrap_err().to_string().contains("open can be written by others")
         );
-        // Also where the way leads nowhere.
+        // A link that leads nowhere is tested too.
         symlink("nowhere", dir.join("open/lost")).unwrap();
         symlink("loop", dir.join("open/loop")).unwrap();
         for (name, end) in [("to-lost", "../open/lost"), ("to-loop", "../open/loop/below")] {
@@ -376,7 +378,7 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Returns the file's attributes with another owner and mode, and as if it had another path.
+    /// Tests the file's attributes with another owner, mode and path.
     fn seen(is_directory: bool, owner: u32) -> FileStat {
         let mut stat = lstat("/").unwrap();
         stat.st_mode = if is_directory { SFlag::S_IFDIR } else { SFlag::S_IFREG }.bits() | 0o755;
@@ -426,7 +428,7 @@ mod tests {
             ("/etc/postern/policy/bridge.toml", false),
         ] {
             check(path, is_directory, Some(65534)).unwrap();
-            // If all users are mapped, this number is a real user: `nobody`, or one that was given it.
+            // If all users are mapped, this number is a real user: `nobody`, or another user with this number.
             let message = check(path, is_directory, None).unwrap_err().to_string();
             assert!(message.contains("belongs to user 65534"), "{message}");
         }
@@ -453,7 +455,7 @@ mod tests {
             ("/opt/postern/versions/1/postern.d", true),
         ] {
             let message = check(path, is_directory, Some(65534)).unwrap_err().to_string();
-            // The remedy is one that works, and changes no owner.
+            // The advice in the message works, and changes no owner.
             assert!(message.contains("does not map") && message.contains("PREFIX=/usr"), "{message}");
             assert!(!message.contains("chown") && !message.contains("chmod"), "{message}");
         }

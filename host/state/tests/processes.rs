@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// The variable with a worker's directory. The second variable holds its name.
+/// The environment variables of a worker: its directory, and its name.
 const PLACE: &str = "POSTERN_TEST_PLACE";
 const NAME: &str = "POSTERN_TEST_NAME";
 

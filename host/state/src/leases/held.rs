@@ -10,20 +10,20 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An address that had a file when it was read without the lock. The lease may be gone or changed since.
+/// An address that had a file when it was read without the lock. The lease may have changed or gone since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldAddress {
     /// The address.
     pub address: IpAddr,
     /// Its file.
     pub path: PathBuf,
-    /// Its owner. `None` if the file has no readable content; the address can't be given out then.
+    /// Its owner. `None` if the file has no readable content; then the address can't be given out.
     pub owner: Option<LeaseOwner>,
     slot: Slot,
 }
 
 impl HeldAddress {
-    /// Returns the time of its file, when it was taken. `None` if the file is not a lease file.
+    /// Returns the time when the lease was taken: the time of its file. `None` if the file is not a lease file.
     #[must_use]
     pub fn taken(&self) -> Option<SystemTime> {
         let Slot::Held(_, file) = &self.slot else { return None };
@@ -33,8 +33,8 @@ impl HeldAddress {
 }
 
 impl Leases {
-    /// Returns all leases of the network, of any program, in the order of their addresses. Files that count as none are
-    /// left out. Reads every file, takes no lock and changes nothing.
+    /// Returns all leases of the network, of any program, in the order of their addresses. Torn files are left out.
+    /// Reads every file, takes no lock and changes nothing.
     pub fn all(&self) -> Result<Vec<HeldAddress>> {
         let mut addresses = self.directory.addresses()?;
         addresses.sort();
@@ -51,12 +51,12 @@ impl Leases {
         Ok(all)
     }
 
-    /// Returns the addresses that can't be given out, each with the text of its owner: empty where its file can't be read.
-    /// Takes no lock and changes nothing.
+    /// Returns the addresses that can't be given out, each with the text of its owner. The text is empty if the file
+    /// can't be read. Takes no lock and changes nothing.
     pub fn texts(&self) -> Result<HashMap<IpAddr, String>> {
         let addresses = self.directory.addresses()?;
         let mut texts: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
-        // Without the right to read the files, only their existence is known.
+        // Without the right to read the files, only their names are known.
         let all = self.read_all(addresses.clone(), false).map(|all| vec![all]);
         let each = || addresses.into_iter().filter_map(|ip| self.read_all(vec![ip], false).ok()).collect();
         for reading in all.unwrap_or_else(|_| each()) {
@@ -68,13 +68,14 @@ impl Leases {
         Ok(texts)
     }
 
-    /// Returns the address last taken for a range set; `None` also for a file that says no address.
+    /// Returns the address last taken for a range set; `None` also if the file has no address.
     #[must_use]
     pub fn last_reserved(&self, set: usize) -> Option<IpAddr> {
         self.directory.last_reserved(set)
     }
 
-    /// Releases a lease from such a list if it is unchanged; true if it was released. A file that is not a lease stays.
+    /// Releases a lease of [`Leases::all`] if it is unchanged; true if it was released. A file that is not a lease
+    /// stays.
     pub fn remove(&self, held: &HeldAddress, deadline: Instant) -> Result<bool> {
         let Slot::Held(text, _) = &held.slot else { return Ok(false) };
         let mut session = self.lock(deadline)?;
@@ -89,7 +90,7 @@ impl Leases {
 }
 
 /// Returns the networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names.
-/// `None` if there is no such directory. If others can make directories in it, theirs are left out: no lease is taken in them.
+/// `None` if there is no such directory. Directories of other users are left out: Postern takes no lease there.
 ///
 /// # Errors
 /// [`crate::StateError::Untrusted`], [`crate::StateError::Io`].

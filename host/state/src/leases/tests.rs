@@ -90,7 +90,8 @@ fn believed(leases: &Leases) -> bool {
 
 const SMALL: &str = "10.0.0.0/29";
 
-/// Refused without waiting for the lock: each would be looked for in each set while other processes wait.
+/// The call is refused before it waits for the lock. Each address would be looked for in each set while other processes
+/// wait.
 #[test]
 fn too_many_requested_addresses_are_refused_before_the_lock() {
     let scratch = Scratch::new();
@@ -143,7 +144,7 @@ fn round_robin_duplicates_and_exhaustion() {
         reserve(&leases, "f", &[SMALL], &[]).unwrap_err(),
         "failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.6"
     );
-    // A crash of the native plugin left an empty file: free.
+    // A crash of the native plugin left an empty file: the address is free.
     std::fs::write(scratch.file("10.0.0.4"), "").unwrap();
     assert_eq!(leases.exhausted(&sets(&[SMALL]), soon()).unwrap(), None);
     assert_eq!(reserve(&leases, "f", &[SMALL], &[]).unwrap(), ["10.0.0.4/29"]);
@@ -190,7 +191,7 @@ fn foreign_changes_are_seen_at_once() {
     let scratch = Scratch::new();
     let leases = scratch.leases();
     for round in 0..100u8 {
-        // As fast as possible: within one tick of the kernel's clock.
+        // The native plugin runs as fast as possible: within one tick of the kernel's clock.
         let other = format!("10.0.1.{}", round + 1);
         reserve(&leases, &format!("ours{round}"), &["10.0.0.0/24"], &[]).unwrap();
         assert!(believed(&leases));
@@ -201,7 +202,7 @@ fn foreign_changes_are_seen_at_once() {
     }
     std::fs::remove_file(scratch.file("10.0.1.1")).unwrap();
     assert_eq!(leases.held(&owner("theirs0"), soon()).unwrap(), [] as [IpAddr; 0]);
-    // Rewritten in place: no entry changed, but the hit is not confirmed.
+    // The file is rewritten in place. No entry of the directory changed, but the hit is not confirmed.
     std::fs::write(scratch.file("10.0.1.2"), "new\r\neth0").unwrap();
     assert_eq!(leases.held(&owner("theirs1"), soon()).unwrap(), [] as [IpAddr; 0]);
     assert_eq!(leases.held(&owner("new"), soon()).unwrap(), [ip("10.0.1.2")]);
@@ -256,7 +257,7 @@ fn retain_opens_no_lease_of_the_valid_where_the_index_is_believed() {
         reserve(&leases, id, &[SMALL], &[]).unwrap();
     }
     assert!(believed(&leases));
-    // Written in place, so that a reader sees another owner.
+    // The file is rewritten in place, with another owner.
     std::fs::write(scratch.file("10.0.0.2"), "other\r\neth0").unwrap();
     assert_eq!(leases.retain(&[("a", "eth0"), ("b", "eth0"), ("c", "eth0")], |_, _| false, soon()).unwrap(), []);
     assert_eq!(
@@ -264,7 +265,7 @@ fn retain_opens_no_lease_of_the_valid_where_the_index_is_believed() {
         [(ip("10.0.0.4"), owner("c"))]
     );
     assert!(believed(&leases));
-    // A lease without valid owner that contradicts the index: all files are read.
+    // A lease without a valid owner contradicts the index, so all files are read.
     assert_eq!(leases.retain(&[("b", "eth0")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.2"), owner("other"))]);
     assert_eq!(leases.held(&owner("b"), soon()).unwrap(), [ip("10.0.0.3")]);
     assert!(believed(&leases));
@@ -278,12 +279,12 @@ fn leases_of_an_earlier_boot_are_free() {
         reserve(&before, id, &[SMALL], &[]).unwrap();
     }
     scratch.native_add("10.0.0.5", "native\r\neth0");
-    // The native plugin released .2 and gave it out again to the same container: no longer the noted lease.
+    // The native plugin released .2 and gave it out again to the same container. This is not the noted lease.
     let _ = before.held(&owner("a"), soon()).unwrap();
     std::fs::remove_file(scratch.file("10.0.0.2")).unwrap();
     scratch.native_add("10.0.0.2", "a\r\neth0");
     let after = Leases::open(&scratch.store("next boot")).unwrap();
-    // Only .6 would remain, without .3 and .4.
+    // If .3 and .4 counted as taken, only .6 would be free.
     assert_eq!(after.exhausted(&sets(&[SMALL]), soon()).unwrap(), None);
     assert_eq!(reserve(&after, "x", &[SMALL], &[]).unwrap(), ["10.0.0.6/29"]);
     assert_eq!(reserve(&after, "b", &[SMALL], &[]).unwrap(), ["10.0.0.3/29"]);
@@ -418,7 +419,7 @@ fn networks_are_directories() {
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
     let mode =
         |mode| std::fs::set_permissions(scratch.path("data"), std::os::unix::fs::PermissionsExt::from_mode(mode));
-    // As reservations take it.
+    // The mode of a directory that reservations accept.
     mode(0o1777).unwrap();
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
     mode(0o777).unwrap();

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// The identity of an attachment, by hashes. The name of its record's file is that of the network, 16 hexadecimal
-/// digits, and that of the attachment, 32. So a search for the records of one network opens no other's.
+/// The identity of an attachment, by hashes. Its record's file name has the hash of the network (16 hexadecimal
+/// digits), then the hash of the attachment (32 digits). So a search for the records of one network opens no record of
+/// another network.
 ///
-/// Postern 0.1 named a record after the attachment alone. Such a key identifies the same attachment.
+/// Postern 0.1 used only the hash of the attachment. A key of such a file identifies the same attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordKey {
     /// `None` in the key of a file that Postern 0.1 made.
@@ -38,14 +39,14 @@ impl fmt::Display for NetworkKey {
 
 impl RecordKey {
     /// Returns the key of (host's namespace, network, container, interface). Each part is hashed with its length, so
-    /// that the parts stay apart. The namespace is a part because two hosts that share a file system share no
-    /// attachment.
+    /// that the parts can't run together. The namespace is a part because two hosts may share a file system, but share
+    /// no attachment.
     #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str, container_id: &str, ifname: &str) -> Self {
         Self::in_network(NetworkKey::new(host_netns_cookie, network), host_netns_cookie, network, container_id, ifname)
     }
 
-    /// Returns the same, for callers with many attachments of one network.
+    /// As [`RecordKey::new`], for callers with many attachments of one network.
     #[must_use]
     pub fn in_network(
         key: NetworkKey,
@@ -59,7 +60,7 @@ impl RecordKey {
         Self { network: Some(key), attachment: u128::from_be_bytes(digest(&parts)) }
     }
 
-    /// Returns the key of a file with this name, which may be one of Postern 0.1.
+    /// Returns the key of a file with this name, which Postern 0.1 may have made.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut bytes = [0; SLOT];
@@ -78,12 +79,12 @@ impl RecordKey {
         format!("{network}{:032x}", self.attachment)
     }
 
-    /// Returns the key of the file that Postern 0.1 would have made; `None` if this is one.
+    /// Returns the key of the file that Postern 0.1 would have made; `None` if this key is already of that form.
     pub(super) fn earlier(&self) -> Option<Self> {
         self.network.map(|_| Self { network: None, ..*self })
     }
 
-    /// True if this is the name of this record's file, or of one that was set aside.
+    /// True if `name` is the name of this record's file, or of this record after it was set aside.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         name.split('.').next().and_then(Self::parse).as_ref() == Some(self)
@@ -131,7 +132,7 @@ pub struct Header {
     pub host_netns_cookie: u64,
     /// Cookie of the container's network namespace, if it could be read.
     pub netns_cookie: Option<u64>,
-    /// `CNI_NETNS` as given. It is for people: the namespace is not opened by it.
+    /// `CNI_NETNS` as given, for messages only: the namespace is not opened by this path.
     pub netns_path: String,
     /// The time when the attachment was made, milliseconds since 1970.
     pub created: u64,

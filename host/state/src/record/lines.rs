@@ -25,38 +25,38 @@ struct AnyVersion {
     writer: String,
 }
 
-/// Any further line, with an effect of type `E`. One that this version doesn't know has none of the optional parts, and is
-/// ignored.
+/// Any further line, with an effect of type `E`. A line that this version doesn't know has none of the optional parts,
+/// and is ignored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Line<E> {
-    /// The number of an effect that is about to be made.
+    /// The number of an effect that will be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seq: Option<u64>,
     /// The name of the section.
     pub(super) plugin: String,
-    /// That effect.
+    /// The effect with the number `seq`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) effect: Option<E>,
-    /// True if it is the attachment's link. Postern 0.1 ignores this key.
+    /// True if the effect is the attachment's link. Postern 0.1 ignores this key.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) link: bool,
     /// The number of an effect that was undone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<u64>,
-    /// The number of an effect whose objects and tables have numbers of the kernel.
+    /// The number of an effect. The line has the kernel's numbers of its objects and tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) handles: Option<Vec<u64>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) tables: Vec<u64>,
-    /// What changes in the section.
+    /// The change of the section.
     #[serde(flatten)]
     pub(super) change: Option<Change>,
 }
 
 impl<E> Line<E> {
-    /// Makes a line about a section that says nothing yet.
+    /// Makes a line about a section, without any optional part.
     pub(super) fn about(section: &str) -> Self {
         Self {
             seq: None,
@@ -72,7 +72,7 @@ impl<E> Line<E> {
     }
 }
 
-/// What a record's lines say.
+/// The content of a record: the result of all its lines.
 pub(super) struct Content<E> {
     pub(super) header: Header,
     pub(super) live: Vec<NotedEffect<E>>,
@@ -85,12 +85,12 @@ pub(super) struct Content<E> {
 }
 
 impl<E> Content<E> {
-    /// Returns that of a record without lines.
+    /// Returns the content of a record that has only the first line.
     pub(super) fn beginning(header: Header) -> Self {
         Self { header, live: Vec::new(), sections: Vec::new(), next_seq: 1, length: 0, warnings: Vec::new() }
     }
 
-    /// Takes over what a line says. `effect` is the line's.
+    /// Applies a line. `effect` is the line's effect.
     pub(super) fn apply<T>(&mut self, line: Line<T>, effect: Option<E>) {
         if let Some(seq) = line.seq {
             for section in self.sections.iter_mut().filter(|section| section.name == line.plugin) {
@@ -116,13 +116,13 @@ impl<E> Content<E> {
 
 /// The reasons why a record can't be read.
 pub(super) enum Fault {
-    /// It is damaged, and is set aside.
+    /// The record is damaged, and is set aside.
     Corrupt(String),
-    /// It is whole, but this version can't use it.
+    /// The record is whole, but this version can't use it.
     Unusable(StateError),
 }
 
-/// Reads the lines; `None` if not even the first one was finished.
+/// Reads the lines; `None` if even the first line is torn.
 pub(super) fn parse<E: DeserializeOwned>(path: &Path, bytes: &[u8]) -> std::result::Result<Option<Content<E>>, Fault> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
     let mut lines = bytes.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');

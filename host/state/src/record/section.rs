@@ -1,40 +1,40 @@
 //! A plugin's section of a record: the plugin, its component, and its progress.
 //!
-//! A chain can have a plugin twice. Its first section has the plugin's name, and each further one has an ordinal after
-//! it: `tuning`, `tuning#2`. So a record without repeated plugins looks as it did before there were ordinals.
+//! A chain can have a plugin twice. Its first section has the plugin's name. Each further section has the name and an
+//! ordinal: `tuning`, `tuning#2`. So a record without repeated plugins has the same form as before ordinals existed.
 
 use super::{MOST_BYTES, Record};
 use crate::error::{Result, StateError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The length of a record in bytes from which on it takes no more notes of plugins. What else is noted has the rest.
+/// A record of this length in bytes takes no more notes of plugins. The rest of the room is for effects and progress.
 const ROOM_FOR_NOTES: u64 = MOST_BYTES / 4;
 
 /// One plugin that the runtime called for the attachment, and the progress of its ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The section's name: that of the plugin, from the second section on with an ordinal.
+    /// The section's name: the plugin's name, with an ordinal from the second section on.
     pub name: String,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
     /// A hash of the configuration of its call. It distinguishes two sections of one plugin. `None` in a record of
     /// Postern 0.1.
     pub config: Option<String>,
-    /// True if it made the attachment's link, which may be gone by now.
+    /// True if the plugin made the attachment's link. The link may be gone by now.
     pub made_link: bool,
-    /// True if it joined a link of another plugin, so that none of the attachment's links is its own.
+    /// True if the plugin joined a link of another plugin to a bridge. Then none of the attachment's links is its own.
     pub joined: bool,
     /// The time when its ADD began to make effects, milliseconds since 1970.
     pub begun: u64,
     /// Its progress.
     pub stage: Stage,
-    /// The time when it reached this stage, milliseconds since 1970. For [`Stage::Made`] it is the time of the stage
+    /// The time when the ADD reached this stage, milliseconds since 1970. [`Stage::Made`] keeps the time of the stage
     /// before.
     pub since: u64,
     /// The addresses of its result, with prefix lengths.
     pub addresses: Vec<String>,
-    /// The data path that it made for its packets; empty in a record of an earlier version.
+    /// The data path that the plugin made for the attachment's packets; empty in a record of an earlier version.
     pub path: DataPath,
     /// The text that the plugin itself keeps.
     pub note: Option<String>,
@@ -49,11 +49,11 @@ impl Section {
 }
 
 impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
-    /// Notes the text that the plugin of `section` keeps, in place of the one before; the empty text is none. Earlier versions
-    /// ignore this. Each text takes its room until the record ends.
+    /// Notes the text that the plugin of `section` keeps, in place of its earlier text. An empty text removes the
+    /// earlier text. Earlier versions ignore this line. Each text takes room until the record ends.
     ///
     /// # Errors
-    /// As [`Record::append`]: the text before counts then.
+    /// As [`Record::append`]. After an error the earlier text still counts.
     pub fn keep(&mut self, section: &str, text: &str) -> Result<()> {
         if self.content.length + text.len() as u64 > ROOM_FOR_NOTES {
             return Err(StateError::Exhausted(format!(
@@ -79,8 +79,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         }
     }
 
-    /// Returns the section that a call of a plugin belongs to, found by the hash of the call's configuration. It is the
-    /// last section with this hash, or else the plugin's last one. `None` if it has none.
+    /// Returns the section that a call of a plugin belongs to: the plugin's last section with this hash of the
+    /// configuration. Without such a section it is the plugin's last section. `None` if the plugin has no section.
     #[must_use]
     pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
         let mut own = self.sections().iter().filter(|section| section.plugin() == plugin);
@@ -99,14 +99,14 @@ pub fn plugin_of(section: &str) -> &str {
 const ORDINAL: char = '#';
 
 /// The data path of an attachment's packets when its ADD had made everything. An account of the node compares the
-/// kernel's state with it. Each part is absent if the plugin made no such thing.
+/// kernel's state with it. A part is empty if the plugin made no such thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataPath {
     /// The link-layer address of the container's end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// True if the container's end was set up in another way than by giving it addresses.
+    /// True if the plugin set the container's end up without giving it addresses.
     #[serde(skip_serializing_if = "is_false")]
     pub up: bool,
     /// The routes of the result: a destination with prefix length, then a blank and the next hop if there is one.
@@ -142,17 +142,17 @@ pub(super) fn is_false(value: &bool) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// It is about to make effects, or has begun.
+    /// The ADD will make effects next, or has made some.
     Begun,
     /// All effects are made, and the result was found good.
     Made,
     /// The runtime has the result.
     Given,
-    /// Its DEL has begun.
+    /// The section's DEL has begun.
     Ending,
 }
 
-/// A line about a section, as the record writes it.
+/// A change of a section, as a line of the record has it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Change {
@@ -162,27 +162,28 @@ pub(super) enum Change {
         digest: String,
         /// Milliseconds since 1970.
         time: u64,
-        /// A hash of its configuration. Postern 0.1 ignores it and writes none.
+        /// A hash of its configuration. Postern 0.1 ignores the hash, and writes none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         config: Option<String>,
     },
-    /// It has made everything, and has these addresses.
+    /// The plugin has made all effects, and its result has these addresses.
     Made {
-        /// With prefix lengths.
+        /// The addresses, with prefix lengths.
         addresses: Vec<String>,
-        /// Earlier versions ignore it and write none.
+        /// Earlier versions ignore the data path, and write none.
         #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
         path: DataPath,
     },
-    /// It joins a link of another plugin.
+    /// The plugin joins a link of another plugin to a bridge.
     Joined(bool),
-    /// The plugin keeps this text, in place of the one before; the empty text is none. Earlier versions ignore it.
+    /// The plugin keeps this text, in place of its earlier text. An empty text removes the earlier text. Earlier
+    /// versions ignore the line.
     Note(String),
     /// The runtime has the result; milliseconds since 1970.
     Given(u64),
-    /// Its DEL has begun.
+    /// The section's DEL has begun.
     Ending(bool),
-    /// Its DEL is complete, or its ADD was undone.
+    /// The section's DEL is complete, or its ADD was undone.
     Ended(bool),
 }
 

@@ -1,7 +1,8 @@
-//! Read-only views of records: a list, and the test for a process at work on one.
+//! Read-only views of records: a list, and a test whether a process works on a record.
 //!
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single
-//! record is in its summary, except where the caller concludes something from what a record does not list.
+//! record is in its summary. The functions after [`list_known`] return such an error, because their callers draw
+//! conclusions from effects that no record lists.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
@@ -14,7 +15,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A record as read without its lock: it may be changing.
+/// A record that was read without its lock: it may be changing.
 #[derive(Debug)]
 pub struct Summary {
     /// Its file.
@@ -23,32 +24,33 @@ pub struct Summary {
     pub key: Option<RecordKey>,
     /// Its attachment.
     pub header: Option<Header>,
-    /// Live effects as they are in the file.
+    /// Live effects, as JSON.
     pub effects: Vec<NotedEffect<Value>>,
-    /// Its sections, in the order in which their plugins were called; none in a record of a version that had none.
+    /// Its sections, in the order in which their plugins were called; empty in a record of a version without sections.
     pub sections: Vec<Section>,
     /// The reasons why it can't be read, or its damage.
     pub problems: Vec<String>,
-    /// True if it is whole, but of a version whose records this version can't read.
+    /// True if the record is whole, but this version can't read its version.
     pub is_of_other_version: bool,
-    /// The error if its file could not be read just now: what it lists is unknown.
+    /// The error if the file could not be read now: the effects that it lists are unknown.
     pub unread: Option<StateError>,
 }
 
 impl Summary {
-    /// Returns it, unless its file could not be read just now.
+    /// Returns the summary, or the error if the file could not be read now.
     fn known(self) -> Result<Self> {
         self.unread.map_or(Ok(()), Err)?;
         Ok(Self { unread: None, ..self })
     }
 }
 
-/// Returns all records below `root`, also those set aside, in the order of file names; none if the directory is absent.
+/// Returns all records below `root`, also records that were set aside, in the order of file names. The list is empty if
+/// the directory is absent.
 pub fn list(root: &Path) -> Result<Vec<Summary>> {
     list_where(root, |_| true)
 }
 
-/// Returns the records whose content is wanted.
+/// Returns the records whose content satisfies `is_wanted`.
 fn list_where(root: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let mut names = directory.names()?;
@@ -56,20 +58,20 @@ fn list_where(root: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Summ
     Ok(names.iter().filter_map(|name| look(&directory, name, &is_wanted)).collect())
 }
 
-/// Returns all records as [`list`] does, for whoever concludes something from what they do not list:
-/// [`StateError::Io`] for a record that could not be read just now.
+/// Returns all records as [`list`] does, for callers that draw conclusions from effects that no record lists. So a
+/// record that could not be read now is an error: [`StateError::Io`].
 pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
     list(root)?.into_iter().map(Summary::known).collect()
 }
 
-/// Returns the records as [`list_known`] does, but only those that have this text in their file. The others are not
-/// parsed: that is most of the time.
+/// Returns the records whose file has this text, otherwise as [`list_known`] does. Other records are not parsed,
+/// because parsing takes most of the time.
 pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
     let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
     list_where(root, has_text)?.into_iter().map(Summary::known).collect()
 }
 
-/// Returns one record below `root` as [`list_known`] does; `None` if there is none.
+/// Returns one record below `root` as [`list_known`] does; `None` if there is no such record.
 pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(None) };
     look(&directory, &name_in(&directory, key)?, |_| true).map(Summary::known).transpose()
@@ -81,8 +83,8 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
 }
 
-/// True if there is a file of this record below `root`. The directory is not checked: this is for a look that decides
-/// nothing, and takes one system call.
+/// True if there is a file of this record below `root`. The directory's owner is not checked, so the answer must decide
+/// nothing. The call takes one system call.
 #[must_use]
 pub fn is_there(root: &Path, key: &RecordKey) -> bool {
     let directory = root.join(super::SUBDIRECTORY);
@@ -111,18 +113,19 @@ pub struct Valid {
     pub attachments: HashSet<RecordKey>,
 }
 
-/// Returns those records of a network that aren't valid. The files of all others are not opened, as their names
-/// identify them. Empty files of this network are removed as by [`tidy`].
+/// Returns the records of a network that aren't valid. Files of other records are not opened, as their names identify
+/// them. Empty files of this network are removed as by [`tidy`].
 pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
 
-/// Returns the records as [`list`] does, without those in `known`, which are not opened.
+/// Returns the records as [`list`] does, without the records in `known`. Their files are not opened.
 pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summary>> {
     list_that(root, |key| !known.contains(key))
 }
 
-/// Returns the records with `wanted` keys, and all that were set aside. Empty files of such keys are removed.
+/// Returns the records with `wanted` keys, and all records that were set aside. Empty files with `wanted` keys are
+/// removed.
 fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let mut names = directory.names_that(|name| RecordKey::parse(name).is_none_or(|key| wanted(&key)))?;
@@ -138,7 +141,8 @@ fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Sum
     Ok(summaries)
 }
 
-/// Reads a file of the directory; `None` if it is no record, has no first line yet, or a content that is not wanted.
+/// Reads a file of the directory. `None` if the file is no record, has no first line yet, or does not satisfy
+/// `is_wanted`.
 fn look(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Summary> {
     let mut summary = Summary {
         path: directory.path_of(name),
@@ -169,7 +173,7 @@ fn look(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) ->
     }
     match parse::<Value>(&summary.path, &content) {
         Ok(parsed) => {
-            // `None`: a process is beginning it, or was killed then.
+            // `None`: a process is writing the first line, or was killed before it did.
             let parsed = parsed?;
             summary.header = Some(parsed.header);
             summary.effects = parsed.live;
@@ -185,8 +189,8 @@ fn look(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) ->
     Some(summary)
 }
 
-/// Removes the empty files of runs that were killed as they began their record: nothing was begun. Returns their
-/// number.
+/// Removes the empty files of runs that were killed before the first line. These runs made no effects. Returns the
+/// number of files.
 pub fn tidy(root: &Path) -> Result<usize> {
     let Some(directory) = open_directory(root)? else { return Ok(0) };
     let names = directory.names_that(|name| RecordKey::parse(name).is_some())?;
@@ -199,7 +203,7 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
     if !directory.stat(name).ok().flatten().is_some_and(is_empty) {
         return Ok(false);
     }
-    // Only under the lock, and if it is still empty: a process may be about to write.
+    // The file must be locked and still empty, because a process may write its first line just now.
     match locked_file(directory, name, OpenMode::Change, Instant::now()) {
         Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(name),
         _ => Ok(false),
@@ -208,15 +212,15 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
 
 /// True if a section has made progress since `time` (milliseconds since 1970).
 ///
-/// A time that lies ahead of the clock is of no such progress: the clock was set back after it. While the clock is
-/// behind, it would otherwise be progress for ever.
+/// A time in the future does not count: the clock was set back after it was noted. Else the section would seem to make
+/// progress until the clock reaches that time.
 pub fn has_progress(sections: &[Section], time: u64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     sections.iter().any(|section| section.since >= time && u128::from(section.since) <= now)
 }
 
-/// True if a process is at work on the attachment `key` below `root`, or has made progress with it since `time`, see
-/// [`has_progress`]. A collection of garbage doesn't know of it yet. False if there is no record.
+/// True if a process works on the attachment `key` below `root`, or has made progress since `time` ([`has_progress`]).
+/// The runtime that starts garbage collection may not know such an attachment yet. False if there is no record.
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root)? else { return Ok(false) };
     let name = &name_in(&directory, key)?;

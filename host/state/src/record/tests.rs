@@ -1,4 +1,4 @@
-//! Records as their owner writes and reads them; the other tests are in the modules.
+//! Tests of records as their owner writes and reads them. Further tests are in the modules.
 
 mod damage;
 mod listing;
@@ -93,7 +93,7 @@ fn handles_are_noted_beside_their_effect() {
     let seen: Vec<_> =
         record.effects(None).into_iter().map(|noted| (noted.effect, noted.handles, noted.tables)).collect();
     assert_eq!(seen, [(link("a"), vec![7, u64::MAX], vec![3]), (Act::Lease, vec![], vec![])]);
-    // A version ignores a line that it doesn't know, as earlier versions do with this note.
+    // A version ignores a line that it doesn't know. So earlier versions ignore this note.
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
     std::fs::write(path(&scratch), text.replace("\"of\"", "\"unknown\"").replace("\"handles\"", "\"numbers\""))
         .unwrap();
@@ -131,7 +131,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     drop(record);
     assert!(is_busy(&root, &header().key(), 8).unwrap(), "it ended, but nobody knew of it yet");
     assert!(!is_busy(&root, &header().key(), 9).unwrap());
-    // The clock was set back after it.
+    // The clock was set back after the section noted its time.
     let ahead = SystemTime::now() + Duration::from_secs(3600);
     let ahead = u64::try_from(ahead.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
     let mut record = open(&scratch);
@@ -145,7 +145,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
     assert!(matches!(error, StateError::Locked { .. }), "{error}");
     std::thread::scope(|scope| {
-        // Waits for the lock of the file that is then unlinked, and must get another file.
+        // The thread waits for the lock of a file that is then unlinked. It must get another file.
         let waiting = scope.spawn(|| open(&scratch).is_new());
         std::thread::sleep(std::time::Duration::from_millis(50));
         record.remove_file().unwrap();

@@ -1,4 +1,4 @@
-//! Records that are full, damaged, of another version, or not records.
+//! Records that are full, damaged or of another version, and files that are no records.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn what_is_no_file_is_set_aside() {
     }
 }
 
-/// All effects that can be noted can be read again, with all notes that they were undone.
+/// A full record can be read again, even with a note for each undone effect.
 #[test]
 fn a_record_that_is_full_refuses_and_can_still_be_removed() {
     for (name, fits) in [("a", MOST_EFFECTS), (&*"b".repeat(40_000), 26), (&*"\0".repeat(240_000), 0)] {
@@ -67,7 +67,7 @@ fn a_record_that_is_full_refuses_and_can_still_be_removed() {
     }
 }
 
-/// Effects that are made and undone fill a record too.
+/// Effects that were undone take room in a record too.
 #[test]
 fn notes_of_what_is_undone_count() {
     let scratch = Scratch::new();
@@ -82,7 +82,7 @@ fn notes_of_what_is_undone_count() {
     assert!(existing(&scratch).unwrap().unwrap().remove_file().unwrap());
 }
 
-/// Earlier versions had no limit except that of reading.
+/// Earlier versions had only the limit on reading.
 #[test]
 fn a_longer_record_of_an_earlier_version_is_removed() {
     let scratch = Scratch::new();
@@ -124,7 +124,7 @@ fn corrupt_records_are_set_aside() {
     let record = open(&scratch);
     assert!(record.is_new() && record.warnings()[0].contains(".corrupt-5"));
     drop(record);
-    // A record with the key of another one.
+    // The record has the key of another record.
     let other = RecordKey::new(u64::MAX, "net", "box", "eth1");
     std::fs::copy(path(&scratch), path(&scratch).with_file_name(other.file_name())).unwrap();
     assert!(Record::<Act>::open_existing(&scratch.path("state"), &other, soon()).is_err());
@@ -180,7 +180,7 @@ fn a_damaged_line_doesnt_hide_the_others() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Killed at any byte: whole lines count, and the record continues from there.
+    /// A process can be killed at any byte. Whole lines count, and the record continues after them.
     #[test]
     fn any_cut_is_survived(cut in any::<prop::sample::Index>()) {
         let scratch = Scratch::new();

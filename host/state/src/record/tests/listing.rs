@@ -9,7 +9,7 @@ fn records_of_the_known_are_not_opened() {
     drop(open(&scratch));
     let other = Header { container_id: "other".to_owned(), ..header() };
     drop(Record::<Act>::open_or_create(&root, &other, soon()).unwrap());
-    // The content of a known file is not read.
+    // A file in `known` is not read.
     std::fs::write(path(&scratch), "no record").unwrap();
     let empty = Header { container_id: "empty".to_owned(), ..header() };
     let empty = root.join("attachments").join(empty.key().file_name());
@@ -20,7 +20,7 @@ fn records_of_the_known_are_not_opened() {
     assert_eq!(list_others(&root, &[other.key()].into_iter().collect()).unwrap()[0].problems.len(), 1);
 }
 
-/// What can never be a record stops nobody who asks what the others list.
+/// A file that can never be a record must not make a list fail.
 #[test]
 fn what_is_no_record_is_not_unread() {
     let scratch = Scratch::new();
@@ -70,7 +70,7 @@ fn records_of_postern_0_1_are_found_by_their_names() {
     let mut record = open(&scratch);
     record.append("bridge", &link("v1"), false).unwrap();
     drop(record);
-    // File names of the time before they contained networks.
+    // File names of Postern 0.1 have no network.
     let earlier = path(&scratch).with_file_name(header().key().file_name().split_off(16));
     std::fs::rename(path(&scratch), &earlier).unwrap();
     let network = NetworkKey::new(header().host_netns_cookie, "another");
@@ -130,7 +130,7 @@ fn records_without_the_text_are_not_parsed() {
     assert_eq!(headers("\"other\""), ["other"]);
     assert_eq!(headers("no such text"), Vec::<String>::new());
     assert_eq!(headers("container_id").len(), 2);
-    // What can't be parsed is not looked at without the text.
+    // A file that can't be parsed is ignored if it lacks the text.
     std::fs::write(path(&scratch), "no record").unwrap();
     assert_eq!(headers("other"), ["other"]);
 }

@@ -28,7 +28,7 @@ fn a_plugin_can_have_several_sections() {
     assert_eq!(called(&record, "a").as_deref(), Some("tuning"));
     assert_eq!((record.effects(Some("tuning#2")).len(), record.effects(Some("tuning")).len()), (2, 0));
     assert_eq!(record.next_section("tuning"), "tuning#3");
-    // A number that was given out is not given out again while a later one is there.
+    // An ordinal is not given out again while a section with a higher ordinal exists.
     record.end(Some("tuning")).unwrap();
     assert_eq!(record.next_section("tuning"), "tuning#3");
 }
@@ -119,7 +119,7 @@ fn a_data_path_is_kept_within_a_page() {
     }
 }
 
-/// The notes for the time when the runtime has its answer can be written on a full disk.
+/// The last line, for the time when the runtime has the result, can be written on a full disk.
 #[test]
 fn the_last_line_needs_no_room() {
     let scratch = Scratch::new();
@@ -136,7 +136,8 @@ fn the_last_line_needs_no_room() {
     assert!(record.warnings().is_empty() && record.effects(None).len() == 1);
     assert_eq!((record.sections()[0].stage, record.sections()[0].since), (Stage::Given, 1_795_266_000_123));
     drop(record);
-    // Killed before that, and continued with another line, shorter or longer than the room.
+    // The process is killed before the last line. The next process writes another line, shorter or longer than the
+    // room.
     for name in ["", "a name that is rather long for a link, and longer than the room"] {
         let mut record = open(&scratch);
         record.end(None).unwrap();
@@ -151,7 +152,7 @@ fn the_last_line_needs_no_room() {
     }
 }
 
-/// A section that joined a link of another plugin keeps this mark, with any remaining effects.
+/// A section that joined a link of another plugin keeps this mark, whatever effects remain.
 #[test]
 fn a_section_that_joined_is_known_by_that() {
     let scratch = Scratch::new();
@@ -199,12 +200,12 @@ fn a_note_counts_until_its_section_ends() {
     assert_eq!(notes(&record), both);
     record.keep("remember", "").unwrap();
     assert_eq!(notes(&record), expected(&[("remember", None), ("remember#2", Some("other"))]));
-    // An ADD that is made again begins without one.
+    // A new ADD begins without a note.
     record.begin("remember#2", "d", "b", 2).unwrap();
     assert_eq!(notes(&record), expected(&[("remember", None), ("remember#2", None)]));
 }
 
-/// Each note takes its room, since a record is not compacted. What every run has to note keeps its own.
+/// Each note takes room, since a record is not compacted. Room for effects and progress always remains.
 #[test]
 fn notes_do_not_fill_a_record() {
     let scratch = Scratch::new();
