@@ -1,4 +1,5 @@
-//! Why a policy file means nothing, or nothing certain: each error names its place, what is wrong there, and what is possible.
+//! Errors of policy files that are wrong or ambiguous. Each error names the place, the fault there, and the possible
+//! values.
 
 use crate::grammar::names;
 use crate::prelude::*;
@@ -7,12 +8,12 @@ use postern_cni::Version;
 /// The configuration makes a value of the policy ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ambiguous {
-    /// Of several spellings plugins take the last, and nobody should have to know.
+    /// A key is spelt in two ways. Plugins take the last spelling, and readers should not have to know this.
     #[error("the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it")]
     Spellings {
-        /// As it is spelt first.
+        /// The first spelling.
         first: String,
-        /// And then.
+        /// The second spelling.
         second: String,
     },
     /// A key of `CNI_ARGS`.
@@ -20,7 +21,7 @@ pub enum Ambiguous {
     Argument(String),
 }
 
-/// A value that can't be.
+/// An impossible value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("\"{0}\" has a `${{` without its `}}`")]
@@ -36,7 +37,7 @@ pub enum ValueError {
     Kind { text: String, possible: &'static str },
 }
 
-/// A limit beyond what is possible.
+/// A limit outside of its possible range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("[limits] {key} = {value}: it can be {least} to {most}")]
 pub struct LimitError {
@@ -46,10 +47,10 @@ pub struct LimitError {
     pub most: u32,
 }
 
-/// A file that means nothing.
+/// A file that can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// In the parser's words.
+    /// The file is no TOML; the text is the parser's.
     #[error("{0}")]
     Toml(String),
     #[error("{place}: unknown field `{key}`, expected {}", expected(possible))]
@@ -66,7 +67,7 @@ pub enum FileError {
     Version { text: String },
     #[error("withdraw: \"{name}\" is none: the capabilities are {}", names().join(", "))]
     Capability { name: String },
-    /// In the reader's words.
+    /// The limits can't be read; the text is the reader's.
     #[error("[limits]: {0}")]
     Limits(String),
     #[error(transparent)]

@@ -18,7 +18,7 @@ pub struct File {
     /// The digest that the component must have, in hexadecimal digits.
     pub digest: Option<String>,
     pub versions: Option<Vec<String>>,
-    /// What collects the garbage of the plugin's attachments.
+    /// The collector of the garbage of the plugin's attachments.
     pub gc: Option<Collector>,
     /// The capabilities that the file takes away.
     pub withdraw: Vec<Capability>,
@@ -43,13 +43,13 @@ pub struct GrantTable {
 }
 
 impl GrantTable {
-    /// True if a key has this text, as it is written.
+    /// True if a key has this text, before any value is filled in.
     pub fn says(&self, key: &str, text: &str) -> bool {
         let values = self.keys.iter().filter(|(name, _)| name.name == key).flat_map(|(_, values)| values);
         values.into_iter().any(|value| value.text() == text)
     }
 
-    /// Returns the table as it is written.
+    /// Returns the table as the file has it.
     pub fn view(&self) -> GrantView {
         let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
         let objects = self.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect();
@@ -66,7 +66,7 @@ impl File {
         Self::of(tables, from)
     }
 
-    /// As [`File::parse`], of a text that was read.
+    /// As [`File::parse`], for tables that were already parsed.
     pub fn of(tables: Table, from: Origin) -> Result<Self, FileError> {
         let mut file = Self::default();
         for (key, value) in tables {
@@ -122,7 +122,7 @@ fn unknown(place: &str, key: &str, possible: &[&'static str]) -> FileError {
     FileError::Unknown { place: place.to_owned(), key: key.to_owned(), possible: possible.to_vec() }
 }
 
-/// The name of a place is put together here, and so only for an error: a run has no use for it.
+/// The name of a place is built only here, because only an error needs it.
 fn is_not(place: &dyn Display, wanted: &'static str, value: &Value) -> FileError {
     FileError::Type { place: place.to_string(), wanted, found: article(value) }
 }
@@ -186,14 +186,14 @@ fn grants(value: &Value, from: Origin) -> Result<Vec<(TableName, GrantTable)>, F
         let unknown = || unknown("[grant]", name, &grammar::names());
         granted.insert(Capability::parse(name).ok_or_else(unknown)?, value);
     }
-    // Of several faults, the first one in the order of the capabilities is told.
+    // If there are several faults, the first fault in the order of the capabilities is reported.
     granted.into_iter().map(|(capability, value)| grant(TableName::Grant(capability), value, from)).collect()
 }
 
 fn grant(name: TableName, value: &Value, from: Origin) -> Result<(TableName, GrantTable), FileError> {
     let place = from_fn(|f| write!(f, "[{name}]"));
     let (table, keys) = (table(&place, value)?, name.keys());
-    // Each key that the table can have, with what it says.
+    // Each key that the table can have, with its value.
     let mut said: Vec<(&Key, Option<&Value>)> = keys.iter().map(|key| (key, None)).collect();
     for (written, value) in table {
         match said.iter_mut().find(|(key, _)| key.name == written.as_str()) {

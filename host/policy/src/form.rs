@@ -1,5 +1,5 @@
-//! A policy text that was read before: by `postern add`, which keeps the outcome in the plugin's manifest. To read TOML
-//! takes a run longer than to decide by it.
+//! A policy text that `postern add` has parsed. The result is kept in the plugin's manifest, because parsing TOML takes
+//! a run longer than the decision.
 
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -12,22 +12,22 @@ pub struct Form {
     tables: Table,
 }
 
-/// The longest text that is kept, in bytes: a manifest has a limit too. A longer one is read at each run.
+/// The longest text that is kept, in bytes: a manifest has a limit too. A longer text is parsed at each run.
 const LONGEST: usize = 32 << 10;
 
 impl Form {
-    /// Reads a text. `None` if it is no TOML, or too long to be kept.
+    /// Parses a text. `None` if the text is no TOML, or too long to be kept.
     pub fn of(text: &str) -> Option<Self> {
         let tables = toml::from_str(text).ok()?;
         (text.len() <= LONGEST).then(|| Self { text: text.to_owned(), tables })
     }
 
-    /// True if the tables are those of the text: whoever wrote them has told the truth.
+    /// True if the tables are the result of parsing the text.
     pub fn is_true(&self) -> bool {
         Self::of(&self.text).is_some_and(|read| read.tables == self.tables)
     }
 
-    /// Returns the tables, if this is the form of exactly this text. A file that was changed is never overshadowed.
+    /// Returns the tables, if this is the form of exactly this text. So a changed file is always parsed again.
     pub(crate) fn tables_of(self, text: &str) -> Option<Table> {
         self.is_of(text).then_some(self.tables)
     }
@@ -37,7 +37,7 @@ impl Form {
         self.text == text
     }
 
-    /// Returns what the text says of one key.
+    /// Returns the value of one key.
     pub(crate) fn value(&self, key: &str) -> Option<&Value> {
         self.tables.get(key)
     }

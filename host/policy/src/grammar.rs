@@ -39,7 +39,7 @@ pub enum ValueKind {
     Gateway,
     Sysctl,
     Number,
-    /// Only the node knows which there are.
+    /// Only the node knows which contexts exist.
     SelinuxContext,
 }
 
@@ -90,7 +90,7 @@ pub const WHEN: Key = key("when", ValueKind::Flag, Count::Some);
 /// A key of tables about links: the plugin may look at them, but neither make, change nor delete them.
 pub const LOOK_ONLY: Key = key("look-only", ValueKind::Flag, Count::One);
 
-/// The text in a policy for the link of the default route. It has no name there: the gate finds out its name.
+/// The text in a policy for the link of the default route. The gate finds the link's name.
 pub const DEFAULT_LINK: &str = "node.default-link";
 
 /// The text in a policy for every packet filter.
@@ -115,9 +115,9 @@ const PREVIOUS: &[Key] = &[
 pub enum TableName {
     /// `[grant.…]`
     Grant(Capability),
-    /// `[result]`: what a result may have that is neither leased nor made.
+    /// `[result]`: the parts of a result that the plugin has neither leased nor made.
     Result,
-    /// `[previous]`: what of a native plugin before it counts as the attachment's own.
+    /// `[previous]`: things of an earlier native plugin that count as the attachment's own.
     Previous,
 }
 
@@ -160,13 +160,13 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl ValueKind {
-    /// Checks everything that can be known of a value before there is a configuration. The error has the possible values.
+    /// Checks a value as far as possible without a configuration. The error has the possible values.
     pub fn check(self, template: &Template) -> Result<(), ValueError> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
         }
         if template.has_default_link() {
-            // By itself: what stands around it would be taken for a name.
+            // The placeholder must be alone: text around it would be read as a part of a link's name.
             let alone = self == Self::Link && template.is_single();
             return if alone { Ok(()) } else { Err(self.is_not(template.text())) };
         }
@@ -188,7 +188,7 @@ impl ValueKind {
         Ok(())
     }
 
-    /// Checks a text that is in a policy file, or could be.
+    /// Checks a text that is or could be in a policy file.
     pub fn check_text(self, text: &str) -> Result<(), ValueError> {
         let open = text.contains('*');
         let good = match self {

@@ -38,7 +38,7 @@ impl Grant {
     /// A table that has nothing.
     pub(super) const EMPTY: Self = Self { name: "", from: Origin::Host, keys: Vec::new() };
 
-    /// Fills in the values, which the configuration may make ambiguous.
+    /// Fills in the values from the configuration. Fails if the configuration makes a value ambiguous.
     pub(super) fn resolve(grant: &file::GrantTable, sources: Sources<'_>) -> Result<Self, Ambiguous> {
         let mut keys = Vec::new();
         for (key, templates) in &grant.keys {
@@ -123,7 +123,7 @@ impl Granted {
         self.tables.get(&TableName::Grant(capability))
     }
 
-    /// True if the plugin is made for a capability: a file grants it, for any networks, or takes it away.
+    /// True if the plugin is made for a capability: a file grants the capability for any network, or takes it away.
     pub fn knows(&self, capability: Capability) -> bool {
         self.written(capability).is_some() || self.withdrawn.contains_key(&TableName::Grant(capability))
     }
@@ -136,8 +136,8 @@ impl Granted {
         self.tables.get(&table).filter(|grant| grant.holds())
     }
 
-    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key. For a flag
-    /// it is no question: a flag is on if its text is `true`, whatever a pattern would match.
+    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key.
+    /// Not for flags: a flag is on only if its text is exactly `true`.
     pub fn has_object(&self, rule: &str, object: &str) -> bool {
         let table = TableName::of_rule(rule).and_then(|(table, key)| Some((self.table(table)?, key)));
         table.is_some_and(|(grant, key)| grant.matches(key, object))
@@ -154,13 +154,13 @@ impl Granted {
         self.table(TableName::Previous).is_some_and(|table| table.has_address(address))
     }
 
-    /// True if `[previous]` lets the kernel confirm what `prevResult` says: an address that the container has, and the
+    /// True if `[previous]` lets the kernel confirm parts of `prevResult`: an address that the container has, and the
     /// other end of its link.
     pub fn may_take_over_in_container(&self) -> bool {
         self.table(TableName::Previous).is_some_and(|table| table.on("in-container"))
     }
 
-    /// True if `namespace-sysctl` may set what belongs to links of earlier plugins.
+    /// True if `namespace-sysctl` may change settings of links of earlier plugins.
     pub fn may_set_other_links(&self) -> bool {
         self.grant(Capability::NamespaceSysctl).is_some_and(|grant| grant.on("other-links"))
     }
@@ -196,14 +196,14 @@ impl Granted {
         format!("{}/{}.toml", OPERATOR_DIRECTORY, self.plugin())
     }
 
-    /// Returns the withdrawn capabilities that this network asks for: they make an ADD fail.
+    /// Returns the withdrawn capabilities that this network needs. Each makes an ADD fail.
     pub fn missed(&self) -> impl Iterator<Item = Capability> {
         let asks = |of: &Capability| self.withdrawn.get(&TableName::Grant(*of)).is_some_and(Grant::holds);
         Capability::ALL.iter().copied().filter(asks)
     }
 
-    /// Returns the way out of a refusal that these changes of a table would lift: the policy lines, the file for them, and the
-    /// table that they replace.
+    /// Returns the hint for a refusal that these changes of a table would lift: the policy lines, the file for them,
+    /// and the table that they replace.
     fn way_out(&self, table: TableName, changes: Vec<Change>) -> String {
         let file = self.operator_file();
         let Some(line) = line::table(&self.file, table, changes) else {
@@ -221,10 +221,10 @@ impl Granted {
         hint
     }
 
-    /// As [`Granted::object_hint`], for an address. The line names its network: a line for each address of a pool would be
-    /// none.
+    /// As [`Granted::object_hint`], for an address. The line names the address's network, because a line for each
+    /// address of a pool would be useless.
     pub fn addresses_hint(&self, rule: &'static str, address: &IpNet) -> String {
-        // Of an address alone, and of one with all addresses, no network is shown.
+        // A prefix of a single address or of all addresses is shown as an address, not as a network.
         if (1..address.max_prefix_len()).contains(&address.prefix_len()) {
             return self.object_hint(rule, &address.trunc().to_string());
         }
@@ -233,23 +233,23 @@ impl Granted {
         format!("an operator can name the network of such addresses as `{key}` of [{table}] in {file}")
     }
 
-    /// Returns the way out if a limit was reached.
+    /// Returns the hint if a limit was reached.
     pub fn limit_hint(&self, key: &str, now: u32) -> String {
         limit_hint(&self.plugin(), key, now)
     }
 
-    /// Returns the way out of a refusal that these changes of a capability's table would lift.
+    /// Returns the hint for a refusal that these changes of a capability's table would lift.
     pub(super) fn hint(&self, capability: Capability, changes: Vec<Change>) -> String {
         self.way_out(TableName::Grant(capability), changes)
     }
 
-    /// Returns the way out of a refused object, by the rule that would allow it, as [`Granted::has_object`] has it.
+    /// Returns the hint for a refused object, by the rule that would allow the object (see [`Granted::has_object`]).
     pub fn object_hint(&self, rule: &'static str, object: &str) -> String {
         let table = TableName::of_rule(rule);
         table.map(|(table, key)| self.way_out(table, vec![line::text(key, object)])).unwrap_or_default()
     }
 
-    /// Returns the way out if a capability is withdrawn.
+    /// Returns the hint if a capability is withdrawn.
     pub fn withdrawn_hint(&self, capability: Capability) -> String {
         match line::withdraw(&self.file, capability) {
             Some(line) => format!(
@@ -286,7 +286,7 @@ fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
         || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
 }
 
-/// Returns the way out if a limit of a plugin was reached.
+/// Returns the hint if a limit of a plugin was reached.
 pub fn limit_hint(plugin: &str, key: &str, now: u32) -> String {
     match line::limit(key, now) {
         Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", OPERATOR_DIRECTORY),
@@ -334,7 +334,7 @@ pub mod tests {
         for (address, gateway, expected) in [
             ("10.9.0.0/24", "10.9.0.1", true),
             ("10.9.0.0/24", "10.9.0.2", false),
-            // The gateway of another entry, of another address, or of another prefix length.
+            // The gateway belongs to another entry, another address, or another prefix length.
             ("10.9.0.0/24", "10.8.0.1", false),
             ("10.9.0.0/24", "192.0.2.1", false),
             ("10.9.0.7/24", "10.9.0.1", false),

@@ -27,11 +27,12 @@
 //! are values that can never match. A table in the operator's file replaces the whole table of the shipped file.
 //!
 //! The path from file to decision: [`file`] reads the TOML by the keys in each file of [`capability`]; [`grammar`] has
-//! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the outcome. [`rules`]
-//! decides by it, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs, and [`ranges`] on
-//! leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line that a refusal offers as the way out.
+//! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the result. [`rules`]
+//! decides by this result, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs, and
+//! [`ranges`] on leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line that a
+//! refusal offers.
 //!
-//! This crate decides, and does nothing else. Its input is text. It has no standard library, and so no way to a file,
+//! This crate decides, and does nothing else. Its input is text. It has no standard library. So it can't reach a file,
 //! the environment, a clock, a socket or a process. `postern_gate::policies` reads the files.
 
 #![cfg_attr(not(test), no_std)]
@@ -113,11 +114,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Combines the shipped file and the operator's file. The operator's file is requested only after the shipped one
-    /// is understood. `form` spares the reading of the shipped text, if it is that text's.
+    /// Combines the shipped file and the operator's file. The operator's file is read only after the shipped file is
+    /// understood. If `form` is the form of the shipped text, the text is not parsed again.
     ///
     /// # Errors
-    /// One of them can't be read or understood.
+    /// A file can't be read or understood.
     pub fn of_both<E: From<PolicyError>>(
         shipped: Text,
         form: Option<Form>,
@@ -137,8 +138,8 @@ impl Policy {
         Ok(policy.without_withdrawn())
     }
 
-    /// Returns the CNI versions of both files, as [`Policy::versions`] of the combined ones. VERSION needs nothing else. So
-    /// if there is no operator's file, and `form` is that of the shipped text, the rest is not read once more.
+    /// Returns the CNI versions of both files, as [`Policy::versions`] of the combined policy. VERSION needs only the
+    /// versions. So without an operator's file, and with the form of the shipped text, the rest is not parsed.
     ///
     /// # Errors
     /// As [`Policy::of_both`].
@@ -213,8 +214,8 @@ impl Policy {
         self.file.table(TableName::Grant(capability)).is_some()
     }
 
-    /// True if the plugin is made to create the attachment's own link, of any kind. A file lets it do more than look,
-    /// or takes that away.
+    /// True if the plugin is made to create the attachment's own link, of any kind. A file grants such a capability
+    /// without `look-only`, or withdraws it.
     pub fn makes_links(&self) -> bool {
         let makes = |grant: &file::GrantTable| !grant.says(grammar::LOOK_ONLY.name, "true");
         let mut makers = Capability::ALL.iter().copied().filter(|capability| capability.makes_links());
@@ -231,7 +232,7 @@ impl Policy {
         &self.file.withdraw
     }
 
-    /// Returns the grants, `[result]` and `[previous]` as they are written.
+    /// Returns the grants, `[result]` and `[previous]` as the files have them.
     pub fn view(&self) -> Vec<GrantView> {
         self.file.tables.values().map(file::GrantTable::view).collect()
     }
@@ -247,7 +248,7 @@ impl Policy {
         };
         Ok(Granted {
             tables: self.file.tables.iter().map(resolve).collect::<Result<_, _>>()?,
-            // An ambiguous value there asks for nothing.
+            // An ambiguous value in a withdrawn table is ignored.
             withdrawn: self.file.withdrawn.iter().map(resolve).filter_map(Result::ok).collect(),
             file: Arc::clone(&self.file),
             path: self.path.clone(),

@@ -26,7 +26,7 @@ macro_rules! limits {
             }
 
             /// # Errors
-            /// Which limit is outside of what is possible.
+            /// Checks that each limit is in its possible range.
             pub fn check(&self) -> Result<(), LimitError> {
                 $(if !($least..=$most).contains(&self.$key()) {
                     let key = stringify!($key).replace('_', "-");
@@ -40,7 +40,7 @@ macro_rules! limits {
 
 limits! {
     /// Seconds from the start of the process to the end of the run, with waits and cleaning up. Runtimes such as
-    /// kubelet wait for two minutes: they must get the error before that.
+    /// kubelet wait for two minutes. They must get the error earlier.
     seconds: 90 in 1..=3600,
     /// Operations of one guest in one run.
     operations: 4096 in 0..=1_000_000,
@@ -71,7 +71,7 @@ impl Limits {
         Duration::from_secs(self.seconds().into())
     }
 
-    /// Returns the part of that time that is reserved for cleaning up: a quarter, and at most 15 seconds.
+    /// Returns the part of a run's time that is reserved for cleaning up: a quarter, and at most 15 seconds.
     pub fn cleanup(&self) -> Duration {
         CLEANUP.min(self.time() / 4)
     }
@@ -105,7 +105,7 @@ mod tests {
         let of = |seconds| Limits { seconds: Some(seconds), ..Limits::default() };
         assert_eq!(of(2).cleanup(), Duration::from_millis(500));
         assert_eq!((of(40).cleanup(), of(3600).cleanup()), (Duration::from_secs(10), CLEANUP));
-        // A runtime that gives up after two minutes gets the error before.
+        // A runtime that gives up after two minutes must get the error earlier.
         assert!(Limits::default().time() <= Duration::from_secs(100));
     }
 

@@ -1,5 +1,5 @@
 //! The policy line that would allow a refused operation. The parser reads each line before it is offered. A line that
-//! is copied from a message into a file must mean there what the message says.
+//! is copied from a message into a file must have the meaning that the message says.
 
 use super::capability;
 use super::file::File;
@@ -13,7 +13,7 @@ use postern_types::Capability;
 /// A change of a table by a policy line.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A text that a key has, or that is added to its list.
+    /// A text that becomes the value of a key, or that is added to its list.
     Text(&'static str, String),
     /// A key that is removed from the table.
     Without(&'static str),
@@ -29,8 +29,8 @@ pub fn object(key: &'static str, object: &str) -> Vec<Change> {
     if object.is_empty() { Vec::new() } else { vec![text(key, object)] }
 }
 
-/// Returns the new `withdraw` of the operator's file, with which a capability is available again. `None` if the
-/// operator's file does not take it away.
+/// Returns a new `withdraw` for the operator's file that makes a capability available again. `None` if the operator's
+/// file does not withdraw the capability.
 pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
     let others = file.operator_withdraws.iter().filter(|of| **of != capability);
     let rest: Vec<&str> = others.map(|capability| capability.name()).collect();
@@ -45,8 +45,8 @@ pub fn limit(key: &str, now: u32) -> Option<String> {
     line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
 }
 
-/// Returns a whole table as one line, with these changes. An operator's table replaces the shipped one, and must contain all
-/// that was granted. A table that is not written yet gets its required keys too. `None` if no line can express it.
+/// Returns a whole table as one line, with these changes. An operator's table replaces the shipped one, and must
+/// contain all that was granted. A new table gets its required keys too. `None` if no line can express it.
 pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<String> {
     let (written, keys) = (file.table(table), table.keys());
     for key in keys.iter().filter(|_| written.is_none()) {
@@ -66,8 +66,8 @@ pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<
             if *name != key.name {
                 continue;
             }
-            // A star would match more than this one object. A text that looks like a placeholder would stand for
-            // another object.
+            // A star would match more than this one object. A text that looks like a placeholder would mean another
+            // object.
             let is_literal = Template::parse(text).is_ok_and(|read| read.by_default().as_ref() == Some(text));
             if text.contains('*') && !text.contains("${") || !is_literal && !texts.contains(text) && !is_known(text) {
                 return None;

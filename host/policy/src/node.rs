@@ -21,9 +21,10 @@ const STATUS: &str = "status";
 /// The operator's settings for the whole node; absent ones are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// The packet filter for networks that name none.
+    /// The packet filter for networks that name no packet filter.
     pub packet_filter: Option<Backend>,
-    /// True if STATUS fails where an ADD would fail. Otherwise it fails where that of the native plugins does.
+    /// True if STATUS fails whenever an ADD would fail. Otherwise STATUS fails only when the native plugins' STATUS
+    /// fails.
     pub is_status_strict: bool,
 }
 
@@ -31,7 +32,7 @@ impl NodeSettings {
     /// Reads the text of the file.
     ///
     /// # Errors
-    /// [`PolicyError::File`]: the key, its fault, and what is possible.
+    /// [`PolicyError::File`]: the key, its fault, and the possible values.
     pub fn parse(file: &Text) -> Result<Self, PolicyError> {
         let wrong = |reason: FileError| PolicyError::File { path: file.path.clone(), reason };
         let table: Table =

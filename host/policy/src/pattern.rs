@@ -1,7 +1,7 @@
 //! Patterns: the texts that a value of a policy matches.
 //!
 //! `*` in the text of a policy file matches any characters except `/`. Text from the configuration matches only itself,
-//! whatever it contains. A bridge that is called `br*` there is that one bridge.
+//! whatever it contains. There `br*` is the bridge with exactly this name.
 
 use crate::prelude::*;
 use core::fmt;
@@ -63,12 +63,12 @@ impl Pattern {
         }
     }
 
-    /// True if all of it is in the policy file.
+    /// True if the whole text is from the policy file.
     pub fn is_written(&self) -> bool {
         self.written
     }
 
-    /// True if it matches `text`.
+    /// True if the pattern matches `text`.
     pub fn matches(&self, text: &str) -> bool {
         let mut pieces = text.split('/');
         self.segments.iter().all(|segment| pieces.next().is_some_and(|piece| segment_matches(segment, piece)))
@@ -77,7 +77,7 @@ impl Pattern {
 }
 
 fn segment_matches(segment: &[Token], text: &str) -> bool {
-    // The open part is a name. It must not lead out of the directory.
+    // The open part is a file name, and must not lead out of the directory.
     let way_out = segment.contains(&Token::Any) && matches!(text, "." | "..");
     !way_out && tokens_match(segment, text)
 }

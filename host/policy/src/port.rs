@@ -53,7 +53,7 @@ pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
     true
 }
 
-/// True if the ports of this grant are in VLANs. Such a bridge must filter, or its VLANs separate nothing.
+/// True if the ports of this grant are in VLANs. Such a bridge must filter. Else its VLANs separate nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())
 }
@@ -65,7 +65,7 @@ pub fn has_vlans(grant: &Grant) -> bool {
 /// The first setting that is not granted.
 pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, PortRefusal> {
     let refused = |what: String, key, value: String| Err(PortRefusal { what, key, value });
-    // The access VLAN belongs to the network. Another VLAN, or none, is another network.
+    // The access VLAN belongs to the network. A port in another VLAN, or in no VLAN, is in another network.
     let vlan = port.vlan.unwrap_or(0).to_string();
     let none_said = grant.texts("vlan").next().is_none();
     if !(grant.texts("vlan").any(|text| text == vlan) || none_said && port.vlan.is_none()) {
@@ -106,7 +106,7 @@ fn must_isolate(grant: &Grant) -> bool {
 /// untagged frames are in it.
 ///
 /// # Errors
-/// The port's state, as the rest of a sentence, and the key that demands another.
+/// The port's state, as the rest of a sentence, and the key that demands another state.
 pub fn verify(grant: &Grant, isolated: bool, member: &[(VlanId, bool)]) -> Result<(), (String, &'static str)> {
     if must_isolate(grant) && !isolated {
         return Err(("without isolation".to_owned(), "isolated"));

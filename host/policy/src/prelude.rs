@@ -1,4 +1,4 @@
-//! What the standard library has for every file, and this crate has of `alloc`.
+//! Names that the standard library's prelude has, and that this crate takes from `alloc`.
 
 pub use alloc::borrow::ToOwned;
 pub use alloc::string::{String, ToString};

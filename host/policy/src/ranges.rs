@@ -1,10 +1,10 @@
 //! Rules for ranges: the addresses that an attachment may lease.
 //!
-//! A range of the configuration covers all ranges in it with its subnet and its gateway. A network in the policy covers
-//! every range with subnet and gateway in it.
+//! A range of the configuration covers all ranges inside it with the same subnet and gateway. A network in the policy
+//! covers every range whose subnet and gateway are inside the network.
 //!
-//! A plugin gets one address from each set that it requests. So each granted set serves for one requested set only: a
-//! range cut into pieces yields no more addresses.
+//! A plugin gets one address from each set that it requests. So each granted set serves only one requested set: a range
+//! that is cut into pieces gives no more addresses.
 
 use super::error::Ambiguous;
 use super::granted::Grant;
@@ -17,13 +17,13 @@ use postern_types::{LeaseRange, Range, canonicalize};
 /// The reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RangeRefusal {
-    /// No granted range covers it.
+    /// No granted range covers the range.
     NotGranted(LeaseRange),
     /// Another set uses the granted range.
     UsedUp(LeaseRange),
 }
 
-/// Reads a range as host-local does. `None` if it is not a range. One that has a key twice is an error.
+/// Reads a range as host-local does. `None` if it is not a range. A range with a repeated key is an error.
 pub fn read(json: &Json) -> Result<Option<LeaseRange>, Ambiguous> {
     for key in ["subnet", "rangeStart", "rangeEnd", "gateway"] {
         spelt_once(json, key)?;
@@ -56,7 +56,7 @@ fn checked(range: &LeaseRange) -> Option<Range> {
     sets.into_iter().next()?.ranges.into_iter().next()
 }
 
-/// Ranges that are granted together, for one address.
+/// Ranges that together are granted for one address.
 #[derive(Debug)]
 struct Set {
     /// The index of the policy's value, and the position of the configuration's list. A network has no position.
@@ -83,7 +83,8 @@ impl Cover {
         }
     }
 
-    /// The number of host bits of a network. The smallest is used first: a larger one may be needed for another range.
+    /// The number of host bits of a network. The smallest network is used first, because another range may need a
+    /// larger network.
     fn width(&self) -> u8 {
         match self {
             Self::Range(_) => 0,
@@ -205,7 +206,7 @@ mod tests {
         );
         assert_eq!(ask(SHIPPED, config, "10.2.0.0/24;10.3.0.0/24"), Err("twice 10.3.0.0/24".to_owned()));
         assert_eq!(ask("\"10.0.0.0/8\"", "{}", "10.2.0.0/24;10.3.0.0/24"), Err("twice 10.3.0.0/24".to_owned()));
-        // The narrow one is used first.
+        // The smaller network is used first.
         assert_eq!(ask("\"10.0.0.0/8\", \"10.2.0.0/16\"", "{}", "10.2.0.0/24;10.3.0.0/24"), Ok(()));
         assert_eq!(ask("\"10.0.0.0/8\", \"10.2.0.0/16\"", "{}", "10.2.0.0/24,10.3.0.0/24"), Ok(()));
     }

@@ -18,7 +18,7 @@ use postern_types::{
     Capability, ErrorCode, Handle, HandleKind as ObjectKind, Lasting, OpError, Operation, WithoutGrant,
 };
 
-/// An operation to decide on, with the facts that a rule may need. No fact is looked up before a rule asks for it.
+/// An operation to decide on, with the facts that a rule may need. A fact is looked up only when a rule asks for it.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The operation.
@@ -27,8 +27,8 @@ pub struct Question<'a> {
     pub verb: Verb,
     /// The operator's configuration. It supplies the objects that an operation does not name.
     pub conf: &'a NetConf,
-    /// True if the plugin that the runtime called made the attachment's link, by the record. It may not remove a link
-    /// that another plugin made.
+    /// True if the record says that the called plugin made the attachment's link. A plugin may not remove another
+    /// plugin's link.
     pub owns_link: bool,
     /// Returns the kind of object that a handle of this run stands for.
     pub kind: &'a dyn Fn(Handle) -> Option<ObjectKind>,
@@ -37,13 +37,14 @@ pub struct Question<'a> {
 /// The rule that allowed an operation, for the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The capability, and the key if an object was chosen: `bridge.names`.
+    /// The capability, and the key if the policy chose an object: `bridge.names`.
     pub name: &'static str,
     /// The file with the rule.
     pub from: Origin,
 }
 
-/// True if a plugin may do such a thing on this verb. Outside of ADD nothing is made, because no one would undo it.
+/// True if a plugin may have such an effect on this verb. Only ADD makes effects, because nothing would undo effects of
+/// other verbs.
 pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     match lasting {
         Lasting::Nothing => true,
@@ -60,7 +61,7 @@ pub fn allows(lasting: Lasting, verb: Verb) -> bool {
 /// Decides by the purpose of the verb, by policy, and by the rights that every attachment has on its DEL.
 ///
 /// # Errors
-/// [`ErrorCode::Denied`], with the way out as hint.
+/// [`ErrorCode::Denied`], with a hint how to allow the operation.
 pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
     let (operation, verb) = (question.operation, question.verb);
     if !allows(operation.lasting(), verb) {
@@ -111,8 +112,8 @@ pub struct RuleInput<'a> {
     pub granted: &'a Granted,
     /// The question.
     pub question: Question<'a>,
-    /// The object that the rule looked for and did not find, as a change that adds it: the last one. A rule that asks for
-    /// several keys says itself what it asks for.
+    /// The last object that the rule missed, as a change that adds it. A rule for several keys lists its objects itself
+    /// ([`Decide::objects`]).
     pub asked: Cell<Vec<Change>>,
 }
 
@@ -137,7 +138,7 @@ impl RuleInput<'_> {
         mtu.map_or(Ok(()), |mtu| self.says(grant, "mtu", &mtu.to_string(), &format!("{on}with MTU {mtu}")))
     }
 
-    /// Checks that a key of the operation's own table has exactly this text. `what` says it in a refusal.
+    /// Checks that a key of the operation's own table has exactly this text. `what` describes the text in a refusal.
     pub fn says(&self, grant: &Grant, key: &'static str, text: &str, what: &str) -> Result<(), OpError> {
         if grant.texts(key).any(|granted| granted == text) {
             return Ok(());
@@ -145,7 +146,7 @@ impl RuleInput<'_> {
         Err(self.key(what, vec![line::text(key, text)]))
     }
 
-    /// Checks that more than looking is granted.
+    /// Checks that the grant is not `look-only`.
     pub fn changes(&self, grant: &Grant) -> Result<&'static str, OpError> {
         if grant.on(LOOK_ONLY.name) {
             return Err(self.key("", vec![Change::Without(LOOK_ONLY.name)]));

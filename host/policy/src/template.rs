@@ -10,16 +10,17 @@
 //! default     = any text without "}"
 //! ```
 //!
-//! Spaces around path and default do not count. Keys of `config` match as in the plugins, ignoring case. A configuration
-//! that spells such a key twice is refused. Keys of `args` match exactly. A string, number or boolean
-//! is taken literally: nothing in it is ever read as a pattern or a placeholder. Where the key is absent, null or an
-//! empty text the default stands; without a default there is no value, which grants nothing.
+//! Spaces around path and default do not count. Keys of `config` match as in the plugins: case is ignored. A
+//! configuration that has such a key in two spellings is refused. Keys of `args` match exactly. A string, number or
+//! boolean is taken literally: nothing in it is ever read as a pattern or a placeholder. If the key is absent, null or
+//! an empty text, the default is used. Without a default there is no value, and nothing is granted.
 //!
-//! As a key `*` is every element of a list: there is one value for each. All placeholders of a value that have stars walk
-//! through the same list, together.
+//! The key `*` stands for every element of a list, and gives one value for each element. All placeholders with stars in
+//! a value must be about the same list. They take the same element at a time.
 //!
-//! A gateway can be named for an address: `ADDRESS via GATEWAY`, each of which is a value. If both have stars for the same
-//! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
+//! A gateway can be named for an address: `ADDRESS via GATEWAY`. Both sides are values. If both have stars for the same
+//! list, or if neither has a star, each address has the gateway of the same element. Otherwise every address goes with
+//! every gateway.
 
 use super::error::{Ambiguous, ValueError};
 use super::grammar::DEFAULT_LINK;
@@ -36,9 +37,9 @@ use postern_types::LeaseRange;
 pub struct Template {
     text: String,
     parts: Vec<Part>,
-    /// The list of the stars, as the path up to its last star.
+    /// The list that the stars are about, as the path up to the last star.
     list: Option<Path>,
-    /// For a pair, in place of the other fields: an address, and the gateway that is named for it.
+    /// For a pair, in place of the other fields: an address and its gateway.
     pair: Option<Box<(Self, Self)>>,
 }
 
@@ -91,7 +92,7 @@ pub enum Value {
     /// A range of the configuration, and the set of ranges that contains it: the number of the template, and the positions
     /// of all stars except the last.
     Range(LeaseRange, Vec<usize>),
-    /// Addresses, each with its gateway, wherever that is.
+    /// Addresses, each with its gateway, which may be in any network.
     Pairs(Vec<(Pattern, Pattern)>),
     /// Addresses and gateways. Each address may have each gateway that its network contains.
     EachWithEach(Vec<Pattern>, Vec<Pattern>),
@@ -140,7 +141,7 @@ impl Template {
         &self.text
     }
 
-    /// Returns the text with the defaults of all placeholders; `None` if one has no default.
+    /// Returns the text with the defaults of all placeholders; `None` if a placeholder has no default.
     pub fn by_default(&self) -> Option<String> {
         let part = |part: &Part| match part {
             Part::Literal(text) => Some(text.clone()),
@@ -150,7 +151,7 @@ impl Template {
         self.parts.iter().map(part).collect()
     }
 
-    /// True if the link of the default route is meant, or can be.
+    /// True if the value is or can be the link of the default route.
     pub fn has_default_link(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Literal(_) => false,
@@ -159,7 +160,7 @@ impl Template {
         })
     }
 
-    /// True if it is one literal or placeholder by itself.
+    /// True if the value is a single literal or a single placeholder.
     pub fn is_single(&self) -> bool {
         self.parts.len() == 1
     }
@@ -172,8 +173,8 @@ impl Template {
         })
     }
 
-    /// Returns the values for this configuration, which must not have a key twice. `ranges` is the number of this template
-    /// among those of its key, if the key takes ranges.
+    /// Returns the values for this configuration, which must not have a key twice. `ranges` is the number of this
+    /// template among the templates of its key, if the key takes ranges.
     pub fn resolve(&self, sources: Sources<'_>, ranges: Option<usize>) -> Result<Vec<Value>, Ambiguous> {
         if let Some((address, gateway)) = self.pair() {
             return Ok(vec![Self::resolve_pair(address, gateway, sources)?]);
@@ -221,7 +222,7 @@ impl Template {
         Ok(elements)
     }
 
-    /// Returns the value for one element of the list. `set` is that of a range.
+    /// Returns the value for one element of the list. `set` is the set of a range.
     fn value(&self, sources: Sources<'_>, element: &Json, set: Option<Vec<usize>>) -> Result<Option<Value>, Ambiguous> {
         let mut pattern = Pattern::default();
         for part in &self.parts {
@@ -310,8 +311,8 @@ impl core::fmt::Display for Path {
     }
 }
 
-/// Returns what lies before and behind the first `${`. `split_once` prepares its search, which takes longer than a look through
-/// so short a text.
+/// Returns the text before and after the first `${`. `split_once` prepares its search, which takes longer than a scan
+/// of so short a text.
 fn split_at_placeholder(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let at = bytes.windows(2).position(|pair| pair == b"${")?;
@@ -392,7 +393,7 @@ fn expand(
     Ok(())
 }
 
-/// Returns the value that keys lead to, if it is not empty.
+/// Returns the value at these keys, if it is not empty.
 fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambiguous> {
     let mut at = json;
     for step in steps {
@@ -416,7 +417,7 @@ fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> 
     }
 }
 
-/// Refuses an object that has a key twice. The plugins take the last one, and readers should not have to know that.
+/// Refuses an object that has a key twice. The plugins take the last key, and readers should not have to know this.
 pub fn spelt_once(json: &Json, key: &str) -> Result<(), Ambiguous> {
     member(json, key).map(drop)
 }

@@ -15,7 +15,7 @@ postern_cni::named! {
         Host = "host",
     }
 
-    /// What does the work of the verb GC.
+    /// The part of Postern that does the work of the verb GC.
     pub enum Collector {
         /// The guest, by its operations.
         Guest = "guest",

@@ -27,7 +27,7 @@ impl Decide for ops::Bridge {
                 Ok(rule)
             }
             Self::Find { name } => named(input, grant, name),
-            // If nothing may be attached, nothing can be found.
+            // A plugin that may attach no link needs to find no link.
             Self::PreviousLink => Ok(if grant.texts("attach").next().is_some() { "bridge.attach" } else { grant.name }),
             Self::Attach { port, .. } => joins(input, grant, port),
             Self::EnsureGateways { port, force, .. } => {
@@ -48,9 +48,8 @@ fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static st
     if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "bridge.names", name) }
 }
 
-/// VLAN filtering may always be switched on. This concerns only a bridge that is made now: all its ports are in one
-/// VLAN until the network sets others. Filtering may not be left out if the network has VLANs, because they would
-/// separate nothing.
+/// VLAN filtering may always be switched on. Filtering concerns only a new bridge: all its ports are in one VLAN until
+/// the network sets other VLANs. A network with VLANs needs filtering, because without it the VLANs separate nothing.
 fn options(
     input: &RuleInput<'_>,
     grant: &Grant,

@@ -1,5 +1,5 @@
-//! `delegate`: the main plugins that a network of flannel may name, those of them that may be native programs, and the
-//! files that count.
+//! `delegate`: the main plugins that a network of flannel may name, the main plugins that may be native programs, and
+//! the files that flannel may use.
 
 use super::prelude::*;
 use postern_cni::{Flannel, NetConf};
@@ -12,8 +12,8 @@ pub const KEYS: &[Key] = &[
     required("directories", ValueKind::Directory, "${config.dataDir | /var/lib/cni/flannel}"),
 ];
 
-/// The objects that a network names: plugin, subnet file, and the directory of the native plugin's files. They are empty
-/// if its keys can't be read: the plugin reports that.
+/// The objects that a network names: plugin, subnet file, and the directory of the native plugin's files. The names are
+/// empty if the network's keys can't be read. The plugin reports the error.
 pub fn named(conf: &NetConf) -> [String; 3] {
     match Flannel::read(conf) {
         Ok(flannel) => [flannel.delegate, flannel.subnet_file, flannel.data_dir],
@@ -27,7 +27,7 @@ impl Decide for ops::Delegate {
         let reads = || input.one_of(grant, "delegate.files", &file);
         let runs = || input.one_of(grant, "delegate.types", &plugin);
         match self {
-            // Without its keys there is nothing to decide on: the operation itself says what is wrong with them.
+            // If the keys can't be read, policy decides nothing. The operation itself reports the error.
             _ if plugin.is_empty() => Ok(grant.name),
             Self::SubnetFile => reads(),
             Self::Add { .. } => {

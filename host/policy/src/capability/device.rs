@@ -43,7 +43,7 @@ impl Granted {
         self.grant(Capability::Device).is_some_and(|grant| grant.on(used_as))
     }
 
-    /// Returns the policy line that would allow it.
+    /// Returns the policy line that would allow the device.
     pub fn take_hint(&self, used_as: &'static str) -> String {
         self.hint(Capability::Device, vec![line::text(used_as, "true")])
     }

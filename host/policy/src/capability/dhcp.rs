@@ -30,7 +30,7 @@ impl Decide for ops::Dhcp {
 }
 
 impl Granted {
-    /// True if policy lets a server give this address: any, unless `addresses` names networks.
+    /// True if policy lets a server give this address. Every address is allowed, unless `addresses` names networks.
     pub fn allows_dhcp_address(&self, address: &IpNet) -> bool {
         self.grant(Capability::Dhcp).is_some_and(|grant| !grant.sets("addresses") || grant.has_address(address))
     }

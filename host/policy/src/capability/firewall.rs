@@ -14,14 +14,14 @@ pub const KEYS: &[Key] = &[
     key("required", ValueKind::Ingress, Count::One),
 ];
 
-/// The zone and the admin chain of a network that names none, as of the native plugin.
+/// The default zone and the default admin chain, as in the native plugin.
 const ZONE: &str = "trusted";
 const ADMIN_CHAIN: &str = "CNI-ADMIN";
 
 /// The names of a network's configuration for the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `backend`. Without one that exists, firewalld is used where it runs, and else iptables.
+    /// `backend`. If it is absent or unknown, firewalld is used if it runs, and else iptables.
     pub backend: Option<FirewallBackend>,
     /// `firewalldZone`.
     pub zone: String,
@@ -32,7 +32,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Reads the keys. One of the wrong type counts as absent: the plugin refuses it.
+    /// Reads the keys. A key of the wrong type counts as absent: the plugin refuses it.
     pub fn of(conf: &NetConf) -> Self {
         let fields = conf.fields();
         let text = |key| fields.string(key).ok().flatten().unwrap_or_default();
@@ -51,14 +51,14 @@ impl Decide for ops::Firewall {
         match self {
             Self::Admit { .. } => {
                 let named = Named::of(input.question.conf);
-                // The gate asks again when it knows which one runs ([`Granted::allows_filter`]).
+                // The gate asks again when it knows which backend runs ([`Granted::allows_filter`]).
                 let Some(backend) = named.backend else { return Ok(grant.name) };
                 allowed(input.granted, grant, backend, &named)
                     .map_err(|(object, hint)| input.refuse(&object, &on(&object), hint))?;
                 Ok("firewall.backends")
             }
             Self::Isolate { ingress } => input.one_of(grant, "firewall.ingress", ingress.name()),
-            // Nothing is chosen here: the rules are the attachment's own.
+            // The operation chooses no object: the rules are the attachment's own.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }
@@ -78,7 +78,7 @@ impl Decide for ops::Firewall {
     }
 }
 
-/// Checks a backend with what it acts on: the zone, or the admin chain.
+/// Checks a backend together with its object: the zone, or the admin chain.
 ///
 /// # Errors
 /// The refused object, and the way out.
@@ -87,7 +87,7 @@ fn allowed(granted: &Granted, grant: &Grant, backend: FirewallBackend, named: &N
         FirewallBackend::Iptables => ("admin-chains", ValueKind::Chain, &named.admin_chain),
         FirewallBackend::Firewalld => ("zones", ValueKind::Zone, &named.zone),
     };
-    // Chains and zones that no policy can grant are refused before it is asked.
+    // Chains and zones that no policy can grant are refused first.
     if let Err(impossible) = kind.check_text(object) {
         return Err((object.clone(), format!("no policy can allow it: {impossible}")));
     }
@@ -121,13 +121,13 @@ impl Granted {
         }
     }
 
-    /// Returns the isolation without which an ADD is to be refused.
+    /// Returns the isolation that policy requires. An ADD without it is refused.
     pub fn required_ingress(&self) -> Option<IngressPolicy> {
         let grant = self.written(Capability::Firewall)?;
         grant.texts("required").find_map(|text| IngressPolicy::parse(&text))
     }
 
-    /// Returns the zones in which policy lets addresses be put, as far as the network names them.
+    /// Returns the network's zone, if policy lets addresses be put into it.
     pub fn zone(&self, named: &Named) -> Option<String> {
         self.allows_filter(FirewallBackend::Firewalld, named).is_ok().then(|| named.zone.to_string())
     }
@@ -139,14 +139,14 @@ const TAKEN: &str = "INPUT FORWARD OUTPUT PREROUTING POSTROUTING \
     LOG MARK MASQUERADE NETMAP NFLOG NFQUEUE NOTRACK QUEUE RATEEST REDIRECT REJECT RETURN SECMARK SET SNAT SNPT \
     SYNPROXY TCPMSS TCPOPTSTRIP TEE TOS TPROXY TRACE TTL ULOG";
 
-/// Chains that programs have for their own rules. A chain for an administrator's rules may be any other one, also one that
-/// another program leaves to the administrator (`DOCKER-USER`, `ufw-user-forward`).
+/// Chains that programs have for their own rules. Any other chain may be for an administrator's rules. Some programs
+/// leave a chain to the administrator (`DOCKER-USER`, `ufw-user-forward`).
 const OF_PROGRAMS: &[&str] = &["CNI-FORWARD", "DOCKER"];
 
-/// The beginnings of the names of such chains, where a program makes many: each is followed by more.
+/// The prefixes of chains that a program makes in large numbers. A longer name with such a prefix is the program's.
 const MADE_BY_PROGRAMS: &[&str] = &["CNI-HOSTPORT-", "CNI-DN-", "CNI-ISOLATION-STAGE-", "DOCKER-ISOLATION-", "KUBE-"];
 
-/// True for the name of a chain of the kernel, and for one that iptables takes for a target.
+/// True for the name of a chain of the kernel, and for a name that iptables takes for a target.
 pub fn is_taken(name: &str) -> bool {
     TAKEN.split(' ').any(|taken| taken == name)
 }
@@ -160,8 +160,7 @@ fn is_of_program(name: &str) -> bool {
     is_hash || OF_PROGRAMS.contains(&name) || MADE_BY_PROGRAMS.iter().any(is_made)
 }
 
-/// True for the name of a chain that can be an administrator's: none of the kernel, and none that another program or
-/// another plugin has for its own rules.
+/// True for the name of a chain that can be an administrator's. Chains of the kernel, of programs and of plugins can't.
 pub fn is_admin_chain(name: &str) -> bool {
     // XT_EXTENSION_MAXNAMELEN, with its final NUL.
     let is_name = name.len() < 29
@@ -172,7 +171,7 @@ pub fn is_admin_chain(name: &str) -> bool {
 
 /// True for the name of a zone of firewalld.
 pub fn is_zone(name: &str) -> bool {
-    // One that begins with `-` would be an option of the program that carries it.
+    // A name that begins with `-` would be an option of the program that gets it as an argument.
     (1..=64).contains(&name.len())
         && !name.starts_with('-')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))

@@ -1,4 +1,4 @@
-//! `ipam`: the plugins that may be delegates, and those of them that may be native programs.
+//! `ipam`: the plugins that may be delegates, and the delegates that may be native programs.
 
 use super::prelude::*;
 
@@ -11,7 +11,7 @@ impl Decide for ops::Ipam {
         match self {
             Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
                 match input.question.conf.ipam_type.as_str() {
-                    // Without a type there is nothing to decide on: the operation itself says that it is missing.
+                    // If the type is missing, policy decides nothing. The operation itself reports the error.
                     "" => Ok(grant.name),
                     name => input.one_of(grant, "ipam.types", name),
                 }
@@ -21,7 +21,7 @@ impl Decide for ops::Ipam {
 }
 
 impl Granted {
-    /// The way out of a refused delegate that is a native program.
+    /// The hint after the refusal of a delegate that is a native program.
     pub fn native_hint(&self, plugin: &str) -> String {
         let types = self.grant(Capability::Ipam).is_none_or(|grant| !grant.matches("types", plugin));
         let mut changes = vec![line::text("native", plugin)];

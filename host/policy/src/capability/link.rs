@@ -9,7 +9,7 @@ pub const KEYS: &[Key] = &[LOOK_ONLY];
 impl Decide for ops::Link {
     fn granted_by(&self, input: &RuleInput<'_>) -> Capability {
         match self {
-            // A link of any kind can be looked at, by a plugin with the capability that gave out the handle.
+            // A plugin with the capability that gave out the handle can look at the link, of any kind.
             Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, HandleKind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
         }

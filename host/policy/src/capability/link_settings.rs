@@ -65,9 +65,9 @@ pub fn values(settings: &LinkSettings) -> Vec<(&'static str, String)> {
 fn attributes(input: &RuleInput<'_>, grant: &Grant, settings: &LinkSettings) -> Result<(), OpError> {
     for (key, value) in values(settings) {
         let is_granted = match settings.mac.filter(|_| key == "macs") {
-            // The configuration may have it in another form.
+            // The configuration may write the address in another form.
             Some(mac) => grant.texts("macs").any(|text| text.parse::<Mac>() == Ok(mac)),
-            // What may be switched on may be switched off.
+            // An attribute that may be switched on may also be switched off.
             None if value == "false" => grant.texts(key).next().is_some(),
             None => grant.texts(key).any(|text| text == value),
         };
@@ -94,8 +94,7 @@ impl Granted {
         self.grant(Capability::LinkSettings).is_some_and(|grant| grant.patterns("macs").any(is_taken))
     }
 
-    /// True if policy grants a value for an attribute of the link in this run, and lets the native plugin's files be in
-    /// this directory.
+    /// True if policy grants any value of an attribute of the link, and this directory for the native plugin's files.
     pub fn may_change_link(&self, directory: &str) -> bool {
         let values = ["macs", "mtu", "promisc", "allmulti", "tx-queue-length"];
         self.grant(Capability::LinkSettings).is_some_and(|grant| {

@@ -4,7 +4,8 @@ use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    // In "passthru" the container has its parent's frames, and can change the parent's address: it has to be named.
+    // In mode "passthru" the container gets its parent's frames, and can change the parent's address. So a policy must
+    // name this mode.
     required("modes", ValueKind::Mode, "${config.mode | bridge}"),
     key("mtu", ValueKind::Mtu, Count::One),
     LOOK_ONLY,

@@ -1,4 +1,4 @@
-//! `masquerade`: the packet filters that may carry it.
+//! `masquerade`: the packet filters that may have the rules.
 
 use super::prelude::*;
 use crate::grammar::ANY;
@@ -11,15 +11,15 @@ impl Decide for ops::Masquerade {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { backend } => {
-                // A guest that names no backend gets one of those that are granted: the gate chooses.
+                // For a guest that names no backend, the gate chooses a granted backend.
                 let granted = |backend: Backend| allows(grant, backend);
                 if backend.map_or_else(|| Backend::ALL.into_iter().any(granted), granted) {
                     return Ok("masquerade.backends");
                 }
                 input.one_of(grant, "masquerade.backends", backend.map_or(ANY, Backend::name))
             }
-            // The backend matters only where rules are made. To compare and remove rules is always allowed: they are
-            // the attachment's own. A native plugin may have made them with the other backend.
+            // The backend matters only when rules are made. A plugin may always compare and remove its attachment's own
+            // rules. A native plugin may have made these rules with another backend.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }
@@ -34,7 +34,7 @@ impl Decide for ops::Masquerade {
 }
 
 impl Granted {
-    /// True if policy lets masquerading be made with this packet filter.
+    /// True if policy allows masquerading with this packet filter.
     pub fn allows_backend(&self, backend: Backend) -> bool {
         self.grant(Capability::Masquerade).is_some_and(|grant| allows(grant, backend))
     }

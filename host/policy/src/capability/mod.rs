@@ -1,8 +1,8 @@
 //! The policy of each capability, one file for each.
 //!
 //! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
-//! configuration that this rule needs. Capabilities that are only granted or not have a row here. In either place, an
-//! operation without a rule does not compile.
+//! configuration that this rule needs. Capabilities without keys have a row here. An operation that has no rule does
+//! not compile.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -40,8 +40,8 @@ use prelude::*;
 
 /// The decisions on the operations of one capability.
 pub trait Decide {
-    /// The capability whose grant is needed. It is the operation's own, except to look at an object that another
-    /// capability gave out.
+    /// The capability whose grant is needed. Usually this is the operation's own capability. A look at an object needs
+    /// the capability that gave out the object.
     fn granted_by(&self, input: &RuleInput<'_>) -> Capability {
         input.question.operation.capability()
     }
@@ -49,19 +49,19 @@ pub trait Decide {
     /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen.
     ///
     /// # Errors
-    /// The refusal, with the way out.
+    /// The refusal, with a hint how to allow the operation.
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
-    /// The objects that the operation names, or the configuration names for it. A new table for it must contain them. Mostly
-    /// it is the one that the rule looks for, and that an empty table does not have.
+    /// The objects that the operation names, or that the configuration names for it. A new table that allows the
+    /// operation must contain these objects. By default this is the object that the rule misses in an empty table.
     fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         let _ = self.rule(input, &Grant::EMPTY);
         input.asked.take()
     }
 }
 
-/// Capabilities that a policy grants or not, with all of their operations: none names an object that a policy could choose. An
-/// operation that is not in its row does not compile.
+/// Capabilities that a policy grants as a whole, with all their operations. No operation names an object that a policy
+/// could choose. An operation that its row lacks does not compile.
 macro_rules! granted_or_not {
     ($($operations:ident: $($operation:ident),+;)+) => {
         $(impl Decide for ops::$operations {
@@ -75,24 +75,25 @@ macro_rules! granted_or_not {
 }
 
 granted_or_not! {
-    // These have keys for something else. A dummy is only the attachment's own link, and the gate guards no other one.
+    // The keys of these capabilities concern other decisions. A dummy is the attachment's own link, and the gate guards
+    // only this link.
     Dummy: Create;
     MacGuard: Ensure, Check, Remove;
 }
 
-/// The rule of an operation without an object: what changes something needs a grant that is for more than looking.
+/// The rule of an operation without an object. An operation that changes something needs a grant without `look-only`.
 fn granted(input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
     if input.question.operation.lasting() == Lasting::Nothing { Ok(grant.name) } else { input.changes(grant) }
 }
 
-/// Returns a text of the configuration's `ipam` that is not empty. One of the wrong type counts as absent: the plugin refuses
-/// it.
+/// Returns a text of the configuration's `ipam` that is not empty. A text of the wrong type counts as absent: the
+/// plugin refuses it.
 fn ipam_text(conf: &NetConf, key: &str) -> Option<String> {
     let ipam = conf.fields().object("ipam").ok().flatten()?;
     ipam.string(key).ok().flatten().filter(|text| !text.is_empty())
 }
 
-/// All capabilities: those with keys have a file, and the others are granted or not.
+/// All capabilities. A capability with keys has a file; a capability without keys is granted as a whole.
 macro_rules! capabilities {
     (with keys { $($with:ident: $file:ident;)+ } without keys { $($without:ident: $($operation:ident),+;)+ }) => {
         granted_or_not! { $($without: $($operation),+;)+ }
@@ -105,7 +106,7 @@ macro_rules! capabilities {
             }
         }
 
-        /// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
+        /// Returns the keys of `[grant.NAME]`. The list is empty if the capability has no keys.
         pub const fn keys(capability: Capability) -> &'static [Key] {
             match capability {
                 $(Capability::$with => $file::KEYS,)+

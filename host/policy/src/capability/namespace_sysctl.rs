@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The keys of its table. The second one allows settings of other links than the attachment's own.
+/// The keys of its table. The second key allows settings of links that other plugins made.
 pub const KEYS: &[Key] =
     &[required("keys", ValueKind::Sysctl, "net.*"), key("other-links", ValueKind::Flag, Count::One)];
 
@@ -11,7 +11,7 @@ pub fn dotted(key: &str) -> String {
     key.replace('/', ".")
 }
 
-/// True if a key can be one of a network namespace: it begins with `net`, and no part of it is empty.
+/// True if a network namespace can have this key: the key begins with `net`, and has no empty part.
 pub fn is_key(key: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| !c.is_whitespace() && !c.is_control());
     let key = dotted(key);

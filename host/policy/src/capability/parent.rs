@@ -1,4 +1,4 @@
-//! `parent`: which links others may be stacked on, and where they are.
+//! `parent`: the links that other links may be stacked on, and whether they are on the host or in the container.
 
 use super::prelude::*;
 use crate::grammar::DEFAULT_LINK;
@@ -13,13 +13,13 @@ impl Decide for ops::Parent {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Find { name, in_container } => {
-                // A network whose master is in the container has none on the host, and the other way round.
+                // A network has its master either in the container or on the host.
                 if *in_container != grant.on("in-container") {
                     let place = if *in_container { "in the container" } else { "on the host" };
                     let what = format!("on {name:?} {place}");
                     return Err(input.key(&what, vec![line::text("in-container", format!("{in_container}"))]));
                 }
-                // The link of the default route has no name here: what it is called the gate finds out.
+                // The link of the default route has no name here. The gate finds the name.
                 if name.is_empty() && !grant.matches("names", "") {
                     let what = "on the link of the default route";
                     return Err(input.key(what, vec![line::text("names", format!("${{{DEFAULT_LINK}}}"))]));

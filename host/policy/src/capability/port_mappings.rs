@@ -1,4 +1,4 @@
-//! `port-mappings`: the ports of the node that may lead to a container, and the packet filters that may carry it.
+//! `port-mappings`: the ports of the node that may lead to a container, and the packet filters that may have the rules.
 
 use super::prelude::*;
 use crate::port;
@@ -8,7 +8,7 @@ use postern_types::Forward;
 pub const KEYS: &[Key] =
     &[required("ports", ValueKind::Ports, "1-65535"), required("backends", ValueKind::Backend, "nftables")];
 
-/// The most ports that a table is completed with, one line for each forward.
+/// The most forwards whose ports a policy line lists.
 const MOST: usize = 16;
 
 impl Decide for ops::PortMappings {
@@ -24,7 +24,7 @@ impl Decide for ops::PortMappings {
                 let change = vec![line::text("ports", &*ports)];
                 Err(input.deny(Capability::PortMappings, &ports, &format!(" on the node's port {ports}"), change))
             }
-            // Which ports were forwarded matters only where rules are made.
+            // The ports matter only when rules are made.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }

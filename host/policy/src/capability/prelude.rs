@@ -1,4 +1,4 @@
-//! What nearly every file here uses: a table's keys, the question to a policy, and the lines that would allow more.
+//! Imports that nearly every file here uses: a table's keys, the question to a policy, and policy lines.
 
 pub(super) use super::Decide;
 pub(super) use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};

@@ -1,5 +1,5 @@
-//! `source-routes`: the routing tables that a plugin may name. The gate chooses the others, and refuses those of the
-//! kernel whatever a policy says.
+//! `source-routes`: the routing tables that a plugin may name. The gate chooses a table if the plugin names none. It
+//! refuses the kernel's own tables under any policy.
 
 use super::prelude::*;
 
@@ -13,7 +13,7 @@ impl Decide for ops::SourceRoutes {
                 input.says(grant, "tables", &table.to_string(), &format!("with table {table}"))?;
                 Ok("source-routes.tables")
             }
-            // A table that the network names is that one: the gate's choice would be another.
+            // The network names a table, so the gate must not choose another table.
             Self::Apply { table: None, .. } => match input.question.conf.fields().int("table") {
                 Ok(Some(table)) => {
                     let what = format!(" without table {table}, which the network names");

@@ -1,4 +1,4 @@
-//! `tap`: with which MTU, for which user and group, with several queues or not, and which bridges it may join.
+//! `tap`: the MTU of a tap, its user and group, whether it may have several queues, and the bridges that it may join.
 
 use super::prelude::*;
 
@@ -8,10 +8,11 @@ pub const CONTEXT: &str = "selinux-context";
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
     key("mtu", ValueKind::Mtu, Count::One),
-    // Whoever may open a tap has its frames. A tap of no user and no group is for everybody in the container.
+    // A process that may open a tap gets its frames. Every process in the container may open a tap without user and
+    // group.
     key("owners", ValueKind::Number, Count::Some),
     key("groups", ValueKind::Number, Count::Some),
-    // One, and no list: the process that makes the tap is started in it before the plugin runs.
+    // The key takes a single context: the process that makes the tap is started in this context before the plugin runs.
     key(CONTEXT, ValueKind::SelinuxContext, Count::One),
     key("multi-queue", ValueKind::Flag, Count::One),
     key("bridges", ValueKind::Link, Count::Some),
@@ -64,7 +65,8 @@ impl Granted {
     }
 }
 
-/// Checks that it belongs to whom the policy names, and to nobody where that names none.
+/// Checks that the tap has an owner, group or context that the policy names. If the policy names none, the tap must
+/// have none.
 fn belongs(
     input: &RuleInput<'_>,
     grant: &Grant,

@@ -1,4 +1,5 @@
-//! `vrf`: the VRFs that a plugin may put the attachment's link into, and the routing tables that it may name for them.
+//! `vrf`: the VRFs that a plugin may put the attachment's link into, and the routing tables that the plugin may name
+//! for the VRFs.
 
 use super::prelude::*;
 

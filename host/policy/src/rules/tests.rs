@@ -1,4 +1,4 @@
-//! Tests of the decision: whose grant counts, and what a refusal offers.
+//! Tests of the decision: the grant that counts, and the lines that a refusal offers.
 
 mod links;
 mod node;
@@ -48,8 +48,8 @@ fn to_look_is_less_than_to_make() {
     assert_eq!(decided(policy, r#"{"x":false}"#, &ops::Link::Up { link: 0 }.into()), Ok("link"));
 }
 
-/// Only the plugin that made the link deletes it without a grant. If no record tells, only a plugin that may make
-/// links counts as the maker.
+/// Only the plugin that made the link deletes it without a grant. Without a record, only a plugin that may make links
+/// counts as the maker.
 #[test]
 fn a_link_is_given_up_by_who_made_it() {
     let conf = NetConf::unread(Json::Null);
@@ -189,7 +189,7 @@ fn lines_that_are_offered_are_read_and_allow() {
     assert!(lines > 200, "{lines}");
 }
 
-/// A star that comes from a default of the policy matches no more than itself in a flag.
+/// In a flag, a star from a default of the policy matches only itself.
 #[test]
 fn a_flag_is_on_by_its_exact_text() {
     let flags = |value: &str| {
@@ -224,7 +224,7 @@ fn other_lines_are_read_as_well() {
         let line = hint.split('`').nth(1).unwrap_or_else(|| panic!("{hint}"));
         File::parse(line, Origin::Operator).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
-    // A line for each address of a pool is no way out.
+    // A line for each address of a pool would not help.
     assert!(
         granted.addresses_hint("previous.addresses", &"10.0.0.9/24".parse().unwrap()).contains("[\"10.0.0.0/24\"]")
     );
@@ -234,7 +234,7 @@ fn other_lines_are_read_as_well() {
             .starts_with("an operator can name the network")
     );
     assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
-    // A text that would mean something else in a file is not offered.
+    // A text that would have another meaning in a file is not offered.
     let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
     assert!(star.hint.contains("no line of a policy file can name it"), "{}", star.hint);
 }

@@ -1,4 +1,4 @@
-//! The rules of links that are made for an attachment, and of those that it takes.
+//! The rules of links that are made for an attachment, and of links that an attachment takes.
 
 use super::decided;
 use crate::Policy;
@@ -11,7 +11,7 @@ fn a_pair_has_the_networks_mtu() {
     let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"";
     assert_eq!(of(policy, "{}", None), Ok("veth"));
     assert_eq!(of(policy, r#"{"mtu":1400}"#, Some(1400)), Ok("veth"));
-    // A bridge would take the MTU over from its port.
+    // A bridge would get the MTU of its port.
     assert!(of(policy, "{}", Some(68)).unwrap_err().contains("veth.create with MTU 68; "));
     let refusal = of("[grant.veth]", r#"{"mtu":68}"#, Some(68)).unwrap_err();
     assert!(refusal.contains("with `grant.veth = { mtu = \"68\" }` in"), "{refusal}");
@@ -26,7 +26,8 @@ fn a_parent_is_the_one_that_the_network_names() {
     assert_eq!(find(r#"{"master":"eth1"}"#, "eth1", false), Ok("parent.names"));
     assert_eq!(find("{}", "", false), Ok("parent.names"));
     assert_eq!(find(r#"{"linkInContainer":true}"#, "", true), Ok("parent.names"));
-    // Another one, the default link where one is named, and one that is named where the default is meant.
+    // The plugin asks for another link, for the default link although a link is named, or for a named link instead of
+    // the default link.
     for (config, name, in_container) in [
         (r#"{"master":"eth1"}"#, "eth2", false),
         (r#"{"master":"eth1"}"#, "", false),
@@ -55,7 +56,7 @@ fn a_parent_is_the_one_that_the_network_names() {
     Policy::parse("[grant.ipam]\ntypes = [\"${node.default-link}\"]", "x.toml").unwrap_err();
 }
 
-/// The bridge of a tap and a VRF are links of the container, by the network's names for them.
+/// The bridge of a tap and a VRF are links in the container. The network gives their names.
 #[test]
 fn a_link_in_the_container_has_a_name_too() {
     for (key, config) in [("bridge", r#"{"bridge":"br0"}"#), ("vrfname", r#"{"vrfname":"br0"}"#)] {
@@ -117,7 +118,7 @@ fn a_vlan_and_a_mode_are_those_of_the_network() {
     assert_eq!(vlan(r#"{"vlanId":5,"mtu":900}"#, 5, Some(900)), Ok("vlan.ids"));
     assert_eq!(vlan("{}", 0, None), Ok("vlan.ids"));
     assert!(vlan(r#"{"vlanId":5}"#, 6, None).unwrap_err().contains("vlan.create on \"6\""));
-    // The gate refuses what can be no VLAN, as natively.
+    // The gate refuses an impossible VLAN, as the native plugin does.
     assert_eq!(vlan(r#"{"vlanId":4095}"#, 4095, None), Ok("vlan.ids"));
     assert!(vlan(r#"{"vlanId":5}"#, 5, Some(900)).unwrap_err().contains("with MTU 900"));
     let ipvlan = |config, mode| decided(policy, config, &ops::Ipvlan::Create { parent: 0, mode, mtu: None }.into());
@@ -138,7 +139,7 @@ fn a_tap_belongs_to_whom_the_network_names() {
     assert_eq!(create(r#"{"owner":0}"#, of(Some(0), None)), Ok("tap"));
     assert_eq!(create(r#"{"owner":1000,"group":4294967295}"#, of(Some(1000), Some(u32::MAX))), Ok("tap"));
     for (config, owner, group, expected) in [
-        // Without an owner it would be everybody's.
+        // Everybody could open a tap without an owner.
         (r#"{"owner":1000}"#, None, None, "tap.create without owner"),
         (r#"{"owner":1000,"group":7}"#, Some(1000), None, "tap.create without group"),
         (r#"{"owner":1000}"#, Some(0), None, "with owner 0"),

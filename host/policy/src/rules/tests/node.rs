@@ -1,4 +1,4 @@
-//! The rules of what attachments share: bridges, backends, delegates, files and addresses.
+//! The rules of things that attachments share: bridges, backends, delegates, files and addresses.
 
 use super::{asked, bridge, decided, ensure};
 use crate::granted::tests::granted;
@@ -36,7 +36,7 @@ fn a_bridge_is_made_as_its_keys_say() {
         ),
         "{refusal}"
     );
-    // A key without a value allows none.
+    // A key without a value allows no MTU.
     assert!(bridge("mtu = \"${config.mtu}\"", "{}", &options(Some(1400), false, false)).is_err());
 
     let promisc = "promisc = \"${config.promiscMode | false}\"";
@@ -100,7 +100,7 @@ fn rules_are_made_with_a_granted_backend() {
     }
     let iptables = r#"{"ipMasqBackend":"iptables"}"#;
     assert_eq!(decided(policy, iptables, &asked(Some(Backend::Iptables))), rule);
-    // A guest that names none gets one that is granted.
+    // A guest that names no backend gets a granted backend.
     assert_eq!(decided(policy, iptables, &asked(None)), rule);
     let any = "[grant.masquerade]\nbackends = [\"${config.ipMasqBackend | any}\"]";
     for backend in [None, Some(Backend::Nftables), Some(Backend::Iptables)] {
