@@ -54,8 +54,8 @@ fn netlink(others: usize) -> Outcome {
         })?);
         times[2].push(timed(|| check(masquerade::nft_check_known(&mut nft, &ours, &addrs, &[])?))?);
         times[3].push(timed(|| check(masquerade::nft_remove_known(&mut nft, &ours, &[])? == 2))?);
-        // The kernel has something to clean up, and closing waits for it. It is closed either at once, or after the
-        // time that other work takes, as deleting a link does.
+        // After a deletion, closing waits for the kernel's clean-up. The connection is closed at once, or after a pause
+        // as long as other work, such as deleting a link.
         if round % 2 == 0 {
             times[4].push(reopen(&mut nft)?);
         } else {

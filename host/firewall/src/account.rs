@@ -45,7 +45,7 @@ pub fn unrecorded_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>,
     Ok(unrecorded)
 }
 
-/// The nftables rules of all attachments, read once. A question for each attachment would make the kernel show all
+/// The nftables rules of all attachments, read once. With a question for each attachment, the kernel would show all
 /// rules each time.
 pub struct NftRules {
     masquerades: HashMap<String, Vec<NftRule>>,
@@ -99,13 +99,13 @@ impl NftRules {
     }
 }
 
-/// Returns the rules of a chain: none if there is no such chain.
+/// Returns the rules of a chain. A missing chain has no rules.
 fn of<'a>(chains: &'a HashMap<String, Vec<NftRule>>, chain: &str) -> &'a [NftRule] {
     chains.get(chain).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the chains that forwarded packets go through (`ip filter FORWARD`). The flag is true if the chain drops what
-/// none of its rules accepts.
+/// Returns the chains that forwarded packets go through (`ip filter FORWARD`). The flag is true if the chain's policy
+/// is to drop.
 ///
 /// # Errors
 /// As [`unrecorded_masquerades`].

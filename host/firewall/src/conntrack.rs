@@ -1,7 +1,7 @@
-//! Connections that the kernel tracks: those of one UDP port are forgotten when its forward changes.
+//! Connections that the kernel tracks. When the forward of a UDP port changes, the port's connections are forgotten.
 //!
-//! UDP has no end of a connection. While packets come, the kernel goes on sending them where the first one went, past
-//! any new rule. It forgets a TCP connection with its first packet of a new one.
+//! A UDP connection has no end. As long as packets come, the kernel sends them to the destination of the first packet,
+//! whatever new rules say. The kernel forgets a TCP connection at the first packet of a new connection.
 
 use std::net::IpAddr;
 
@@ -42,9 +42,9 @@ const ACK: u16 = 4;
 pub struct Flow {
     /// The destination that the first packet had: address and port.
     pub destination: (IpAddr, u16),
-    /// The one that answers: address and port. With a forward it is the container.
+    /// Address and port of the answering end: the container, if there is a forward.
     pub answerer: (IpAddr, u16),
-    /// The attributes that name it to the kernel.
+    /// The attributes that identify the connection to the kernel.
     name: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ fn message(v6: bool, attributes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Returns the attributes with which the kernel shows only connections of UDP, and only those of one port.
+/// Returns the attributes with which the kernel shows only UDP connections; with `port`, only connections of this port.
 fn filter(port: Option<u16>) -> Vec<u8> {
     let mut proto = attribute(PROTO_NUM, &[UDP]);
     proto.extend(port.map(|port| attribute(DESTINATION_PORT, &port.to_be_bytes())).unwrap_or_default());
@@ -94,8 +94,7 @@ fn filter(port: Option<u16>) -> Vec<u8> {
     attributes
 }
 
-/// Forgets the tracked UDP connections of one family to one of these ports for which `goes` holds. Returns how many
-/// there were.
+/// Forgets the tracked UDP connections of one family to these ports for which `goes` is true. Returns their number.
 ///
 /// # Errors
 /// The kernel has no connection tracking, it refuses, or the deadline passes.
@@ -124,7 +123,7 @@ pub fn forget_udp(
     for flow in flows.iter().filter(|flow| ports.contains(&flow.destination.1) && goes(flow)) {
         match nft.ask_raw(NetlinkRequest::raw(DELETE, ACK, message(v6, &flow.name))) {
             Ok(()) => forgotten += 1,
-            // It ended meanwhile.
+            // The connection ended meanwhile.
             Err(Errno::ENOENT) => {}
             Err(errno) => return Err(FirewallError::errno("forget", "a tracked connection", errno)),
         }

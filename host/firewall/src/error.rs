@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use postern_netlink::NetlinkError;
 
-/// A firewall operation that failed: the operation, its object, the answer of the kernel or program, and the way out.
+/// A firewall operation that failed: the operation, its object, the answer of the kernel or program, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} {object}: {}{hint}", cause(*.errno))]
 pub struct FirewallError {
@@ -13,12 +13,12 @@ pub struct FirewallError {
     pub object: String,
     /// The kernel's answer (errno(3)), if the kernel was asked.
     pub errno: Option<i32>,
-    /// The way out, or the text that a program printed.
+    /// A hint how to solve the problem, or the text that a program printed.
     pub hint: String,
 }
 
 impl FirewallError {
-    /// Makes an error of this crate or of a crate that uses it; `hint` says what is wrong, and the way out.
+    /// Makes an error of this crate or of a crate that uses it; `hint` says what is wrong, and how to solve it.
     pub fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { operation, object: object.into(), errno: None, hint: hint.into() }
     }
@@ -41,7 +41,7 @@ impl FirewallError {
     }
 }
 
-/// Returns the way out that usually helps, by the kernel's answer to an nftables request.
+/// Returns the hint that usually helps after this answer of the kernel to an nftables request.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EPERM | Errno::EACCES => "CAP_NET_ADMIN is needed in the network namespace's user namespace",

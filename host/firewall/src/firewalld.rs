@@ -1,7 +1,7 @@
 //! firewalld: an attachment's addresses as sources of a zone.
 //!
-//! Sources are put in by the system's message bus, as the native plugin does. They hold until firewalld is reloaded. The
-//! calls are made by a program, and a confined gate has it run by its helper ([`postern_confine::bus`]).
+//! Calls on the system's message bus add sources, as in the native plugin. A source stays until firewalld is reloaded.
+//! A program makes the calls; a confined gate lets its helper run this program ([`postern_confine::bus`]).
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::iptables::ProgramRunner;
 /// The socket of the system's message bus.
 const SOCKET: &str = "/run/dbus/system_bus_socket";
 
-/// True if firewalld may run here: it is installed, and there is a message bus. Nothing is asked.
+/// True if firewalld may run here: it is installed, and there is a message bus. No call is made.
 #[must_use]
 pub fn installed() -> bool {
     locate("firewalld").is_some() && Path::new(SOCKET).exists()
@@ -32,7 +32,7 @@ pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
         return Ok(false);
     }
     let ask = || owned(answer("ask for", bus::question(), runner)?);
-    // A refusal can be a passing one. Taken for an answer, it would leave an address in a zone after its container.
+    // A refusal can be temporary. If it counted as an answer, an address would stay in a zone after its container.
     ask().or_else(|_| ask())
 }
 
@@ -48,7 +48,7 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
     }
 }
 
-/// Puts an address in a zone. It is no error if it is there.
+/// Puts an address in a zone. An address that is already there is no error.
 ///
 /// # Errors
 /// firewalld refuses (the hint is its reason), or as [`runs`].
@@ -56,21 +56,21 @@ pub fn add(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(),
     called(Method::AddSource, zone, address, &["ZONE_ALREADY_SET", "ALREADY_ENABLED"], runner).map(drop)
 }
 
-/// Takes an address out of a zone. It is no error if it is not there, or if there is no such zone.
+/// Takes an address out of a zone. A missing address or zone is no error.
 ///
 /// # Errors
-/// As [`add`], and the address is there still, or firewalld does not tell.
+/// As [`add`]. Then the address is still in the zone, or firewalld does not tell.
 pub fn remove(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
     let fine = &["UNKNOWN_SOURCE", "NOT_ENABLED", "INVALID_ZONE"];
     let Err(error) = called(Method::RemoveSource, zone, address, fine, runner) else { return Ok(()) };
-    // What it says of its own state is no reason to keep an address that it does not have.
+    // An error of firewalld must not make DEL fail if firewalld does not have the address.
     match query(zone, address, runner) {
         Ok(false) => Ok(()),
         Ok(true) | Err(_) => Err(FirewallError { hint: format!("{}; {WAY_OUT}", error.hint), ..error }),
     }
 }
 
-/// The way out where firewalld refuses to let an address go.
+/// The hint if firewalld refuses to remove an address.
 const WAY_OUT: &str = "mend firewalld, or stop it: what it has of this address ends with it";
 
 /// True if the address is in the zone.
@@ -81,7 +81,7 @@ pub fn query(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<b
     Ok(called(Method::QuerySource, zone, address, &["INVALID_ZONE"], runner)? == "b true")
 }
 
-/// Calls a method. An answer with one of the words in `fine` counts as an empty one.
+/// Calls a method. An answer with a word of `fine` counts as an empty answer.
 fn called(
     method: Method,
     zone: &str,
@@ -98,7 +98,7 @@ fn called(
     }
 }
 
-/// Returns what the bus answers, or what it refuses with.
+/// Returns the answer of the bus, or the text of its refusal.
 fn answer(
     operation: &'static str,
     program: Option<Program>,
@@ -149,12 +149,12 @@ mod tests {
         removed
     }
 
-    /// An error of firewalld keeps no address that it does not have, and a DEL fails only for one that may be there still.
+    /// A DEL fails only if firewalld may still have the address.
     #[test]
     fn an_error_of_firewalld_keeps_only_what_it_has() {
         use std::io::Write;
         if locate(BUSCTL).is_none() {
-            // Past the capture of the test's program: `tests/suite` counts skipped tests.
+            // The line bypasses the test program's output capture: `tests/suite` counts skipped tests.
             let _ = writeln!(
                 std::io::stdout(),
                 "SKIPPED: an_error_of_firewalld_keeps_only_what_it_has: busctl is not installed"

@@ -7,9 +7,9 @@ use crate::FirewallError;
 /// The rules of iptables for which a container has a chain in each network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainKind {
-    /// Those of `ipMasq`.
+    /// The rules of `ipMasq`.
     Masquerading,
-    /// Those of `portMappings`.
+    /// The rules of `portMappings`.
     Forwards,
 }
 
@@ -22,7 +22,7 @@ impl ChainKind {
         }
     }
 
-    /// Returns the beginning of the comment of rules that lead there.
+    /// Returns the beginning of the comment of rules that lead to the chain.
     fn comment(self) -> &'static str {
         match self {
             Self::Masquerading => "",
@@ -38,7 +38,7 @@ const IFB_PREFIX: &str = "bwp";
 /// Bytes of an instance: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
 
-/// An attachment, which owns rules. The native plugins' names decide how much of it a rule shows.
+/// An attachment, which owns rules. The native plugins' names decide how much of the key a rule shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttachmentKey {
     /// The network's name in its configuration.
@@ -89,7 +89,7 @@ impl AttachmentKey {
     }
 
     /// Returns the two possible iptables chains of the container in the network. The first is the native plugins' name.
-    /// The second is hashed with separators, for use if the first is taken.
+    /// The second is hashed with separators, and is used if the first is taken.
     pub(crate) fn iptables_chains(&self, kind: ChainKind) -> [String; 2] {
         self.names(28, kind.prefix(), &[&self.network, &self.container_id])
     }
@@ -100,7 +100,7 @@ impl AttachmentKey {
         self.names(15, IFB_PREFIX, &[&self.network, &self.container_id, &self.ifname])
     }
 
-    /// Returns the native plugins' name, and the one that is hashed from these parts.
+    /// Returns the native plugins' name, and the name that is hashed from these parts.
     fn names(&self, length: usize, prefix: &str, parts: &[&str]) -> [String; 2] {
         [format!("{}{}", self.network, self.container_id), joined(parts)].map(|text| hashed(length, prefix, &text))
     }
@@ -111,7 +111,7 @@ impl AttachmentKey {
         hash.len() == 15 - IFB_PREFIX.len() && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
-    /// Returns the comment of iptables rules. It is an error if the names are too long, or if iptables' text format can't carry
+    /// Returns the comment of iptables rules. Fails if the names are too long, or if iptables' text format can't carry
     /// them unchanged. Valid CNI names can always be carried.
     pub(crate) fn iptables_comment(&self, kind: ChainKind) -> Result<String, FirewallError> {
         // The key of the configuration by which other rules are made.
@@ -171,7 +171,7 @@ pub(crate) fn named_by(comment: &[u8]) -> Option<(&str, &str)> {
 
 /// Returns the first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
 fn hashed(length: usize, prefix: &str, text: &str) -> String {
-    // Written by hand, and only as many digits as needed: one garbage collection makes a thousand of them.
+    // Only the needed digits are made, without a formatter: one garbage collection makes a thousand names.
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
     let digest = Sha512::digest(text.as_bytes());
     let digits = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);

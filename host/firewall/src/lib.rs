@@ -1,7 +1,7 @@
 //! The host's firewall, in the formats of the native CNI plugins: mechanism, no decisions.
 //!
 //! Everything here works in the network namespace of the calling thread. It removes only objects with the mark
-//! (comment, chain name) of the given owner. The gate decides what to ask for, and for which attachment.
+//! (comment, chain name) of the given owner. The gate decides on the operation and the attachment.
 //!
 //! | module | content |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
-//! nftables is used over netlink ([`Nft`], by `postern-netlink`). A rule costs tens of microseconds that way, and
+//! nftables is used over netlink ([`Nft`], by `postern-netlink`). A rule costs tens of microseconds over netlink, and
 //! milliseconds through the `nft` program. The distribution chooses one of two kernel interfaces for iptables. Rules of
-//! the nf_tables variant are read and written over netlink too. For legacy iptables, and where the variant is unknown, the
+//! the nf_tables variant are read and written over netlink too. If the variant is legacy iptables or unknown, the
 //! system's own programs are run, once per family and change.
 //!
 //! ```no_run

@@ -12,7 +12,7 @@
 //!
 //! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with `b-c` have
 //! one `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port in the first rule
-//! tells the owner. [`claim`] does not take a name that guards another existing port; the attachment then uses
+//! shows the owner. [`claim`] does not take a name that guards another existing port. Then the attachment uses
 //! [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
 
 use crate::key::hashed_parts;
@@ -28,7 +28,7 @@ const MAC_SUFFIX: &str = "-mac";
 /// The beginning of an ID of [`own_id`]. Neither a container ID nor an interface name can contain the slash.
 const OWN_PREFIX: &str = "postern/";
 
-/// The longest `<id>`. A chain name has at most 255 bytes (`NFT_NAME_MAXLEN`); with that, the comment fits its limit
+/// The longest `<id>`. A chain name has at most 255 bytes (`NFT_NAME_MAXLEN`). A comment with such an ID fits its limit
 /// too.
 pub const ID_MAX: usize = 255 - CHAIN_PREFIX.len() - MAC_SUFFIX.len();
 
@@ -38,7 +38,7 @@ pub fn native_id(container_id: &str, ifname: &str) -> String {
     format!("{container_id}-{ifname}")
 }
 
-/// Returns an `<id>` that only this attachment can have, for use if its [`native_id`] is taken.
+/// Returns an `<id>` that only this attachment can have. It is used if the attachment's [`native_id`] is taken.
 #[must_use]
 pub fn own_id(network: &str, container_id: &str, ifname: &str) -> String {
     format!("{OWN_PREFIX}{}", hashed_parts(&[network, container_id, ifname]))
@@ -60,8 +60,8 @@ pub fn validate(id: &str) -> Result<(), FirewallError> {
     Err(FirewallError::new("name spoofing protection after", id, way_out))
 }
 
-/// The objects that all guards share. An empty chain does not prove that the table is ours: it is checked before it is
-/// removed.
+/// The objects that all guards share. An empty chain does not prove that the plugins made the table, so the table is
+/// checked before it is removed.
 pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let prerouting = SharedChain {
         name: PREROUTING,
@@ -85,7 +85,7 @@ fn owner(id: &str) -> Result<NftOwner, FirewallError> {
         shared: &SHARED,
         mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), identifying: None },
         chains: chains(id).into(),
-        // The attachment whose second chain has the same name as this one's first chain.
+        // The attachment whose second chain has the same name as this attachment's first chain.
         outer: id.strip_suffix(MAC_SUFFIX).map(|outer| format!("{CHAIN_PREFIX}{outer}")),
     })
 }
@@ -120,12 +120,12 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRule
     })
 }
 
-/// Makes sure that frames from `host_ifname` into the bridge are dropped unless `mac` is their source. It takes one
-/// transaction, and changes nothing if all is there. Rules of the same `id` for another port or MAC are replaced.
+/// Makes sure that the bridge drops frames from `host_ifname` whose source is not `mac`. It takes one transaction, and
+/// changes nothing if everything is there. Rules of the same `id` for another port or MAC are replaced.
 ///
-/// If chains of these names guard another port for which `is_anothers` holds, it changes nothing and returns `None`. Look
-/// and change are one transaction, so the first attachment gets the name. The inner value is the handle of the first rule,
-/// if it was made now. The record keeps it, to find the rule again.
+/// If chains of these names guard another port for which `is_anothers` is true, it changes nothing and returns `None`.
+/// The check and the change are one transaction, so the first attachment gets the name. The inner value is the handle
+/// of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
 ///
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
@@ -144,8 +144,9 @@ pub fn claim(
     })
 }
 
-/// True if all that [`claim`] makes is there and effective: the attachment's own chains hold nothing else. False if no
-/// rules can have the name. With handles from [`claim`] that are still the attachment's, no other rules are read.
+/// True if everything that [`claim`] makes is there and effective: the attachment's own chains have no other rules.
+/// False if no rules can have the name. With handles from [`claim`] that are still the attachment's, no other rules are
+/// read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -162,13 +163,13 @@ pub fn check_known(
     rules(id, host_ifname, mac)?.check(nft, handles)
 }
 
-/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything. Rules that guard a port for
-/// which `is_anothers` holds stay. Chains that another attachment's rules lead to stay. With handles from [`claim`] that
-/// are still the attachment's, no other rules are read.
+/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything. Rules that guard a port
+/// for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. With handles from
+/// [`claim`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
-/// A rule that is not of a guard refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. It is no
-/// error if nothing is there, or if nothing can be there because no rules can have the name.
+/// A foreign rule refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. Missing rules are no error,
+/// also if no rules can have the name.
 pub fn remove_unless(
     nft: &mut Nft,
     id: &str,
@@ -180,7 +181,7 @@ pub fn remove_unless(
     owner.remove(nft, handles, &[], goes).map(|removed| removed > 0)
 }
 
-/// A guarded bridge port, as its rule says.
+/// A guarded bridge port, as its rule names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedPort {
     /// The owner: container ID, a hyphen, interface name.
@@ -200,8 +201,7 @@ impl GuardedPort {
     }
 }
 
-/// Returns all guarded ports, whoever guards them. Rules with another form than [`claim`]'s are left out. Changes
-/// nothing.
+/// Returns all guarded ports of all owners. Rules with another form than [`claim`]'s are left out. Changes nothing.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
@@ -209,8 +209,8 @@ pub fn list(nft: &mut Nft) -> Result<Vec<GuardedPort>, FirewallError> {
     SHARED.list(nft, GuardedPort::read)
 }
 
-/// Removes the rules and chains of `id` if none of its ports exists any more. Returns true if it removed them. `exists`
-/// is called after the rules were read: an attachment that is being made has its port by then.
+/// Removes the rules and chains of `id` if none of its ports exists any more. Returns true if they were removed.
+/// `exists` is called after the rules were read. An attachment that is being made has its port by then.
 ///
 /// # Errors
 /// As [`remove_unless`].
@@ -230,7 +230,8 @@ pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     Ok(ids)
 }
 
-/// Returns the commands that remove all of an ID. Empty if a shell could read its names as more than plain words.
+/// Returns the commands that remove all rules and chains of an ID. Empty if a shell could read its names as more than
+/// plain words.
 pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(Vec::new()) };
     if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {

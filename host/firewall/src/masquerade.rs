@@ -1,6 +1,7 @@
 //! Masquerading of an attachment's addresses (`ipMasq`) with nftables.
 //!
-//! Table, chains, rules and comments are the native plugins' own, so either side finds and removes what the other made:
+//! Table, chains, rules and comments are the native plugins'. So Postern and a native plugin find and remove each
+//! other's rules:
 //!
 //! ```text
 //! table inet cni_plugins_masquerade
@@ -44,7 +45,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         wrong_kind: Some(
             "it is no nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
         ),
-        // Multicast is not masqueraded, everything else goes to the attachments' rules.
+        // Multicast is not masqueraded. All other packets go to the attachments' rules.
         rules: vec![multicast_v4, multicast_v6, (NftPlace::Last, vec![rule::to_chain(Verdict::Goto, CHECKS)])],
         ..SharedChain::default()
     };
@@ -72,13 +73,13 @@ pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> NftRuleSet {
 
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length. `is_first` says that the
-/// attachment has no rules yet: those of others are not searched.
+/// attachment has no rules yet: no search is made.
 ///
-/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included. Returns the
-/// handles of the rules that are new. The record keeps them, to find the rules again.
+/// Nothing is changed if everything is there. Otherwise one transaction makes all changes, base objects included.
+/// Returns the handles of the new rules. The record keeps the handles, to find the rules again.
 ///
 /// # Errors
-/// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
+/// The kernel refuses, the deadline passes, or a chain with the needed name has another kind.
 pub fn nft_ensure(
     nft: &mut Nft,
     key: &AttachmentKey,
@@ -89,8 +90,8 @@ pub fn nft_ensure(
     rules(key, addrs).ensure(nft, look, |_| false).map(Option::unwrap_or_default)
 }
 
-/// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them. With
-/// handles from [`nft_ensure`] that are still the attachment's, no other rules are read.
+/// True if everything that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to
+/// them. With handles from [`nft_ensure`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -103,9 +104,9 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from
-/// [`nft_ensure`], called for the first rules, that are still the attachment's are those of all its rules, and no
-/// others are read. Each comment is read before its rule is deleted.
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. `handles` are from the
+/// first call of [`nft_ensure`]. If they are still the attachment's, they are the handles of all its rules, and no
+/// other rules are read. Each comment is read before its rule is deleted.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
@@ -113,11 +114,11 @@ pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> 
     owner(key).remove(nft, handles, &[], |_| true)
 }
 
-/// Removes the masquerading rules of all attachments of `network` except the valid and the busy ones. Returns the
+/// Removes the masquerading rules of all attachments of `network` except valid and busy attachments. Returns the
 /// comments of the removed rules, each once. A comment names network, interface and container.
 ///
 /// `valid` and the result of `busy` are pairs of container ID and interface name. `busy` is called only if there is
-/// something to remove, and after the rules were read. An attachment that is being made is known by then.
+/// something to remove, and after the rules were read. So `busy` knows an attachment that is just being made.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or `busy` fails.
@@ -132,7 +133,7 @@ pub fn nft_retain(
     let instances = |all: &[(String, String)]| -> HashSet<String> {
         all.iter().map(|(container_id, ifname)| format!("{ours}{}", instance_hash(ifname, container_id))).collect()
     };
-    // Computed only if a comment alone doesn't tell: long comments are cut.
+    // Computed only if a comment is not enough, because long comments are cut.
     let valid_instances = OnceCell::new();
     let is_valid = |rule: &NftRule| {
         rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))
@@ -184,8 +185,8 @@ impl SeenMasquerade {
     }
 }
 
-/// Returns the masquerading rules of all attachments, whoever made them. Rules with another form than [`nft_ensure`]'s,
-/// or with a comment that doesn't name an attachment, are left out. Changes nothing.
+/// Returns the masquerading rules of all attachments, whatever program made them. Rules with another form than
+/// [`nft_ensure`]'s, or with a comment that doesn't name an attachment, are left out. Changes nothing.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
@@ -193,7 +194,7 @@ pub fn nft_list(nft: &mut Nft) -> Result<Vec<SeenMasquerade>, FirewallError> {
     SHARED.list(nft, SeenMasquerade::read)
 }
 
-/// Removes these rules. Returns how many of them were there.
+/// Removes these rules. Returns the number of removed rules.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.

@@ -1,4 +1,5 @@
-//! The system's programs. They come from fixed directories, get nothing of our environment, and have a deadline.
+//! The system's programs. They come from fixed directories, get no environment variables of this process, and have a
+//! deadline.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,7 +9,7 @@ use postern_confine::{Environment, PROGRAMS, Program, Run};
 
 use crate::FirewallError;
 
-/// Returns the program's path. It is an error if it is in none of the fixed directories.
+/// Returns the program's path. Fails if no fixed directory has the program.
 pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
     postern_confine::locate(name).ok_or_else(|| {
         let way_out = format!("not found in {}: install iptables, or use the nftables backend", PROGRAMS.join(", "));
@@ -17,7 +18,7 @@ pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
 }
 
 /// Runs a program to its end and returns the text that it printed. If it fails, the hint is its standard error. At the
-/// deadline it is killed.
+/// deadline the program is killed.
 pub(crate) fn run(
     runner: &dyn Run,
     path: &Path,

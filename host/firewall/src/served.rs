@@ -1,4 +1,4 @@
-//! The addresses that the rules of a node lead traffic to, whoever made the rules.
+//! The addresses that the rules of a node lead traffic to, whatever program made the rules.
 //!
 //! Such an address must not become another container's. Native portmap's DNAT stays if a container goes without a DEL.
 
@@ -26,7 +26,7 @@ const DNAT: u32 = 1;
 pub struct ServingRule {
     /// Family, table and chain: `ip nat CNI-DN-…`.
     pub place: String,
-    /// True if it is in a chain or a table of the native portmap.
+    /// True if the rule is in a chain or a table of the native portmap.
     pub of_plugin: bool,
     /// The name of the owner of a forward: the comment in nftables, the chain in iptables.
     owner: Option<Vec<u8>>,
@@ -61,8 +61,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns a rule that leads traffic to this address. With `except`, forwards with the names of that attachment
-    /// don't count.
+    /// Returns a rule that leads traffic to this address. Forwards with the names of the attachment `except` don't
+    /// count.
     #[must_use]
     pub fn by(&self, address: IpAddr, except: Option<&AttachmentKey>) -> Option<&ServingRule> {
         let own = except.map(hostport::owner_names).unwrap_or_default();
@@ -91,8 +91,8 @@ impl Served {
 }
 
 impl ServingRule {
-    /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container, and of the firewall plugin, which
-    /// let traffic pass that finds its way without them.
+    /// `None` for rules of `ipMasq` and of the firewall plugin: they lead no traffic to an address. `ipMasq` concerns
+    /// traffic that leaves a container, and the firewall plugin only accepts traffic.
     fn of(family: &str, table: &str, chain: &str, comment: Option<&[u8]>) -> Option<Self> {
         if chain == FORWARDED || is_masquerading(chain) {
             return None;

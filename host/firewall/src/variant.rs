@@ -1,7 +1,7 @@
 //! The variant of the system's iptables: rules of nf_tables, or tables of legacy iptables.
 //!
-//! New rules are made in the variant that the node's programs are. Rules that were made earlier can be in the other one: an
-//! administrator may have switched the programs meanwhile, or removed them.
+//! New rules are made in the variant of the node's programs. Earlier rules can be in the other variant: an
+//! administrator may have switched or removed the programs meanwhile.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -14,21 +14,21 @@ use postern_types::IptablesVariant as Variant;
 
 use crate::program;
 
-/// What is known of the place of rules that were made earlier.
+/// The known place of earlier rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recorded {
-    /// No record says that there are any.
+    /// No record has rules.
     #[default]
     No,
-    /// A record has them, and does not say where. Records of Postern 0.1 never say it, nor do those of programs whose variant
-    /// is unknown.
+    /// A record has the rules, but not their place. Records of Postern 0.1 never have the place. Newer records lack it
+    /// if the programs' variant was unknown.
     Somewhere,
-    /// They are in this variant, by their record.
+    /// By their record, the rules are in this variant.
     In(Variant),
 }
 
 impl Recorded {
-    /// By what a record's effect says.
+    /// Makes this from the variant in a record's effect.
     #[must_use]
     pub fn of(variant: Option<Variant>) -> Self {
         variant.map_or(Self::Somewhere, Self::In)
@@ -40,12 +40,13 @@ static PROGRAMS: [(&str, Variant); 2] =
     [("xtables-nft-multi", Variant::Nft), ("xtables-legacy-multi", Variant::Legacy)];
 
 thread_local! {
-    /// The variants of the installed programs, for IPv4 and IPv6. They are found out once: threads can have mounts of their own.
+    /// The variants of the installed programs, for IPv4 and IPv6. They are found once per thread, because a thread can
+    /// have its own mounts.
     static INSTALLED: [OnceCell<Option<Variant>>; 2] = const { [const { OnceCell::new() }; 2] };
 }
 
-/// Returns the variant of the system's programs of this family; `None` if they are not installed, or if it is unknown: a
-/// script that starts one of both, a copy, a program of another name.
+/// Returns the variant of the system's programs of this family; `None` if they are not installed, or if their variant
+/// is unknown: a script that starts a program, a copy, or a program of another name.
 pub(crate) fn installed(v6: bool) -> Option<Variant> {
     INSTALLED.with(|[of_v4, of_v6]| {
         let known = if v6 { of_v6 } else { of_v4 };
@@ -57,9 +58,9 @@ pub(crate) fn installed(v6: bool) -> Option<Variant> {
     })
 }
 
-/// Returns the variant whose program this path leads to; `None` if it leads to neither. `locate` finds a program.
+/// Returns the variant whose program this path leads to; `None` for any other program. `locate` finds a program.
 fn of_program(path: &Path, locate: impl Fn(&str) -> Option<PathBuf>) -> Option<Variant> {
-    // Each link on the way costs a call or two. The program usually lies in the same directory as its names.
+    // Each link in the path costs a call or two. The program is usually in the same directory as its names.
     let file = file_of(path)?;
     let is_same = |name: &str| locate(name).is_some_and(|program| file_of(&program) == Some(file));
     let by_file = PROGRAMS.iter().find(|(name, _)| is_same(name));
@@ -68,7 +69,7 @@ fn of_program(path: &Path, locate: impl Fn(&str) -> Option<PathBuf>) -> Option<V
     by_file.or_else(by_path).map(|(_, variant)| *variant)
 }
 
-/// Returns what tells a file from all others: its device and its number.
+/// Returns the identity of a file: its device and its inode number.
 fn file_of(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
@@ -87,8 +88,8 @@ pub(crate) fn is_nft(v6: bool) -> bool {
     installed(v6) == Some(Variant::Nft)
 }
 
-/// True if this family's rules are nf_tables' alone: the programs are that variant, and legacy iptables has no table. `None`
-/// if the kernel does not tell its tables.
+/// True if all rules of this family are in nf_tables: the programs are that variant, and legacy iptables has no table.
+/// `None` if the kernel does not tell its tables.
 pub(crate) fn serves(v6: bool) -> Option<bool> {
     if is_nft(v6) { legacy_tables(v6).map(|tables| tables.is_empty()) } else { Some(false) }
 }
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The variant is that of the program at the end of all names. What only looks like it, or starts it, says nothing.
+    /// The variant is that of the program at the end of all links. A copy or a script has no known variant.
     #[test]
     fn only_the_program_itself_tells_its_variant() {
         let at = std::env::temp_dir().join(format!("postern-variant-{}", std::process::id()));
@@ -174,7 +175,7 @@ mod tests {
         ] {
             assert_eq!(of_program(&at.join(name), here), variant, "{name}");
         }
-        // Where neither is at its usual place, the real path is what is left.
+        // If no program is at its usual place, the real path decides.
         assert_eq!(of_program(&at.join("nft-by-two"), |_| None), Some(Variant::Nft));
         assert_eq!(of_program(&at.join("legacy-by-two"), |_| None), Some(Variant::Legacy));
         assert_eq!(of_program(&at.join("script"), |_| None), None);

@@ -36,7 +36,7 @@ fn unrecorded_guards_are_found_with_the_commands_that_remove_them() {
     for id in ["known-eth0", "gone-eth0", "odd$(reboot)-eth0"] {
         macguard::claim(&mut nft, id, "veth0", [2; 6], |_| false).unwrap();
     }
-    // Only half of it is there.
+    // Only half of the rules are there.
     tool("nftables", "nft flush chain bridge nat PREROUTING");
     let unrecorded = unrecorded_guards(&mut nft, &["known-eth0".to_owned()]).unwrap();
     let marks: Vec<_> = unrecorded.iter().map(|marked| marked.mark.as_str()).collect();
@@ -46,7 +46,7 @@ fn unrecorded_guards_are_found_with_the_commands_that_remove_them() {
     assert!(!ruleset().contains("gone-eth0") && ruleset().contains("known-eth0"), "{}", ruleset());
 }
 
-/// One look at all rules gives the same answer as a question for each attachment.
+/// A single read of all rules gives the same answers as a check for each attachment.
 #[test]
 fn one_look_tells_what_each_check_tells() {
     own_namespace();
@@ -79,7 +79,7 @@ fn one_look_tells_what_each_check_tells() {
         ("nft flush chain bridge nat PREROUTING", [(true, false), (true, false)]),
         ("nft flush chain inet cni_plugins_masquerade masq_checks", [(false, true), (false, true)]),
         ("nft flush chain inet cni_plugins_masquerade postrouting", [(false, true), (false, true)]),
-        // The same chain in another table is not looked at.
+        // The same chain in another table does not count.
         (
             "nft add table bridge other; nft add chain bridge other PREROUTING; nft add rule bridge other PREROUTING drop",
             [(true, true), (true, true)],

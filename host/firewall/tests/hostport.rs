@@ -18,7 +18,7 @@ fn ports(container_id: &str, address: &str, host_port: u16) -> HostPorts {
     }
 }
 
-/// The numbers of table and rules are enough for a removal, as long as they are those of the attachment's rules.
+/// The numbers of table and rules are enough for a removal, as long as they belong to the attachment's rules.
 #[test]
 fn forwards_are_removed_by_their_numbers() {
     own_namespace();
@@ -33,21 +33,22 @@ fn forwards_are_removed_by_their_numbers() {
     assert_eq!(handles.len(), own.nft_count());
     assert_eq!(own.nft_remove(&mut nft, &handles, table).unwrap(), handles.len());
     assert_eq!(ruleset(), others);
-    // Once more: nothing is there, and nothing of others goes.
+    // A second removal finds nothing, and removes no foreign rule.
     assert_eq!(own.nft_remove(&mut nft, &handles, table).unwrap(), 0);
     assert_eq!(ruleset(), others);
-    // One rule is gone already, and one number is another attachment's: what is left is found by its content.
+    // One rule is gone already, and one number belongs to another attachment. The other rules are found by their
+    // content.
     let handles = own.nft_ensure(&mut nft, true).unwrap();
     tool("nftables", &format!("nft delete rule ip cni_hostport hostports handle {}", handles[0]));
     assert_eq!(own.nft_remove(&mut nft, &handles, table).unwrap(), handles.len() - 1);
     assert_eq!(ruleset(), others);
-    // Not all numbers, and none of the table.
+    // Some numbers, or the table's number, are missing.
     for (count, table) in [(1, table), (0, table), (handles.len(), None)] {
         let handles = own.nft_ensure(&mut nft, true).unwrap();
         assert_eq!(own.nft_remove(&mut nft, &handles[..count], table).unwrap(), handles.len(), "{count}");
         assert_eq!(ruleset(), others);
     }
-    // A table that was made again: its numbers start anew, and are another's rules.
+    // The table was made again: its numbers start anew, and belong to another owner's rules.
     tool("nftables", "nft delete table ip cni_hostport");
     let again = other.nft_ensure(&mut nft, true).unwrap();
     let before = ruleset();

@@ -1,4 +1,4 @@
-//! Masquerading by iptables, with iptables-save as the witness.
+//! Masquerading by iptables, verified with iptables-save.
 
 #![allow(clippy::expect_used, reason = "a helper outside the test functions")]
 
@@ -37,10 +37,10 @@ const NATIVE: [&str; 6] = [
     r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d ff00::/8 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
 ];
 
-/// A mount namespace with this file uses the nf_tables variant by its programs.
+/// In a mount namespace with this file, the nf_tables variant is used through its programs.
 const BY_PROGRAM: &str = "/mnt/by-program";
 
-/// A runner in this process that starts no program where none is needed.
+/// A runner in this process that fails if an unneeded program is started.
 struct Witness;
 
 impl Run for Witness {
@@ -165,7 +165,7 @@ fn writes_what_native_writes() {
     });
 }
 
-/// Networks and containers with the same hash: each has its own rules, and removes no others.
+/// Networks and containers with the same hash each have their own rules, and remove only these.
 #[test]
 fn names_that_run_together() {
     let of = |network: &str, container_id: &str| AttachmentKey {
@@ -195,7 +195,7 @@ fn names_that_run_together() {
     });
 }
 
-/// Rules that can't have been made count as absent and as removed.
+/// Rules with an impossible name count as absent and as removed.
 #[test]
 fn names_have_limits() {
     both(|| {
@@ -208,7 +208,7 @@ fn names_have_limits() {
     });
 }
 
-/// A container without known addresses loses all rules, except for addresses that another attachment of it holds.
+/// A container without known addresses loses all rules, except rules of addresses of its other attachments.
 #[test]
 fn addresses_of_others_are_spared() {
     both(|| {
@@ -374,7 +374,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
         make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
         make_native("ip6tables", "fd00:1::3", "fd00:1::3/64", "ff00::/8");
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
-        // Foreign rules, one of which looks similar; and a chain that no rule leads to yet.
+        // There are foreign rules, one of them similar, and a chain that no rule leads to yet.
         tool(
             "iptables",
             r#"iptables -t nat -A POSTROUTING -s 10.1.0.9 -j MASQUERADE
@@ -432,8 +432,8 @@ fn batches_and_programs_lose_nothing_of_each_other() {
     assert_eq!((rules().len(), chains()), (0, 0));
 }
 
-/// Rules that can't be read are no obstacle where they belong to others. Where one leads to the chain, it is left to the
-/// program, or counts as a rule of others if there is none.
+/// Unreadable foreign rules are ignored. If an unreadable rule leads to the chain, the program is used. Without a
+/// program it counts as a foreign rule.
 #[test]
 fn rules_in_another_form() {
     own_namespace();
@@ -463,8 +463,7 @@ fn rules_in_another_form() {
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
 }
 
-/// A rule of portmap's chains that can't be read needs the program: one in the attachment's own chain, and one in the
-/// chains that all share.
+/// An unreadable rule in portmap's chains needs the program: in the attachment's own chain, and in the shared chains.
 #[test]
 fn forwards_in_another_form_need_the_program() {
     own_namespace();
@@ -481,13 +480,14 @@ fn forwards_in_another_form_need_the_program() {
     };
     ports.iptables_ensure_in(None, none).unwrap();
     assert!(!needs("cid1"));
-    // Chains of a valid container, and those that all share, are nothing to collect.
+    // Chains of a valid container and shared chains are never collected.
     let other = |known: &[&str]| {
         let known: Vec<(String, String)> = known.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect();
         iptables::others_may_exist(&mut nft(), "mynet", &known).unwrap()
     };
     assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
-    // Nor are those of other networks, whose rules are not even read: here are some that only the program reads.
+    // Chains of other networks are never collected, and their rules are not read. Here only the program could read
+    // them.
     let foreign = AttachmentKey { network: "mynet2".to_owned(), ..key("cid2") };
     HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure_in(None, none).unwrap();
     ensure(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
@@ -526,8 +526,8 @@ fn lines(chain: &str) -> Vec<String> {
     all.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
 }
 
-/// Each attachment has rules of its own, found by their handles among any number of others, equal ones too. What was made
-/// again has other handles, and is searched.
+/// Each attachment has its own rules. Their handles find them among many other rules, even equal rules. Rules that were
+/// made again have new handles, and are searched by content.
 #[test]
 fn rules_of_an_address_are_found_by_their_handles() {
     own_namespace();
@@ -562,27 +562,27 @@ fn rules_of_an_address_are_found_by_their_handles() {
     assert_eq!(forward::withdraw(&one, &ours, Recorded::No, none).unwrap(), 4);
     assert!(!forward::has(&one, &ours, none) && forward::has(&one, &others, none));
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2);
-    // What is there is not made again.
+    // Existing rules are not made again.
     assert!(forward::admit(&one, "CNI-ADMIN", false, None, none).unwrap().is_empty());
-    // Somebody restores the rules: the handles are other rules' now.
+    // Another program restores the rules: the handles now belong to other rules.
     let more = "sed '/^COMMIT/i -A INPUT -s 10.3.0.1 -j ACCEPT\\n-A INPUT -s 10.3.0.2 -j ACCEPT'";
     tool("iptables", &format!("iptables-save -t filter | sed '/10.1.0.2/d' | {more} | iptables-restore"));
     assert_eq!(missing(&others), None);
     assert!(!forward::has(&one, &others, none));
-    // Drift: one of the rules, and what leads to them.
+    // One of the rules, or a rule that leads to them, is removed.
     for wrong in ["-D CNI-FORWARD -s 10.1.0.3 -j ACCEPT", "-D CNI-FORWARD 1", "-D FORWARD 1"] {
         tool("iptables", &format!("iptables {wrong}"));
         assert!(missing(&others).is_some() && missing(&[]).is_some(), "{wrong}");
         forward::admit(&one, "CNI-ADMIN", false, None, none).unwrap();
         assert_eq!(missing(&others), None, "{wrong}");
     }
-    // Without handles, each is removed as often as it is there.
+    // Without handles, all copies of each rule are removed.
     tool("iptables", "iptables -A CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
     assert_eq!(forward::withdraw(&one, &[], Recorded::No, none).unwrap(), 5);
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 600);
 }
 
-/// Rules are removed by their numbers, without reading them, as long as their table is there.
+/// Rules are removed by their numbers, without reading them, as long as their table exists.
 #[test]
 fn numbers_lead_to_these_rules_or_to_none() {
     own_namespace();
@@ -602,15 +602,15 @@ fn numbers_lead_to_these_rules_or_to_none() {
     assert!(!forward::has(&one, &ours.handles, none) && forward::has(&one, &others.handles, none));
     assert!(!ours.withdraw(none).unwrap(), "they are gone");
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 2);
-    // Without the tables' numbers, and with those of other tables, nothing is removed.
+    // Without the tables' numbers, or with numbers of other tables, nothing is removed.
     for tables in [Vec::new(), vec![others.tables[0]], vec![others.tables[1], others.tables[0]]] {
         assert!(!forward::AddressHandles { tables, ..others.clone() }.withdraw(none).unwrap());
     }
-    // A rule is gone: the others are left to a search.
+    // A rule is gone, so a search has to find the other rules.
     tool("iptables", "iptables -D CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
     assert!(!others.withdraw(none).unwrap());
     assert_eq!(forward::withdraw(&one, &[], Recorded::No, none).unwrap(), 3);
-    // The table is made again, and its rules have the numbers of those before.
+    // The table is made again, and its rules have the numbers of the earlier rules.
     let ours = admit();
     tool("iptables", "nft delete table ip filter; iptables -N CNI-FORWARD");
     let many: String = (0..40).map(|number| format!("-A CNI-FORWARD -s 10.3.0.{number} -j ACCEPT\n")).collect();

@@ -1,4 +1,4 @@
-//! The MAC check of bridge ports, with nft as the witness.
+//! The MAC check of bridge ports, verified with nft.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn writes_what_native_writes() {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
     };
-    // The chain's name is part of a rule's first line. The order of chains is that of creation.
+    // The chain's name is part of a rule's first line. Chains are in the order of their creation.
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
@@ -172,7 +172,7 @@ fn names_have_limits() {
     for (id, port) in [(&*"i".repeat(ID_MAX + 1), PORT), ("", PORT), (ID, ""), (ID, "sixteen-bytes-xx")] {
         ensure(&mut nft, id, port, MAC).unwrap_err();
     }
-    // Rules that can't have been made count as removed, and as absent.
+    // Rules with an impossible name count as removed and as absent.
     let impossible = "i".repeat(ID_MAX + 1);
     assert!(validate(&longest).is_ok() && validate(&impossible).is_err() && validate("").is_err());
     assert!(!remove(&mut nft, &impossible).unwrap() && !check(&mut nft, &impossible, PORT, MAC).unwrap());
@@ -180,7 +180,7 @@ fn names_have_limits() {
     assert_eq!(ruleset(), before);
 }
 
-/// One name for two attachments; and a second chain that has the name of another's first.
+/// Two attachments have one name; and a second chain has the name of another attachment's first chain.
 #[test]
 fn names_that_run_together() {
     own_namespace();
@@ -194,18 +194,18 @@ fn names_that_run_together() {
         let own = own_id("net", "c", second);
         assert!(claim(&mut nft, &own, "veth2", MAC, all).unwrap().is_some());
         assert!(check(&mut nft, first, "veth1", MAC).unwrap() && check(&mut nft, &own, "veth2", MAC).unwrap());
-        // The name that the second does not have removes nothing of the first.
+        // A removal for the second attachment, which did not get the name, removes no rule of the first.
         let both = ruleset();
         assert!(!remove_unless(&mut nft, second, &[], |port| port == "veth1").unwrap());
         assert_eq!(ruleset(), both);
         assert!(remove(&mut nft, &own).unwrap());
         assert_eq!(ruleset(), before);
-        // The first comes again, and nothing is changed. Once its port is gone, the name is free.
+        // The first attachment is made again, and nothing changes. When its port is gone, the name is free.
         assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         assert_eq!(ruleset(), before);
         assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());
         assert!(check(&mut nft, second, "veth2", MAC).unwrap());
-        // The rest of the first keeps what it leads to, and never the other way round.
+        // Remaining chains of the first attachment keep the chains that they lead to, but not the reverse.
         remove_unless(&mut nft, first, &[], |port| port == "veth2").unwrap();
         assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
         remove(&mut nft, second).unwrap();
@@ -221,7 +221,7 @@ fn what_others_change_is_looked_at_again() {
     let mut nft = nft();
     assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap().is_some());
     assert!(check(&mut nft, ID, PORT, MAC).unwrap());
-    // Changes of our own, and harmless changes of others.
+    // Changes of this connection, and harmless changes of other programs.
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
     assert!(check(&mut nft, ID, PORT, MAC).unwrap() && !check(&mut nft, ID, "veth2", MAC).unwrap());
     tool("nftables", "nft add table inet other");
@@ -230,7 +230,7 @@ fn what_others_change_is_looked_at_again() {
         ensure(&mut nft, ID, PORT, MAC).unwrap();
         tool("nftables", damage);
         assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
-        // Our own change after it does not hide it.
+        // A later change of this connection does not hide the other program's change.
         ensure(&mut nft, "cid3-eth0", "veth3", MAC).unwrap();
         assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
     }
@@ -239,7 +239,7 @@ fn what_others_change_is_looked_at_again() {
     assert!(!check(&mut nft, ID, PORT, MAC).unwrap());
 }
 
-/// Two guards that share a chain, as an older version left them. Each can be removed, in any order.
+/// Two guards share a chain, as an older version left them. The guards can be removed in any order.
 #[test]
 fn a_shared_chain_keeps_nobody_from_removing() {
     own_namespace();
@@ -341,7 +341,7 @@ fn a_guard_is_found_by_its_handle() {
         left.contains("veth9") && !left.contains("veth1") && left.contains("chain cni-br-iface-c1-eth0-mac"),
         "{left}"
     );
-    // The handles start again, and are another's.
+    // The handles start again, and belong to another guard.
     tool("nftables", "nft delete table bridge nat");
     let other = claim(&mut nft, "c3-eth0", "veth3", MAC, none).unwrap().unwrap();
     let before = ruleset();

@@ -1,4 +1,4 @@
-//! Masquerading by nftables, with nft as the witness.
+//! Masquerading by nftables, verified with nft.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! The conditions that a network sets for its port mappings (`conditionsV4`, `conditionsV6`).
 //!
-//! With the native plugin they are words of iptables or nft that go into a rule as they are. Here they are a closed
-//! grammar: source, destination and input link, each possibly negated. Nothing else is passed on.
+//! The native plugin puts the words of a condition into a rule of iptables or nft unchanged. Postern has a closed
+//! grammar: source, destination and input link, each possibly negated. Other words are refused.
 
 use crate::nft::rule::{self, Expression, Side};
 use ipnet::IpNet;
@@ -24,7 +24,7 @@ pub enum About {
     Source(IpNet),
     /// The destination lies in this network.
     Destination(IpNet),
-    /// The link has this name; with a `*` at the end it begins so.
+    /// The link has this name. A `*` at the end stands for any further characters.
     Input(String),
 }
 
@@ -47,7 +47,7 @@ const NFT: &str =
     "`ip saddr NETWORK`, `ip daddr NETWORK` (or `ip6`) or `iifname LINK`, with a `!=` before the value or not";
 
 impl Syntax {
-    /// Returns the language of these words, by the first; `None` if there are none. The native plugin decides so.
+    /// Returns the language of these words; `None` for no words. The first word decides, as in the native plugin.
     #[must_use]
     pub fn of(words: &[String]) -> Option<Self> {
         let first = words.first()?;
@@ -57,7 +57,7 @@ impl Syntax {
     /// Reads the conditions of one family.
     ///
     /// # Errors
-    /// The first words that are none, and what is possible.
+    /// The first words that are no condition, and the possible conditions.
     pub fn read(self, words: &[String], v6: bool) -> Result<Vec<PacketCondition>, NotACondition> {
         // nft joins its words, so one word of the configuration may hold several.
         let mut words = words.iter().flat_map(|word| word.split_whitespace());
@@ -113,7 +113,7 @@ fn nft<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) 
 
 fn network(text: &str, v6: bool) -> Option<IpNet> {
     let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?.trunc();
-    // Every packet matches it: iptables doesn't show it, and it would be missed afterwards.
+    // Every packet matches a prefix of length 0. iptables doesn't show such a condition, so CHECK would miss it.
     (matches!(network, IpNet::V6(_)) == v6 && network.prefix_len() > 0).then_some(network)
 }
 

@@ -1,9 +1,9 @@
 //! The guard of the node's 127.0.0.0/8.
 //!
-//! A link with `route_localnet` delivers packets for 127.0.0.0/8, and packets from there. Connections from the node's
-//! 127.0.0.1 to a forwarded port need that, on the link towards the container. Without a guard, every container behind that
-//! link would reach the services that listen on the node's 127.0.0.1. It could also send to any service of the node in the
-//! name of 127.0.0.1, which many programs trust. The native plugin has no guard.
+//! A link with `route_localnet` delivers packets to and from 127.0.0.0/8. Connections from the node's 127.0.0.1 to a
+//! forwarded port need this sysctl on the link towards the container. Without a guard, every container behind this link
+//! would reach the services that listen on the node's 127.0.0.1. A container could also send to any service of the node
+//! with the source 127.0.0.1, which many programs trust. The native plugin has no guard.
 //!
 //! ```text
 //! table ip postern_localnet
@@ -11,8 +11,9 @@
 //!                         iifname != "lo" meta iifkind != "vrf" ip saddr 127.0.0.0/8 drop
 //! ```
 //!
-//! The kernel itself drops such packets where `route_localnet` is off, so the rules change nothing on other links. They
-//! come before address translation: answers that are translated to or from 127.0.0.1 have another address there.
+//! The kernel itself drops such packets where `route_localnet` is off, so the rules change nothing on other links. The
+//! rules come before address translation. At that point, answers that will be translated to or from 127.0.0.1 have
+//! another address.
 
 use crate::nft::prelude::*;
 use std::net::Ipv4Addr;
@@ -41,7 +42,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     SharedTable { table: TABLE, comment: Some(COMMENT), chains: vec![prerouting], kind: "", is_named_for_plugins: true }
 });
 
-/// Makes sure that the guard is there. Changes nothing if it is.
+/// Makes sure that the guard is there. An existing guard is not changed.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.

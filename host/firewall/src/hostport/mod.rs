@@ -43,7 +43,7 @@ pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {
 pub struct PortForward {
     /// The protocol.
     pub protocol: Transport,
-    /// The node's address; `None` for all of them.
+    /// The node's address; `None` for all addresses of the node.
     pub host_ip: Option<IpAddr>,
     /// The node's port, 1 to 65535.
     pub host_port: u16,
@@ -67,7 +67,7 @@ pub struct HostPorts {
     pub key: AttachmentKey,
     /// The container's address with its network's prefix length.
     pub address: IpNet,
-    /// The forwards. Those for a node's address of another family are left out.
+    /// The forwards. A forward for a node's address of the other family has no effect here.
     pub forwards: Vec<PortForward>,
     /// The masqueraded senders.
     pub sources: NatSources,
@@ -90,7 +90,7 @@ impl HostPorts {
 /// Checks that a chain can have this name and be the target of a rule.
 ///
 /// # Errors
-/// The name, and what is possible.
+/// The name, and the possible names.
 pub fn validate_chain(name: &str) -> Result<(), FirewallError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     // XT_EXTENSION_MAXNAMELEN, with its final NUL.

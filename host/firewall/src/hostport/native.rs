@@ -1,11 +1,14 @@
-//! Comparing forwards that a native plugin made by nftables. They work, and have another form than ours:
+//! Comparing forwards that a native plugin made by nftables. These forwards work, but their form differs from
+//! Postern's:
 //!
-//! * Conditions are in the shared chains, where those of the last network count for all. They are not compared.
-//! * Only the container itself and 127.0.0.1 are masqueraded, also with `masqAll`, up to 1.9.1. Upstream mended that later:
-//!   the container's network, or every sender. Each of these is accepted.
-//! * Up to 1.9.0, forwards with a host IP are in a chain of their own.
+//! * Conditions are in the shared chains. There the conditions of the last network count for all networks. Conditions
+//!   are not compared.
+//! * Only the container itself and 127.0.0.1 are masqueraded, also with `masqAll`, up to 1.9.1. Later versions
+//!   masquerade the container's network, or every sender. Each form is accepted.
+//! * Up to 1.9.0, forwards with a host IP have their own chain.
 //!
-//! The rules of older versions that forward packets for other destinations, too (CVE-2025-67499), do not count.
+//! Older versions have rules that also forward packets for other destinations (CVE-2025-67499). These rules do not
+//! count.
 
 use super::HostPorts;
 use super::nft::{
@@ -15,7 +18,7 @@ use crate::nft::prelude::*;
 use postern_types::NatSources;
 
 impl HostPorts {
-    /// True if the forwards work, in the native plugin's form or in ours.
+    /// True if the forwards work, in the native plugin's form or in Postern's.
     ///
     /// # Errors
     /// The kernel refuses to show the rules, or the deadline passes.
@@ -56,7 +59,7 @@ impl HostPorts {
         Ok(chains.iter().all(|(chain, present)| present.is_empty() || reached.contains(*chain)))
     }
 
-    /// True if the senders are masqueraded whose answers would not come back otherwise.
+    /// True if the rules masquerade every sender that needs it to get answers.
     fn is_masqueraded(&self, present: &HashSet<Vec<Expression>>) -> bool {
         let address = self.address.addr();
         let everything = IpNet::new(address, 0).ok().map(|net| net.trunc());

@@ -1,4 +1,4 @@
-//! Forwards by nftables, in the native plugin's form. Either side finds and removes what the other made:
+//! Forwards by nftables, in the native plugin's form. Postern and the native plugin find and remove each other's rules:
 //!
 //! ```text
 //! table ip cni_hostport, table ip6 cni_hostport
@@ -9,12 +9,13 @@
 //!     chain masquerading    ct status dnat ip saddr <network> ip daddr <address> masquerade comment "<container>"
 //! ```
 //!
-//! Two things differ from the native plugin. Conditions are in the attachment's own rules, where the native plugin puts
-//! those of the last network into the shared chains. Only packets that were forwarded are masqueraded, and all of the
-//! container's network: without that, a neighbour's connection to the port gets its answers from another address.
+//! Two things differ from the native plugin. First, conditions are in the attachment's own rules. The native plugin
+//! puts the conditions of the last network into the shared chains. Second, only forwarded packets are masqueraded, and
+//! the whole container network is. Without this, a neighbour's connection to the port would get answers from another
+//! address.
 //!
-//! A comment names the container only. Attachments of one container share it, so the rules of an attachment are found
-//! by their handles, or by their content.
+//! A comment names the container only. Attachments of one container share this comment. So the rules of an attachment
+//! are found by their handles, or by their content.
 
 use super::HostPorts;
 use crate::key::COMMENT_MAX;
@@ -25,7 +26,7 @@ use std::net::Ipv4Addr;
 pub(crate) const NAME: &str = "cni_hostport";
 const COMMENT: &str = "CNI portmap plugin";
 pub(super) const HOSTPORTS: &str = "hostports";
-/// Native plugins before 1.9.1 had the forwards with a host IP in it.
+/// Native plugins before 1.9.1 put forwards with a host IP into this chain.
 pub(super) const HOSTIP_HOSTPORTS: &str = "hostip_hostports";
 pub(super) const HOSTPORTS_ALL: &str = "hostports_all";
 pub(super) const MASQUERADING: &str = "masquerading";
@@ -135,8 +136,8 @@ impl HostPorts {
         NftRuleSet { owner: owner(&self.key.container_id, self.is_v6()), entries, contents: Vec::new() }
     }
 
-    /// Makes the rules, in one transaction, and returns their handles. `is_first` says that the attachment has none: no
-    /// others are searched. Rules of the container's other attachments stay.
+    /// Makes the rules, in one transaction, and returns their handles. `is_first` says that the attachment has no rules
+    /// yet: no search is made. Rules of the container's other attachments stay.
     ///
     /// # Errors
     /// The kernel refuses, or the deadline passes.
@@ -145,13 +146,13 @@ impl HostPorts {
         self.rules().ensure(nft, look, |_| false).map(Option::unwrap_or_default)
     }
 
-    /// Returns how many rules the attachment has in nftables.
+    /// Returns the number of rules that the attachment should have in nftables.
     #[must_use]
     pub fn nft_count(&self) -> usize {
         self.rules().entries.len()
     }
 
-    /// True if all rules are there. With their handles, no others are read.
+    /// True if all rules are there. With their handles, no other rules are read.
     ///
     /// # Errors
     /// The kernel refuses to show them, or the deadline passes.
@@ -159,8 +160,8 @@ impl HostPorts {
         self.rules().check(nft, handles)
     }
 
-    /// Returns the kernel's number of the table of the rules; `None` if it is absent. If it is the same before and after
-    /// [`HostPorts::nft_ensure`], the rules are in that table.
+    /// Returns the kernel's number of the table of the rules; `None` if it is absent. If the number is the same before
+    /// and after [`HostPorts::nft_ensure`], the rules are in that table.
     ///
     /// # Errors
     /// The kernel refuses to show it, or the deadline passes.
@@ -168,11 +169,11 @@ impl HostPorts {
         Ok(nft.table(shared_of(self.is_v6()).table)?.and_then(|table| table.handle))
     }
 
-    /// Removes the attachment's rules, and no others of the container. Returns the number of rules. With the number of
-    /// their table, no rule is read. If the handles don't lead to all of them, they are found by their content.
+    /// Removes the attachment's rules. Other rules of the container stay. Returns the number of rules. With the number
+    /// of their table, no rule is read. If the handles don't lead to all rules, the rules are found by their content.
     ///
     /// # Errors
-    /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
+    /// The kernel refuses, or the deadline passes. Missing rules are no error.
     pub fn nft_remove(&self, nft: &mut Nft, handles: &[u64], table: Option<u64>) -> Result<usize, FirewallError> {
         let rules = self.rules();
         if let Some(table) = table
@@ -199,7 +200,7 @@ impl HostPorts {
 /// A rule with a container's comment, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenForward {
-    /// The comment: the container's ID, of which more than 128 bytes are cut.
+    /// The comment: the first 128 bytes of the container's ID.
     pub container_id: String,
     /// Protocol number and port of the node that are forwarded; `None` for masquerading.
     pub port: Option<(u8, u16)>,
@@ -219,7 +220,7 @@ impl SeenForward {
     }
 }
 
-/// True if rules of this container can be those of another one: their comment may be the beginning of its ID.
+/// True if rules with this comment may belong to another container: the comment may be a part of a longer ID.
 #[must_use]
 pub fn is_cut(container_id: &str) -> bool {
     container_id.len() >= COMMENT_MAX
@@ -231,9 +232,8 @@ pub fn have_one_comment(one: &str, other: &str) -> bool {
     comment(one) == comment(other)
 }
 
-/// Removes the rules of a container, in both families, except those that lead to a spared address. It is for
-/// attachments without a record. Where the comment does not tell the container ([`is_cut`]), only rules that lead to one
-/// of its `own` addresses are removed.
+/// Removes the rules of a container, in both families, except those that lead to a spared address. For attachments
+/// without a record. If the comment may be cut ([`is_cut`]), only rules that lead to an address in `own` are removed.
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].
@@ -265,7 +265,7 @@ pub fn list(nft: &mut Nft) -> Result<Vec<SeenForward>, FirewallError> {
     Ok(seen)
 }
 
-/// Removes these rules, whoever made them. Returns their number.
+/// Removes these rules, whatever program made them. Returns their number.
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].

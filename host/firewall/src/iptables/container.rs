@@ -1,4 +1,4 @@
-//! The chain that a container has in each network: what masquerading and forwards have in common.
+//! The chain that a container has in each network: the common code of masquerading and forwards.
 
 use super::prelude::*;
 use super::presence::only_programs;
@@ -13,7 +13,7 @@ impl ChainKind {
         }
     }
 
-    /// Returns both owners that a key can stand for. It is an error if no rules can have the name.
+    /// Returns both owners that a key can stand for. Fails if no rules can have the name.
     pub(super) fn owners(self, key: &AttachmentKey) -> Result<[IptablesOwner; 2], FirewallError> {
         let comment = Some(key.iptables_comment(self)?);
         let owner = |chain| IptablesOwner { comment: comment.clone(), chain: Some(chain), home: self.home() };
@@ -35,10 +35,10 @@ pub fn validate(kind: ChainKind, key: &AttachmentKey) -> Result<(), FirewallErro
     key.iptables_comment(kind).map(drop)
 }
 
-/// True if there may be rules of this container and network. The look takes microseconds. If it is false, their removal
-/// would start programs for milliseconds and find nothing.
+/// True if there may be rules of this container and network. This question takes microseconds. If the answer is false,
+/// no program needs to run, which would take milliseconds.
 ///
-/// It is true whenever the kernel has a `nat` table of legacy iptables: only its programs can read that table.
+/// Always true if the kernel has a `nat` table of legacy iptables, because only programs can read this table.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
@@ -46,8 +46,8 @@ pub fn may_exist(nft: &mut Nft, kind: ChainKind, key: &AttachmentKey) -> Result<
     Ok(has_legacy_nat() || has_chain(nft, NAT, &key.iptables_chains(kind))?)
 }
 
-/// True if only programs can read or change the rules of this container and network; without a key, those of all plugins. It
-/// is false if no such program is installed.
+/// True if only programs can read or change the rules of this container and network. Without a key, the question is
+/// about rules of all plugins. False if no such program is installed.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, kind: ChainKind, key: Option<&AttachmentKey>) -> bool {
     let Some(key) = key else {

@@ -1,7 +1,8 @@
 //! An iptables rule as expressions of nf_tables.
 //!
-//! It is written in the form of iptables 1.8.7: every later version lists, finds and deletes that form. It is read in the
-//! forms of 1.8.7, 1.8.9 and 1.8.11: they differ in what is an expression, and what a match of iptables.
+//! Rules are written in the form of iptables 1.8.7, which every later version lists, finds and deletes. Rules are read
+//! in the forms of 1.8.7, 1.8.9 and 1.8.11. These forms differ in the parts that are expressions, and the parts that
+//! are matches of iptables.
 
 use super::prelude::*;
 use super::xt::Extension;
@@ -65,7 +66,7 @@ impl IptablesRule {
         Some(attributes)
     }
 
-    /// Reads the expressions of a chain's rule (`NFTA_RULE_EXPRESSIONS`). Of a foreign rule it only tells where it leads to.
+    /// Reads the expressions of a chain's rule (`NFTA_RULE_EXPRESSIONS`). For a foreign rule, only its target is read.
     pub(super) fn read(chain: &str, expressions: Attributes<'_>, v6: bool) -> Self {
         let rule = Self::understood(expressions, v6).unwrap_or_else(|| Self {
             matches: vec![Match::Other(vec!["?".to_owned()])],
@@ -122,7 +123,7 @@ impl Reader {
         self.rule.target.is_none().then(|| self.rule.target = Some(target))
     }
 
-    /// Takes one comparison: what was loaded, its mask, and the value.
+    /// Takes one comparison: the loaded part of the packet, its mask, and the value.
     fn compare(&mut self, from: Expression, mask: Option<Vec<u8>>, (is, value): Is<Vec<u8>>) -> Option<()> {
         let rule = &mut self.rule;
         match from {
@@ -147,7 +148,7 @@ impl Reader {
                 let port = u16::from_be_bytes(value.as_slice().try_into().ok()?);
                 self.port(offset, (is, port))
             }
-            // Both ports at once.
+            // One comparison of both ports.
             Expression::Payload { base: TRANSPORT_HEADER, offset: 0, length: 4 } if mask.is_none() && is => {
                 let [source @ .., c, d] = <[u8; 4]>::try_from(value).ok()?;
                 self.port(0, (true, u16::from_be_bytes(source)))?;
@@ -176,7 +177,7 @@ fn checked(name: &str) -> Option<&str> {
     ((1..16).contains(&name.len()) && name != "+").then_some(name)
 }
 
-/// Reads the name of a link. Without a zero at its end it is a beginning.
+/// Reads the name of a link. Without a zero at its end the value is a prefix of the name.
 fn link(value: &[u8]) -> Option<String> {
     let end = value.iter().position(|byte| *byte == 0);
     let name = std::str::from_utf8(value.get(..end.unwrap_or(value.len()))?).ok()?;
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(written(&long, false), None, "the kernel has no room for it");
     }
 
-    /// A rule with any other byte is read as itself, or not at all; nothing panics.
+    /// A rule with a changed byte is read as exactly that rule, or is refused. Nothing panics.
     #[test]
     fn no_byte_is_overlooked() {
         for line in LINES {

@@ -1,8 +1,8 @@
-//! The firewall plugin's rules with the system's iptables: addresses that the node forwards, and bridges that others
-//! don't reach.
+//! The firewall plugin's rules with the system's iptables: addresses that the node forwards, and bridges that other
+//! networks can't reach.
 //!
-//! Chains, rules, comments and their order are the native plugin's own, so either side finds and removes what the other
-//! made. They are in table `filter` of the address's family:
+//! Chains, rules, comments and their order are the native plugin's. So Postern and the native plugin find and remove
+//! each other's rules. The rules are in table `filter` of the address's family:
 //!
 //! ```text
 //! -A FORWARD -j CNI-ISOLATION-STAGE-1            before the next, or nothing would be isolated
@@ -17,8 +17,8 @@
 //! -A CNI-ISOLATION-STAGE-2 -j RETURN
 //! ```
 //!
-//! The rules of an address name no owner: there is no room for one in the native form. The attachment's record is the
-//! owner. The chains stay, and so do the rules of a bridge until `postern gc --node`.
+//! The rules of an address name no owner, because the native form has no room for an owner. The attachment's record is
+//! the owner. The chains stay, and so do the rules of a bridge until `postern gc --node`.
 
 use super::prelude::*;
 use super::presence::only_programs;
@@ -46,7 +46,7 @@ fn of_address(address: IpAddr) -> [IptablesRule; 2] {
     [IptablesRule { destination: net, matches, ..accept() }, IptablesRule { source: net, ..accept() }]
 }
 
-/// Returns the rules that lead to those of addresses.
+/// Returns the rules that lead to the rules of addresses.
 fn leading(admin: &str) -> [IptablesRule; 2] {
     [
         IptablesRule::new(FORWARD, Target::jump(CHAIN)).commented(RULES),
@@ -78,7 +78,7 @@ fn to_isolation() -> IptablesRule {
     IptablesRule::new(FORWARD, Target::jump(STAGES[0])).commented(&of_policy(EITHER))
 }
 
-/// Returns the bridge's own rules, in the order in which each is put before the others.
+/// Returns the bridge's own rules. Each is put before the earlier ones, in this order.
 fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<IptablesRule> {
     let [stage1, stage2] = STAGES;
     let link = |is| Some((is, bridge.to_owned()));
@@ -105,8 +105,8 @@ fn isolation(bridge: &str, ingress: IngressPolicy) -> IptablesRuleSet {
     }
 }
 
-/// Returns the changes that complete the set. The jump to the isolation stays, or gets, before the jump to the accepted
-/// addresses: native plugins put either at the beginning, whichever is missing.
+/// Returns the changes that complete the set. The jump to the isolation must be before the jump to the accepted
+/// addresses. A native plugin puts a missing jump at the beginning, so the order can be wrong.
 fn changes(set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
     let mut changes = set.additions(saved);
     let jump = to_isolation();
@@ -126,8 +126,8 @@ fn changes(set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
 /// The chains whose rules have an order that matters. They have few rules, however many attachments there are.
 const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
 
-/// Completes a set. With `is_first`, its owner has none of its own rules yet. Returns the number of changes, and the
-/// handles of the new rules of addresses.
+/// Completes a set. `is_first` says that the owner has no rules yet. Returns the number of changes, and the handles of
+/// the new rules of addresses.
 fn complete(
     set: &IptablesRuleSet,
     is_first: bool,
@@ -137,7 +137,7 @@ fn complete(
     programs.change(&scope, |saved| changes(set, saved))
 }
 
-/// Returns the handles that rules of these addresses have, of all that an effect noted. They are in the order of
+/// Returns the handles of these addresses' rules, from all handles that an effect noted. They are in the order of
 /// [`admit`].
 fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
     let of_v4 = 2 * all.iter().filter(|address| address.addr().is_ipv4()).count();
@@ -148,12 +148,12 @@ fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
     }
 }
 
-/// Makes sure that traffic from each address is forwarded, and answers to it. `admin` is the chain of the administrator's
-/// rules, which go before. With `is_first`, the attachment has none of these rules, and no rules of others are searched.
-/// `variant` is where the rules were made before; `None` is where new ones are made.
+/// Makes sure that traffic from each address, and answers to it, are forwarded. `admin` is the chain of the
+/// administrator's rules, which come first. With `is_first`, the attachment has no rules yet, and no search is made.
+/// `variant` is the variant of earlier rules; `None` is the variant of new rules.
 ///
-/// Returns the handles of the addresses' rules if all of them are new, and no program made them. The record keeps them,
-/// to find the rules again.
+/// Returns the handles of the addresses' rules if all rules are new, and no program made them. The record keeps the
+/// handles, to find the rules again.
 ///
 /// # Errors
 /// A program is missing or fails, or the deadline passes.
@@ -206,7 +206,8 @@ pub fn missing_rule(
             isolated.into_iter().map(|(bridge, policy)| isolation(bridge, policy)).collect();
         let both = [own.as_slice(), &of_bridge].concat();
         let mut missing = missing_in(numbers, v6, &both, bridge, runner)?;
-        // The bridge's rules can be in another variant than those of an address: they stay when attachments go.
+        // The bridge's rules can be in another variant than the rules of an address, because they stay when attachments
+        // go.
         if missing.is_some() && both.len() == 2 {
             missing = missing_in(numbers, v6, &own, None, runner)?;
             if missing.is_none() {
@@ -220,7 +221,7 @@ pub fn missing_rule(
     Ok(None)
 }
 
-/// As [`missing_rule`], for sets of one family: `None` if one of the places where the rules can be has them all.
+/// As [`missing_rule`], for sets of one family: `None` if one possible place has all rules.
 fn missing_in(
     numbers: &AddressHandles,
     v6: bool,
@@ -237,7 +238,7 @@ fn missing_in(
             missing => first = first.or(missing),
         }
     }
-    // Nothing is where there is no place.
+    // Without any place, all rules are missing.
     Ok(first.or_else(|| missing_of(&SavedTable::default(), sets, bridge)))
 }
 
@@ -258,7 +259,7 @@ fn spec(rule: &IptablesRule) -> String {
     rule.line().split_once(' ').map(|(_, spec)| spec.replace('"', "")).unwrap_or_default()
 }
 
-/// Removes these rules, each as often as it is there or, with handles, only those that have them.
+/// Removes all copies of these rules; with handles, only the rules that have these handles.
 fn take_away(
     rules: &[IptablesRule],
     home: &'static str,
@@ -277,29 +278,29 @@ pub struct AddressHandles {
     pub addresses: Vec<IpNet>,
     /// The handles of their rules.
     pub handles: Vec<u64>,
-    /// The handles of the tables, IPv4 first; none if they are not known.
+    /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: Vec<u64>,
-    /// Where the rules are, by the record.
+    /// The place of the rules, by the record.
     pub recorded: Recorded,
 }
 
-/// Returns the handles of the tables of these addresses' families, for [`AddressHandles`]; none if one is missing, or if only a
-/// program knows the rules. If they are the same before and after [`admit`], its rules are in these tables.
+/// Returns the handles of the tables of these addresses' families, for [`AddressHandles`]. Empty if a table is missing,
+/// or if only a program knows the rules. If the handles are the same before and after [`admit`], its rules are in these
+/// tables.
 #[must_use]
 pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     numbers::tables(FILTER, addrs, runner)
 }
 
 impl AddressHandles {
-    /// True if the numbers are those of all rules, in tables that are still there.
+    /// True if these are the numbers of all rules, and the tables still exist.
     fn hold(&self, runner: ProgramRunner<'_>) -> bool {
         !self.tables.is_empty()
             && self.handles.len() == 2 * self.addresses.len()
             && tables(&self.addresses, runner) == self.tables
     }
 
-    /// Removes these rules without reading them. False if that can't be done: a table or a rule is gone, or the numbers
-    /// are not known.
+    /// Removes these rules without reading them. False if a table or a rule is gone, or if the numbers are not known.
     ///
     /// # Errors
     /// The deadline passes.
@@ -313,7 +314,7 @@ impl AddressHandles {
             match Programs::nft(v6, runner).without(|nft| nft.delete_numbered(table(v6, FILTER), *noted, &rules)) {
                 Some(Ok(true)) => {}
                 Some(Err(error)) if error.is_timeout() => return Err(error),
-                // The rules are looked for by their content.
+                // The caller looks for the rules by their content.
                 _ => return Ok(false),
             }
         }
@@ -321,11 +322,11 @@ impl AddressHandles {
     }
 }
 
-/// True if only programs can read or change these rules. It is false if no such program is installed. `noted` are the numbers
-/// of the rules, if these are all rules that a run can meet; otherwise it meets all.
+/// True if only programs can read or change these rules. False if no such program is installed. `noted` are the numbers
+/// of the rules that a run can meet; `None` means all rules.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>) -> bool {
-    // What a program would not be needed to make, it is not needed to remove.
+    // Rules that can be made without a program can also be removed without one.
     let unsure: Vec<&AddressHandles> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
     only_programs(FILTER, runner, |nft, v6| {
         if noted.is_none() {
@@ -340,8 +341,8 @@ pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>
     })
 }
 
-/// True if the rules with these handles are there, and are all rules of these addresses that [`admit`] makes. If a program
-/// has to be asked, they count as not known.
+/// True if the rules with these handles exist, and are all rules that [`admit`] makes for these addresses. False if
+/// only a program can tell.
 #[must_use]
 pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool {
     handles.len() == 2 * addrs.len()
@@ -360,8 +361,8 @@ fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<IptablesRule> {
     of_family.flat_map(|address| of_address(address.addr())).collect()
 }
 
-/// Removes the rules of these addresses, wherever they are, each as often as it is there. With handles from [`admit`], it
-/// removes those of one attachment only. Returns the number of changes.
+/// Removes all copies of the rules of these addresses, wherever they are. With handles from [`admit`], only one
+/// attachment's rules are removed. Returns the number of changes.
 ///
 /// # Errors
 /// A program that a record's rules need is missing or fails, or the deadline passes.
@@ -379,7 +380,8 @@ pub fn withdraw(
     Ok(changes)
 }
 
-/// Returns the addresses that have a rule of the firewall plugin, in both families, whoever made it. Changes nothing.
+/// Returns the addresses that have a rule of the firewall plugin, in both families, whatever program made it. Changes
+/// nothing.
 ///
 /// # Errors
 /// As [`withdraw`].
@@ -426,8 +428,9 @@ impl Tables {
     }
 }
 
-/// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges. The
-/// look takes microseconds. If it is false, [`withdraw`] would start programs for milliseconds and find nothing.
+/// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges.
+/// This question takes microseconds. If the answer is false, [`withdraw`] need not run, which may start programs for
+/// milliseconds.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
@@ -484,7 +487,7 @@ COMMIT
         }
     }
 
-    /// Accepted addresses must not be asked before the isolation.
+    /// The rules of accepted addresses must not come before the isolation.
     #[test]
     fn the_isolation_stays_before_the_accepted_addresses() {
         let alone: String =

@@ -1,5 +1,5 @@
-//! Forwards by iptables, in the native plugin's form. Either side finds and removes what the other made. They are in
-//! table `nat` of the address's family:
+//! Forwards by iptables, in the native plugin's form. Postern and the native plugin find and remove each other's rules.
+//! The rules are in table `nat` of the address's family:
 //!
 //! ```text
 //! -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT         the same in OUTPUT
@@ -11,8 +11,8 @@
 //! -A CNI-DN-<hash> -p tcp -m tcp --dport <port> -j DNAT --to-destination <address>:<port>
 //! ```
 //!
-//! The chain `CNI-DN-…` belongs to container and network, as that of masquerading: attachments of one container to one
-//! network share it.
+//! The chain `CNI-DN-…` belongs to a container and a network, like the chain of masquerading. Attachments of one
+//! container to one network share the chain.
 
 use super::prelude::*;
 use crate::hostport::nft::LOCALHOST;
@@ -25,7 +25,7 @@ const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
 const MASQ: &str = "CNI-HOSTPORT-MASQ";
 /// The chains that all containers share.
 pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
-/// Those of them that mark packets, and masquerade the marked ones.
+/// The shared chains that mark packets, and that masquerade marked packets.
 pub(super) const MARKING: [&str; 2] = [SETMARK, MASQ];
 /// The most ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
@@ -36,7 +36,7 @@ fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallErr
 }
 
 impl HostPorts {
-    /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
+    /// Returns the rules in two forms: with the native plugin's chain, and with the chain to use if the first is taken.
     pub(super) fn sets(&self) -> Result<[IptablesRuleSet; 2], FirewallError> {
         let forwards = self.own_forwards();
         let own_mark = self.sources != NatSources::None && matches!(self.mark, MarkBy::Bit(_));
@@ -45,7 +45,8 @@ impl HostPorts {
             let (chain, comment) = owner.names();
             let mut rules = self.shared_rules();
             rules.extend(forwards.iter().flat_map(|forward| self.content(chain, forward)));
-            // Last: what leads to very many rules is checked by the kernel with each transaction.
+            // These rules come last, because the kernel checks a rule that leads to very many rules in each
+            // transaction.
             rules.extend(self.entries(chain, comment, &forwards));
             IptablesRuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
         }))
@@ -70,8 +71,8 @@ impl HostPorts {
                 (IptablesPlace::First, lead),
             ]);
         }
-        // Behind the rules of others, those of Kubernetes' services among them (CVE-2019-9946). Only packets for this
-        // node are forwarded.
+        // The rules come after other programs' rules, such as rules of Kubernetes' services (CVE-2019-9946). Only
+        // packets for this node are forwarded.
         for chain in ["PREROUTING", "OUTPUT"] {
             let matches = vec![Match::LocalAddress { source: None, destination: Some(true) }];
             rules.push((IptablesPlace::Last, IptablesRule { matches, ..IptablesRule::new(chain, Target::jump(DNAT)) }));
@@ -82,7 +83,7 @@ impl HostPorts {
     /// Returns the rules that lead to the attachment's chain.
     fn entries(&self, chain: &str, comment: &str, forwards: &[PortForward]) -> Vec<(IptablesPlace, IptablesRule)> {
         let mut rules = Vec::new();
-        // The native plugin's order is that of the names.
+        // The native plugin orders protocols by name.
         for protocol in [Transport::Sctp, Transport::Tcp, Transport::Udp] {
             let mut seen = HashSet::new();
             let of_protocol = forwards.iter().filter(|forward| forward.protocol == protocol);
@@ -128,9 +129,9 @@ impl HostPorts {
         rules.into_iter().map(|rule| (IptablesPlace::Last, rule)).collect()
     }
 
-    /// Makes sure that the rules are there. `variant` is where they were made before; `None` is where new ones are made.
-    /// Returns the handles of the new rules that lead to the attachment's chain, where no program made them. The record
-    /// keeps them, to find the rules again.
+    /// Makes sure that the rules are there. `variant` is the variant of earlier rules; `None` is the variant of new
+    /// rules. Returns the handles of the new rules that lead to the attachment's chain, unless a program made them. The
+    /// record keeps the handles, to find the rules again.
     ///
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
@@ -144,7 +145,7 @@ impl HostPorts {
             .map_err(|error| self.without_mark_chain(&programs).unwrap_or(error))
     }
 
-    /// Returns the error for rules that lead to another program's chain for marks, if there is none.
+    /// Returns the error if rules need another program's chain for marks, and this chain is missing.
     fn without_mark_chain(&self, programs: &Programs<'_>) -> Option<FirewallError> {
         let MarkBy::Chain(chain) = &self.mark else { return None };
         let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
@@ -158,8 +159,8 @@ impl HostPorts {
         })
     }
 
-    /// True if another program's chain for marks (`externalSetMarkChain`) is where new forwards to an address of this family
-    /// would lead to it.
+    /// True if another program's chain for marks (`externalSetMarkChain`) exists in the table where new forwards of
+    /// this family would be.
     ///
     /// # Errors
     /// The programs are missing, or this process may not read the rules.
@@ -167,7 +168,7 @@ impl HostPorts {
         shows_chain(&Programs::locate(v6, runner)?, chain)
     }
 
-    /// True if all rules are there. With handles from [`HostPorts::iptables_ensure_in`], no rules of others are read.
+    /// True if all rules are there. With handles from [`HostPorts::iptables_ensure_in`], no other rules are read.
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure_in`].
@@ -177,8 +178,8 @@ impl HostPorts {
     }
 
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
-    /// this network has forwards in it. `known` has handles from [`HostPorts::iptables_ensure_in`]. With these and that of their
-    /// table, no rules of others are read.
+    /// this network has forwards in it. `known` has handles from [`HostPorts::iptables_ensure_in`]. With these handles
+    /// and their table's handle, no other rules are read.
     ///
     /// # Errors
     /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is there.
@@ -204,14 +205,14 @@ impl HostPorts {
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
         if others.is_empty() {
             let mut changes = set.owner.removals(saved, |rule| is_owned(rule, &self.key));
-            // A rule of somebody else keeps the chain. It forwards nothing any more.
+            // A foreign rule keeps the chain. The chain forwards nothing any more.
             if !changes.iter().any(|change| matches!(change, TableChange::DeleteChain(_))) {
                 let left = saved.rules.iter().filter(|saved| inside(&saved.rule));
                 changes.extend(left.cloned().map(TableChange::Delete));
             }
             return changes;
         }
-        // The rules that lead here stay where they have ports of others.
+        // A rule that leads to the chain stays if it has ports of other forwards.
         let needed: HashSet<u16> = others.iter().flat_map(|rule| ports(rule)).copied().collect();
         let goes = |rule: &IptablesRule| match inside(rule) {
             true => own.contains(rule),
@@ -243,7 +244,7 @@ fn narrow(rule: &mut IptablesRule, condition: &PacketCondition) {
         About::Destination(network) => once(&mut rule.destination, (is, *network)),
         About::Input(name) => once(&mut rule.input, (is, name.replace('*', "+"))),
     };
-    // iptables refuses a second one, and says so.
+    // iptables refuses a second condition of one kind, with an error.
     if is_new.is_none() {
         rule.matches.push(Match::Other(condition.to_string().split(' ').map(str::to_owned).collect()));
     }
@@ -259,18 +260,18 @@ fn ports(rule: &IptablesRule) -> &[u16] {
     found.unwrap_or_default()
 }
 
-/// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it
-/// is in.
+/// True if a rule that leads to the chain of this container and network belongs to them. The chain that has the rule
+/// may have been renamed.
 fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
     match rule.comment() {
         Some(comment) => key.iptables_comment(Forwards).is_ok_and(|own| own == comment),
-        // Native plugins' rules may have no comment, where they are old.
+        // Rules of old native plugins may have no comment.
         None => rule.chain == DNAT,
     }
 }
 
-/// Removes the forwards of all attachments of the container to the network, in both families. It is for attachments
-/// without a record. Returns the number of changes.
+/// Removes the forwards of all attachments of the container to the network, in both families. For attachments without a
+/// record. Returns the number of changes.
 ///
 /// # Errors
 /// As [`HostPorts::iptables_remove`].
@@ -291,7 +292,7 @@ pub struct SeenForwardChain {
     pub chain: String,
     /// True for IPv6.
     pub v6: bool,
-    /// Its owner, if a rule that leads to it tells: a key without an interface.
+    /// The chain's owner, a key without an interface, if a rule that leads to the chain names the owner.
     pub key: Option<AttachmentKey>,
     /// The addresses that it leads to, each once.
     pub targets: Vec<IpAddr>,
@@ -312,7 +313,7 @@ impl SeenForwardChain {
     }
 }
 
-/// Returns the chains of all containers' forwards, in both families, whoever made them. Changes nothing.
+/// Returns the chains of all containers' forwards, in both families, whatever program made them. Changes nothing.
 ///
 /// # Errors
 /// As [`remove_all`].
@@ -320,8 +321,8 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenForwardChain>, Firewall
     Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| SeenForwardChain::all(&seen.saved, seen.v6)).collect())
 }
 
-/// Removes these chains, and the rules of the plugins that lead to them, if they are as they were read. Returns the
-/// number of changes.
+/// Removes these chains, and the plugins' rules that lead to them, if the chains have not changed since they were read.
+/// Returns the number of changes.
 ///
 /// # Errors
 /// As [`remove_all`].
@@ -406,7 +407,7 @@ mod tests {
         assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
         let saved = r#"CNI-HOSTPORT-DNAT ! -s 198.51.100.0/24 ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
         assert!(lines.iter().any(|line| line == saved), "{lines:?}");
-        // iptables takes one source of a rule, and says so.
+        // iptables accepts only one source in a rule, and reports an error.
         let two = ["-s", "192.0.2.0/24", "-s", "198.51.100.0/24"].map(str::to_owned);
         let twice = HostPorts { conditions: Syntax::Iptables.read(&two, false).unwrap(), ..ports.clone() };
         let line =
@@ -438,7 +439,7 @@ mod tests {
     fn owners_are_read_from_rules() {
         let rules = ports("cid1").sets().unwrap()[0].rules.clone();
         let keys: Vec<AttachmentKey> = rules.iter().filter_map(|(_, rule)| Forwards.key_of(rule)).collect();
-        // Of SCTP there is nothing for this family.
+        // This family has no SCTP forward.
         assert_eq!(keys.len(), 2);
         assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));
     }

@@ -1,7 +1,7 @@
 //! Masquerading of an attachment's addresses (`ipMasq`) with the system's iptables.
 //!
-//! Chain, rules and comments are the native plugins' own, so either side finds and removes what the other made. They
-//! are in table `nat` of the address's family:
+//! Chain, rules and comments are the native plugins'. So Postern and a native plugin find and remove each other's
+//! rules. The rules are in table `nat` of the address's family:
 //!
 //! ```text
 //! -A POSTROUTING -s <address> -j CNI-<hash>           one per address
@@ -9,12 +9,12 @@
 //! -A CNI-<hash> ! -d <multicast> -j MASQUERADE
 //! ```
 //!
-//! The chain belongs to container and network: attachments of one container to one network share it. It is removed
-//! together with the last rule that refers to it.
+//! The chain belongs to a container and a network: attachments of one container to one network share the chain. The
+//! chain is removed together with the last rule that refers to it.
 //!
 //! The chain's name is a hash of network and container written without a separator. So network `net` with container
-//! `1abc` and network `net1` with container `abc` get the same name. The first of them keeps it. The other gets a chain
-//! whose name is hashed with separators.
+//! `1abc` and network `net1` with container `abc` get the same name. The first container keeps this name. The other
+//! container gets a chain whose name is hashed with separators.
 
 use super::prelude::*;
 use super::{SeenTable, validate};
@@ -32,8 +32,8 @@ fn jump(source: IpNet, chain: &str, comment: &str) -> IptablesRule {
         .commented(comment)
 }
 
-/// Returns the rules of these addresses of one family in two forms. The first has the native plugins' name, the second
-/// has the name to use if that one is taken.
+/// Returns the rules of these addresses of one family in two forms. The first form has the native plugins' chain name.
+/// The second form has the name to use if the first is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[IptablesRuleSet; 2], FirewallError> {
     let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
     Ok(Masquerading.owners(key)?.map(|owner| {
@@ -56,10 +56,10 @@ fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool 
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
-/// their network's prefix length. `variant` is where the rules were made before; `None` is where new ones are made.
+/// their network's prefix length. `variant` is the variant of earlier rules; `None` is the variant of new rules.
 ///
-/// Returns the handles of the new rules that lead to the container's chain, where no program made them. The record keeps
-/// them, to find the rules again.
+/// Returns the handles of the new rules that lead to the container's chain, unless a program made them. The record
+/// keeps the handles, to find the rules again.
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
@@ -77,8 +77,8 @@ pub fn ensure_in(
     Ok(handles)
 }
 
-/// True if all that [`ensure_in`] makes is there. If the handles of `known` are all that lead to the chain, no other rules
-/// are read.
+/// True if everything that [`ensure_in`] makes is there. If `known` has the handles of all rules that lead to the
+/// chain, no other rules are read.
 ///
 /// # Errors
 /// As [`ensure_in`].
@@ -111,12 +111,12 @@ fn is_each(
 }
 
 /// Removes the masquerading of these addresses, wherever it is. The container's chain is removed too, unless another
-/// attachment uses it. If the handles of `known` are all that lead to the chain, no other rules are read. With those of
-/// their tables, the rules themselves are not read either. Returns the number of changes.
+/// attachment uses it. If `known` has the handles of all rules that lead to the chain, no other rules are read. With
+/// the handles of their tables, no rule is read. Returns the number of changes.
 ///
 /// # Errors
-/// A name doesn't fit, a program that a record's rules need is missing or fails, or the deadline passes. It is no error if
-/// nothing is there, or if nothing can be there because no rules can have the name.
+/// A name doesn't fit, a program that a record's rules need is missing or fails, or the deadline passes. Missing rules
+/// are no error, also if no rules can have the name.
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -145,7 +145,7 @@ pub fn remove_known(
 }
 
 /// Removes the masquerading of all attachments of the container to the network, in both families. The addresses in
-/// `spared` keep theirs. Returns the number of changes.
+/// `spared` keep their rules. Returns the number of changes.
 ///
 /// # Errors
 /// As [`remove_known`].
@@ -156,7 +156,7 @@ pub fn remove_all(
     runner: ProgramRunner<'_>,
 ) -> Result<usize, FirewallError> {
     let Ok(owners) = Masquerading.owners(key) else { return Ok(0) };
-    // Every rule with our mark is removed. A chain stays if another owner's rule refers to it.
+    // Every rule with the owner's mark is removed. A chain stays if another owner's rule refers to it.
     let goes = |rule: &IptablesRule| {
         rule.chain == POSTROUTING
             && owners.iter().any(|owner| rule.comment() == owner.comment.as_deref())
@@ -192,7 +192,7 @@ impl SeenMasqueradeJump {
     }
 }
 
-/// Returns the first masquerading rule of every container, in both families, whoever made it. Changes nothing.
+/// Returns the first masquerading rule of every container, in both families, whatever program made it. Changes nothing.
 ///
 /// # Errors
 /// As [`remove_all`].
@@ -212,7 +212,7 @@ pub fn remove_seen(seen: &[SeenMasqueradeJump], runner: ProgramRunner<'_>) -> Re
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
         let plan = |table: &SavedTable| {
-            // A chain that none of these rules leads to is left alone: another process may be about to use it.
+            // A chain that none of these rules leads to stays, because another process may use it next.
             let leads = |owner: &&IptablesOwner| {
                 table.rules.iter().any(|saved| owner.leads_here(&saved.rule) && goes(&saved.rule))
             };
@@ -239,7 +239,7 @@ impl Tables {
         let known: Vec<String> = known.iter().flat_map(|key| key.iptables_chains(Masquerading)).collect();
         let mut unrecorded = Vec::new();
         for SeenTable { program, saved: table, .. } in &self.0 {
-            // Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
+            // Chains of other plugins (`CNI-HOSTPORT-…`) are not judged here.
             let is_ours = |chain: &&String| is_masquerading(chain) && !known.contains(chain);
             for chain in table.chains.iter().filter(is_ours) {
                 let place = format!("{program} nat {chain}");
@@ -250,7 +250,7 @@ impl Tables {
                 let jumps = rules.iter().filter(leads).map(|saved| TableChange::Delete((*saved).clone()));
                 let changes = jumps.chain([TableChange::Flush(chain.clone()), TableChange::DeleteChain(chain.clone())]);
                 let mut commands: Vec<String> = changes.map(|change| format!("{program} -w -t nat {change}")).collect();
-                // Plain characters: a shell reads them as a word, with or without quotes.
+                // A shell reads these characters as one word, with or without quotes.
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
                 if !commands.iter().all(|command| command.chars().all(is_plain)) {
                     commands.clear();

@@ -1,8 +1,7 @@
 //! Rules with the system's iptables.
 //!
-//! Where they are nf_tables objects, they are read and changed over netlink. Elsewhere each call costs one
-//! `iptables-save` per family. If something has to change, it also costs one `iptables-restore`, which makes all changes
-//! at once.
+//! Rules that are nf_tables objects are read and changed over netlink. For other rules, each call starts one
+//! `iptables-save` per family. A change also starts one `iptables-restore`, which makes all changes at once.
 //!
 //! | module | |
 //! |---|---|
@@ -47,7 +46,7 @@ use crate::nft::batch::Table;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use prelude::*;
 
-/// What most files here use.
+/// Imports that most files here use.
 mod prelude {
     pub(super) use super::numbers::{self, RuleHandles};
     pub(super) use super::presence::has_legacy;
@@ -68,7 +67,7 @@ mod prelude {
 /// The table for address translation.
 const NAT: &str = "nat";
 
-/// The table for what is let through.
+/// The table that filters packets.
 const FILTER: &str = "filter";
 
 /// Returns a table as nf_tables has it.
@@ -100,8 +99,8 @@ struct SeenTable {
 }
 
 impl Tables {
-    /// Reads the `nat` tables, if they can hold anything of an attachment. Otherwise it doesn't, because reading legacy
-    /// tables makes the kernel load them.
+    /// Reads the `nat` tables, if they can have rules of an attachment. Other tables are not read, because reading a
+    /// legacy table makes the kernel load it.
     ///
     /// # Errors
     /// The kernel refuses to show them, a program is missing or fails, or the deadline passes.
@@ -147,8 +146,8 @@ impl Tables {
         self.0.iter().flat_map(|seen| &seen.saved.rules)
     }
 
-    /// Returns the containers in `network` whose rules are to go: those that are neither valid nor busy. `owner` tells
-    /// whose a rule is. `busy` is called only if there is something to remove.
+    /// Returns the containers in `network` that are neither valid nor busy: their rules are removed. `owner` returns
+    /// the owner of a rule. `busy` is called only if there is something to remove.
     fn stale(
         &self,
         network: &str,

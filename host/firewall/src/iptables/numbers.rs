@@ -1,25 +1,26 @@
-//! Removal by the kernel's numbers. No rule of a shared chain is read: to show one, the kernel walks through the chain, so
-//! a look costs more with each attachment.
+//! Removal by the kernel's numbers. No rule of a shared chain is read. To show a rule, the kernel walks through the
+//! chain, so the cost would grow with the attachments.
 
 use super::prelude::*;
 use crate::nft::batch::Batch;
 
 /// The kernel's numbers of the rules that lead to an owner's chain, and of the tables that they were made in.
 ///
-/// The kernel gives no rule of a table the number of an earlier one, and no table that of an earlier table. So in the same
-/// tables the numbers lead to these rules, or to none.
+/// In a table the kernel never gives a number to a second rule, and it never gives a table's number to a second table.
+/// So in the same tables the numbers lead to these rules, or to no rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuleHandles<'a> {
-    /// The handles of the rules, those of IPv4 first.
+    /// The handles of the rules, IPv4 first.
     pub handles: &'a [u64],
-    /// The handles of the tables, IPv4 first; none if they are not known.
+    /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: &'a [u64],
-    /// Where the rules are, by their record.
+    /// The place of the rules, by their record.
     pub recorded: Recorded,
 }
 
 impl<'a> RuleHandles<'a> {
-    /// Returns the handles of one family's rules, and that of their table, if each of these addresses has one rule.
+    /// Returns the handles of one family's rules, and the handle of their table, if each of these addresses has one
+    /// rule.
     pub(super) fn of(self, addrs: &[IpNet], v6: bool) -> Option<(&'a [u64], u64)> {
         let count = addrs.iter().filter(|address| address.addr().is_ipv4()).count();
         let (of_v4, of_v6) = self.handles.split_at_checked(count).filter(|_| self.handles.len() == addrs.len())?;
@@ -28,8 +29,9 @@ impl<'a> RuleHandles<'a> {
     }
 }
 
-/// Returns the handles of the `nat` tables of these addresses' families, for [`RuleHandles`]; none if one is missing, or if
-/// only a program knows its rules. If they are the same before and after rules are made, the rules are in these tables.
+/// Returns the handles of the `nat` tables of these addresses' families, for [`RuleHandles`]. Empty if a table is
+/// missing, or if only a program knows its rules. If the handles are the same before and after rules are made, the
+/// rules are in these tables.
 #[must_use]
 pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     tables(NAT, addrs, runner)
@@ -43,11 +45,11 @@ pub(super) fn tables(name: &'static str, addrs: &[IpNet], runner: ProgramRunner<
     by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Removes the owner's chain and all rules that lead to it: those with the handles `numbered`, beside the handle of their
-/// table. `sets` are the forms that the owner's rules can have. Returns the number of removed rules.
+/// Removes the owner's chain and all rules that lead to it. `numbered` has the handles of these rules, and the handle
+/// of their table. `sets` are the forms that the owner's rules can have. Returns the number of removed rules.
 ///
-/// It returns `None`, and changes nothing, if that can't be done: the numbers are not known, the table or a rule is gone,
-/// the chain has other rules, or rules of others lead to it.
+/// Returns `None`, and changes nothing, in these cases: the numbers are not known, the table or a rule is gone, the
+/// chain has other rules, or foreign rules lead to it.
 ///
 /// # Errors
 /// The deadline passes.
@@ -79,7 +81,7 @@ fn plan(
     }
     for set in sets {
         let Some(chain) = &set.owner.chain else { return Ok(None) };
-        // Where both forms are there, one of them is another owner's.
+        // If both forms exist, one form belongs to another owner.
         if let Some(state) = nft.chain(of, chain)?
             && there.replace((set, chain, state.uses)).is_some()
         {
@@ -147,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Runs a test in a namespace of its own, with the way without programs.
+    /// Runs a test in its own namespace, without programs.
     fn within(test: impl Fn(ProgramRunner<'_>)) {
         assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -155,7 +157,7 @@ mod tests {
         test(ProgramRunner { runner: &NoPrograms, deadline, nft: Some(&nft) });
     }
 
-    /// Forwards and masquerading of one attachment go, and those of the others stay, in both families.
+    /// Forwards and masquerading of one attachment go, and rules of other attachments stay, in both families.
     #[test]
     fn the_own_rules_go_and_no_others() {
         within(|runner| {
@@ -175,7 +177,7 @@ mod tests {
                 let removed = remove(&own.sets().unwrap(), Some((&handles, tables[0])), &programs).unwrap();
                 assert_eq!(removed, Some(2 + if address.contains(':') { 4 } else { 6 }), "{address}");
                 assert_eq!(saved(), before);
-                // Nothing is there, which is no error.
+                // The rules are gone already, which is no error.
                 let known = RuleHandles { handles: &handles, tables: &tables, ..RuleHandles::default() };
                 assert_eq!(own.iptables_remove(known, runner).unwrap(), 0);
             }
@@ -187,13 +189,14 @@ mod tests {
             assert_eq!(known.of(&addrs, false), Some((&handles[..2], tables[0])));
             assert_eq!(known.of(&addrs, true), Some((&handles[2..], tables[1])));
             assert_eq!(known.of(&addrs[..2], false), None, "not all handles are meant");
-            // Two rules and a chain of three, and one rule and a chain of two.
+            // IPv4 has two rules and a chain of three rules; IPv6 has one rule and a chain of two.
             assert_eq!(remove_known(&key("c3", "eth0"), &addrs, known, runner).unwrap(), 8);
             assert_eq!(saved(), before);
         });
     }
 
-    /// Where something is not as it was when the rules were made, nothing is changed. The rules are looked for then.
+    /// If something has changed since the rules were made, nothing is removed by numbers. The caller then looks for the
+    /// rules.
     #[test]
     fn numbers_that_do_not_tell_all_change_nothing() {
         within(|runner| {

@@ -1,4 +1,4 @@
-//! A fast look for rules of an owner: a question to the kernel costs less than programs that find nothing.
+//! A fast question whether an owner has rules. A question to the kernel costs less than programs that find nothing.
 
 use super::hostport::SHARED;
 use super::prelude::*;
@@ -26,8 +26,8 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
 }
 
 /// As [`any_may_exist`], for the containers of `network` without those that are `known`: pairs of container ID and
-/// interface name. Of other containers only the rules that lead to their chains are read. For an empty `network` it is
-/// true for the chains of any.
+/// interface name. For other containers, only the rules that lead to their chains are read. With an empty `network`,
+/// chains of every network count.
 ///
 /// # Errors
 /// As [`super::may_exist`].
@@ -39,13 +39,13 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
     };
     let own = OnceCell::new();
     let now = Some((network.to_owned(), nft.generation()?));
-    // A run asks more than once.
+    // A run asks this question more than once.
     if nft.without_others == now {
         return Ok(has_legacy_nat());
     }
     for table in [false, true].map(|v6| table(v6, NAT)) {
         let mut chains = nft.chain_names(table)?;
-        // What all containers share stays when the last one goes.
+        // Shared chains stay when the last container goes.
         chains.retain(|chain| chain.starts_with(ChainKind::Masquerading.prefix()) && !SHARED.contains(&chain.as_str()));
         let is_known = |chain: &String| {
             own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)

@@ -1,5 +1,6 @@
-//! The rules of one table of iptables: read and changed without a program where that is possible ([`super::netlink`]), or
-//! else by the system's programs: one `iptables-save` to read, one `iptables-restore` to make all changes at once.
+//! The rules of one table of iptables. If possible they are read and changed without a program ([`super::netlink`]).
+//! Else the system's programs are used: one `iptables-save` to read, one `iptables-restore` to make all changes at
+//! once.
 
 use super::prelude::*;
 use crate::{is_absence, program};
@@ -9,7 +10,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The tables that a helper may change for a gate: those in which a capability has rules.
+/// The tables that a helper may change for a gate: capabilities have rules only there.
 const TABLES: [&str; 2] = [NAT, FILTER];
 
 /// The number of new plans for a change that failed, because another program changed the rules first.
@@ -22,13 +23,13 @@ pub struct ProgramRunner<'a> {
     pub runner: &'a dyn Run,
     /// The moment when a running program is killed.
     pub deadline: Instant,
-    /// The connection to nf_tables, of the same network namespace. With it, no program is started where iptables is the
-    /// nf_tables variant and its rules can be read and written without. It is opened when it is needed.
+    /// The connection to nf_tables, of the same network namespace. It is opened when it is needed. With this
+    /// connection, readable rules of the nf_tables variant need no program.
     pub nft: Option<&'a RefCell<Option<Nft>>>,
 }
 
-/// Returns the programs that this module may run, if they are installed: those that make new rules, and those that remove
-/// rules of legacy iptables where new ones are made in nf_tables.
+/// Returns the installed programs that this module may run. They make new rules. If new rules are made in nf_tables,
+/// further programs remove rules of legacy iptables.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
     let of_family = |v6: bool| {
@@ -44,7 +45,7 @@ pub fn programs() -> Vec<Allowed> {
     [false, true].into_iter().flat_map(of_family).flat_map(both).collect()
 }
 
-/// The way out where the programs of legacy iptables are missing.
+/// The hint if the programs of legacy iptables are missing.
 const LEGACY: &str =
     "the rules are in the tables of legacy iptables, which only its programs can change: install them again";
 
@@ -71,7 +72,7 @@ fn is_save(arguments: &[String]) -> bool {
     matches!(arguments, [option, table] if option == "-t" && TABLES.contains(&table.as_str()))
 }
 
-/// True for the arguments of a change. The last one is a number of seconds.
+/// True for the arguments of a change. The last argument is a number of seconds.
 fn is_restore(arguments: &[String]) -> bool {
     matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
 }
@@ -88,7 +89,7 @@ impl Files {
         Self::named(if v6 { "ip6tables" } else { "iptables" })
     }
 
-    /// The programs of legacy iptables, by whatever name.
+    /// The programs of legacy iptables, under any of their names.
     fn of_legacy(v6: bool) -> Result<Self, FirewallError> {
         let named = || Self::named(if v6 { "ip6tables-legacy" } else { "iptables-legacy" });
         let found = match variant::installed(v6) {
@@ -110,7 +111,7 @@ impl Files {
 pub(super) struct Programs<'a> {
     pub(super) v6: bool,
     variant: Variant,
-    /// The error if they are not installed. Rules of nf_tables need none.
+    /// The programs, or the error if they are not installed. Rules of nf_tables need no programs.
     files: Result<Files, FirewallError>,
     runner: ProgramRunner<'a>,
 }
@@ -119,12 +120,12 @@ impl<'a> Programs<'a> {
     /// The place of new rules.
     pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
         let files = Ok(Files::of_new(v6)?);
-        // Where the programs make the rules is unknown, or legacy iptables: only they make and read them.
+        // The variant of the programs is unknown or legacy: then only the programs make and read the rules.
         let variant = variant::installed(v6).unwrap_or(Variant::Legacy);
         Ok(Self { v6, variant, files, runner })
     }
 
-    /// The place of rules that are made again: where they were made first, by their record.
+    /// The place of rules that are made again: the place in their record.
     pub(super) fn locate_in(
         noted: Option<Variant>,
         v6: bool,
@@ -140,27 +141,27 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// The rules in nf_tables, whatever is installed.
+    /// The rules in nf_tables, whatever programs are installed.
     pub(super) fn nft(v6: bool, runner: ProgramRunner<'a>) -> Self {
         let others = || Err(FirewallError::new("locate", "iptables", "the programs make other rules"));
         let files = if variant::is_nft(v6) { Files::of_new(v6) } else { others() };
         Self { v6, variant: Variant::Nft, files, runner }
     }
 
-    /// The tables of legacy iptables, whatever is installed.
+    /// The tables of legacy iptables, whatever programs are installed.
     fn legacy(v6: bool, runner: ProgramRunner<'a>) -> Self {
         Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6), runner }
     }
 
-    /// The places where rules of a table can be, of those that their record leaves: nf_tables if the kernel has it, and legacy
-    /// iptables if it has such a table. Programs of recorded rules may be missing.
+    /// The possible places of a table's rules, as far as their record allows: nf_tables if the kernel has it, and
+    /// legacy iptables if the kernel has its table. Programs of recorded rules may be missing.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
         let has_table = || variant::has_legacy_table(v6, table);
         let (nft, has_legacy) = match recorded {
             Recorded::In(Variant::Nft) => (find_nft(), false),
             Recorded::In(Variant::Legacy) if has_table() => (None, true),
-            // No rule is in a table that is not there. The record can have taken a script for legacy iptables.
+            // A missing table has no rules. The record may be wrong: it may have counted a script as legacy iptables.
             Recorded::In(Variant::Legacy) => (find_nft(), false),
             Recorded::Somewhere | Recorded::No => {
                 let nft = find_nft();
@@ -172,7 +173,7 @@ impl<'a> Programs<'a> {
         nft.into_iter().chain(legacy.filter(|legacy| recorded != Recorded::No || !legacy.lacks_programs())).collect()
     }
 
-    /// As [`Programs::places`], in both families, for rules of whomever.
+    /// As [`Programs::places`], in both families, for rules of any owner.
     pub(super) fn of_all(table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         [false, true].into_iter().flat_map(|v6| Self::places(Recorded::No, v6, table, runner)).collect()
     }
@@ -197,7 +198,7 @@ impl<'a> Programs<'a> {
         self.is_legacy() && self.files.is_err()
     }
 
-    /// True if the kernel has nf_tables. It is not asked where programs for it are installed.
+    /// True if the kernel has nf_tables. If programs for nf_tables are installed, the kernel is not asked.
     fn is_there(&self) -> bool {
         if self.files.is_ok() {
             return true;
@@ -211,7 +212,7 @@ impl<'a> Programs<'a> {
         self.files.is_ok() && self.without(|_| Ok(())).is_some()
     }
 
-    /// True if rules of others, which can't be read without the program, are to be left out.
+    /// True if foreign rules that only a program can read are to be left out.
     fn is_lenient(&self) -> bool {
         self.files.is_err() || !self.runner.runner.can_start()
     }
@@ -221,7 +222,7 @@ impl<'a> Programs<'a> {
         self.seen(scope, |nft| netlink::look(nft, self.v6, scope, self.is_lenient()))
     }
 
-    /// As [`Programs::look`]. What this run has read of the same rules is not read again.
+    /// As [`Programs::look`]. Unchanged rules that this run has read before are not read again.
     pub(super) fn look_once(&self, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
         self.seen(scope, |nft| nft.look(|nft| netlink::look(nft, self.v6, scope, self.is_lenient())))
     }
@@ -247,8 +248,8 @@ impl<'a> Programs<'a> {
         Ok(SavedTable::parse(&text))
     }
 
-    /// Does something without a program. `None` if these rules are not nf_tables' alone, or the caller has no connection.
-    /// Where no program for them is installed, nothing else is left, and it is done in any case.
+    /// Does something without a program. `None` if some rules may be outside of nf_tables, or if the caller has no
+    /// connection. If no program is installed, this is the only way, and it is always tried.
     pub(super) fn without<T>(
         &self,
         act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
@@ -262,7 +263,7 @@ impl<'a> Programs<'a> {
         // The caller may be using the connection.
         let mut shared = self.runner.nft?.try_borrow_mut().ok()?;
         if shared.is_none() {
-            // A node with legacy iptables may have no nf_tables at all, and is not asked for them.
+            // A node with legacy iptables may have no nf_tables at all, so its nf_tables are not read.
             let serves = variant::serves(self.v6).filter(|serves| *serves)?;
             *shared.insert(Nft::open(self.runner.deadline).ok()?).variant(self.v6) = Some(serves);
         }
@@ -271,7 +272,7 @@ impl<'a> Programs<'a> {
         nft.serves_iptables(self.v6).then(|| act(nft))
     }
 
-    /// Does something with the run's connection to nf_tables, or with one of its own.
+    /// Does something with the run's connection to nf_tables, or with a new connection.
     fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>) -> Result<T, FirewallError> {
         let deadline = self.runner.deadline;
         let Some(mut shared) = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok()) else {
@@ -285,12 +286,12 @@ impl<'a> Programs<'a> {
         act(nft)
     }
 
-    /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
-    /// another program has just made or removed the same. The plan is shown at least the part of the table that a question
-    /// is about.
+    /// Makes all changes that `plan` finds necessary, or no change. After a failure it plans again: usually another
+    /// program has just made or removed the same rules. `plan` gets at least the part of the table that the question is
+    /// about.
     ///
-    /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains; none if a program
-    /// made them.
+    /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains. The list is
+    /// empty if a program made the rules.
     pub(super) fn change(
         &self,
         scope: &Scope<'_>,
@@ -311,7 +312,7 @@ impl<'a> Programs<'a> {
             }
             let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
             let input = format!("*{table}\n{lines}COMMIT\n");
-            // `-w` waits for the lock that legacy iptables takes. Our own deadline ends the wait in any case.
+            // `-w` waits for the lock of legacy iptables. The deadline ends the wait in any case.
             let ProgramRunner { runner, deadline, .. } = self.runner;
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
@@ -327,8 +328,8 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// True if rules can be made with iptables here. Only IPv4 is asked, as the native plugins do. A program is started only
-/// where its tables would be those of legacy iptables, and there are none yet.
+/// True if rules can be made with iptables here. Only IPv4 is asked, as the native plugins do. A program is started
+/// only if the variant is legacy iptables, and its tables do not exist yet.
 #[must_use]
 pub fn available(runner: ProgramRunner<'_>) -> bool {
     let Ok(programs) = Programs::locate(false, runner) else { return false };
@@ -358,11 +359,11 @@ pub fn installed() -> [bool; 2] {
     [false, true].map(|v6| Files::of_new(v6).is_ok())
 }
 
-/// Tells if rules of these addresses that a record has can be read and removed: those of the firewall plugin
-/// (`is_filter`), or masquerading and forwards.
+/// Checks that recorded rules of these addresses can be read and removed: rules of the firewall plugin (`is_filter`),
+/// or masquerading and forwards.
 ///
 /// # Errors
-/// They can be in a table of legacy iptables whose programs are not installed.
+/// The rules can be in a table of legacy iptables, and its programs are not installed.
 pub fn in_reach(
     variant: Option<Variant>,
     addrs: &[IpNet],
@@ -376,7 +377,7 @@ pub fn in_reach(
     })
 }
 
-/// True if one of the places where rules can be has them all, by what their record says.
+/// True if one possible place, by the rules' record, has all rules.
 pub(super) fn in_any(
     recorded: Recorded,
     v6: bool,
@@ -392,9 +393,10 @@ pub(super) fn in_any(
     Ok(false)
 }
 
-/// Removes rules from each place where they can be, by what their record says. Returns the number of changes.
+/// Removes rules from each possible place, by the rules' record. Returns the number of changes.
 ///
-/// If the record does not say it, they are in one of the places: what was found is not looked for where programs are missing.
+/// If the record has no place, the rules are in a single place. So after they were found, a place whose programs are
+/// missing is ignored.
 pub(super) fn remove_from_each(
     recorded: Recorded,
     v6: bool,

@@ -1,4 +1,4 @@
-//! A rule of iptables as data. Who makes rules writes them so. `text` and `forms` have its two written forms.
+//! A rule of iptables as data. Code that makes rules uses this form. `text` and `forms` have the two written forms.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ pub(super) const ANSWERS: u16 = 4 | 2;
 /// A part that can be inverted: false for `!`.
 pub(crate) type Is<T> = (bool, T);
 
-/// A rule of one chain. Two rules are the same wherever their comments stand.
+/// A rule of one chain. The position of comments does not matter when rules are compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IptablesRule {
     pub(crate) chain: String,
@@ -27,7 +27,7 @@ pub(crate) struct IptablesRule {
     pub(crate) input: Option<Is<String>>,
     pub(crate) output: Option<Is<String>>,
     pub(crate) protocol: Option<Is<Transport>>,
-    /// In their order.
+    /// The matches, in their order.
     pub(crate) matches: Vec<Match>,
     pub(crate) target: Option<Target>,
 }
@@ -66,7 +66,7 @@ pub(crate) enum Target {
     Jump(String),
     /// Value and mask.
     SetMark(u32, u32),
-    /// To an address, and a port or the same one.
+    /// To an address and a port; without a port, the packet's port stays.
     Dnat(IpAddr, Option<u16>),
     Masquerade {
         random_fully: bool,
@@ -123,7 +123,7 @@ impl IptablesRule {
         }
     }
 
-    /// Returns what counts when rules are compared.
+    /// Returns the parts that count when rules are compared.
     fn content(&self) -> impl PartialEq + Hash {
         let Self { chain, source, destination, input, output, protocol, matches, target } = self;
         let matches: Vec<&Match> = matches.iter().filter(|part| !matches!(part, Match::Comment(_))).collect();

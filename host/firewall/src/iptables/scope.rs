@@ -12,22 +12,22 @@ pub(super) struct Scope<'a> {
     pub(super) shared: Vec<&'a str>,
     /// The rules that may be there already.
     pub(super) wanted: Vec<&'a IptablesRule>,
-    /// The chains in which rules that lead to the owners' chains are, or the rules of an owner without chains.
+    /// The chains that have the rules that lead to the owners' chains, or the rules of an owner without chains.
     pub(super) homes: Vec<&'a str>,
-    /// Handles of rules in these, as they were when the rules were made. If they lead to all that is asked for, no other
+    /// Handles of rules in `homes`, noted when the rules were made. If they lead to all rules in question, no other
     /// rules are read.
     pub(super) known: &'a [u64],
-    /// Chains of which the rules' order matters.
+    /// Chains in which the order of rules matters.
     pub(super) entire: &'a [&'a str],
-    /// True if the owner has made none of its rules yet: those in `homes` are not searched.
+    /// True if the owner has no rules yet: `homes` are not searched.
     pub(super) is_first: bool,
-    /// True if each rule counts as often as it is there.
+    /// True if each copy of a rule counts.
     pub(super) counts: bool,
     /// True if only rules with known handles are asked for.
     pub(super) only_known: bool,
     /// True if the question is about all chains and rules.
     pub(super) whole: bool,
-    /// True if it is about all rules of the plugins, whoever has them.
+    /// True if the question is about the plugins' rules of all owners.
     pub(super) of_all: bool,
 }
 
@@ -60,12 +60,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The question where these rules are, as often as they are there. Their owner has no chains.
+    /// A question about all copies of these rules. Their owner has no chains.
     pub(super) fn of_rules(table: &'static str, rules: &'a [IptablesRule], home: &'a str) -> Self {
         Self { table, wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
     }
 
-    /// The question what these owners have.
+    /// A question about all rules of these owners.
     pub(super) fn of_owners(table: &'static str, owners: &'a [IptablesOwner]) -> Self {
         Self {
             table,
@@ -82,8 +82,8 @@ impl<'a> Scope<'a> {
         once(all.collect())
     }
 
-    /// Returns the rules that have to be found, by their chains. Rules that lead to the owners' chains are found by
-    /// these.
+    /// Returns the rules that have to be compared, by their chains. Rules that lead to the owners' chains are left out:
+    /// their target finds them.
     pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a IptablesRule>)> {
         let is_searched =
             |rule: &&IptablesRule| !self.only_known && !self.leads(rule.target_chain()) && !self.is_new(rule);
@@ -93,7 +93,7 @@ impl<'a> Scope<'a> {
         chains.into_iter().map(|chain| (chain, of(chain))).collect()
     }
 
-    /// True if a rule is one that the owner, which has no chains, makes for the first time.
+    /// True if the owner has no chains, and makes this rule for the first time.
     pub(super) fn is_new(&self, rule: &IptablesRule) -> bool {
         self.is_first
             && self.own.is_empty()
@@ -120,8 +120,8 @@ impl<'a> Scope<'a> {
         target.is_some_and(|target| self.own.contains(&target))
     }
 
-    /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. In a question about
-    /// all owners, the names of the plugins' chains begin with `plugins`.
+    /// True if an unreadable rule may be a compared rule, or leads to an owner's chain. In a question about all owners,
+    /// the names of the plugins' chains begin with `plugins`.
     pub(super) fn concerns(&self, rule: &IptablesRule, plugins: &str) -> bool {
         let target = rule.target_chain();
         if self.of_all {

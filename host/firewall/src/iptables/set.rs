@@ -1,8 +1,8 @@
 //! A set of iptables rules with one owner. All tables and chains use the code here to make, compare, remove and list
 //! rules.
 //!
-//! A set has rules in chains that all owners share, and may have a chain of its own. That is removed when no rule leads to
-//! it. The caller decides the content and the names of the rules.
+//! A set has rules in chains that all owners share, and may have its own chain. The own chain is removed when no rule
+//! leads to it. The caller decides the content and the names of the rules.
 
 use super::prelude::*;
 
@@ -38,7 +38,8 @@ pub(crate) struct IptablesOwner {
     pub(crate) comment: Option<String>,
     /// The owner's chain, if it has one.
     pub(crate) chain: Option<String>,
-    /// The chain in which the rules are that lead to its chain or, if it has none, its rules.
+    /// The chain that has the rules that lead to the owner's chain. For an owner without a chain, the chain that has
+    /// the owner's rules.
     pub(crate) home: &'static str,
 }
 
@@ -84,8 +85,8 @@ impl IptablesOwner {
 }
 
 impl IptablesRuleSet {
-    /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
-    /// unless another owner's rules lead to its chain, or the second's is in use.
+    /// Chooses the set that this owner uses. The two sets differ by the names of their chains. The first is chosen,
+    /// unless another owner's rules lead to its chain, or the second set's chain is in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &IptablesRule| rule.comment() == first.owner.comment.as_deref();
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
@@ -117,15 +118,15 @@ impl IptablesRuleSet {
         changes
     }
 
-    /// Completes the one of two sets that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of
-    /// the new rules that lead to the owner's chain, if they are known.
+    /// Completes the set that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of the
+    /// new rules that lead to the owner's chain, if they are known.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let plan = |saved: &SavedTable| Self::choose(sets, saved).additions(saved);
         programs.change(&Scope::of_sets(NAT, sets), plan).map(|(_, handles)| handles)
     }
 
-    /// True if the one of two sets that the owner uses is complete. Only the chains that matter are read. `known` are the
-    /// handles of [`IptablesRuleSet::ensure`].
+    /// True if the set that the owner uses is complete. Only the chains that matter are read. `known` are the handles
+    /// of [`IptablesRuleSet::ensure`].
     pub(crate) fn check(sets: &[Self; 2], known: &[u64], programs: &Programs<'_>) -> Result<bool, FirewallError> {
         Ok(Self::is_complete(sets, &programs.look(&Scope { known, ..Scope::of_sets(NAT, sets) })?))
     }

@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedRule {
     pub(crate) rule: IptablesRule,
-    /// The line that a program printed, without the leading `-A`: the most exact way to delete the rule. Empty if none did.
+    /// The line that a program printed, without the leading `-A`: the most exact way to delete the rule. Empty if no
+    /// program printed the rule.
     printed: String,
     /// Its handle in nf_tables; 0 if a program printed it.
     pub(crate) handle: u64,
@@ -339,7 +340,7 @@ COMMIT
             IptablesRule { destination, ..IptablesRule::new(chain, Target::Masquerade { random_fully: false }) };
         let [first, foreign, last] = table.rules.as_slice() else { panic!("{table:?}") };
         assert_eq!((&first.rule, &last.rule), (&jump.commented(comment), &masquerade.commented(comment)));
-        // A rule that our rules don't look like still shows that it refers to the chain.
+        // A foreign rule of another form still shows that it refers to the chain.
         assert_eq!((foreign.rule.target_chain(), foreign.rule.comment()), (Some(chain), Some("-j")));
         let parts = ["-p icmp", "-m icmp --icmp-type 8"]
             .map(|words| Match::Other(words.split(' ').map(str::to_owned).collect()));
@@ -373,7 +374,7 @@ COMMIT
         assert_ne!(IptablesRule::parse(one), IptablesRule::parse("C -m mark --mark 0x1"));
     }
 
-    /// What is not understood is neither compared as something else, nor written without the program.
+    /// A part that is not understood is never compared as another part, and never written without the program.
     #[test]
     fn what_is_not_understood_is_left_to_the_program() {
         for line in [

@@ -1,7 +1,7 @@
 //! The matches and targets of an iptables rule that are no expressions of nf_tables: their data, as the kernel and the
 //! programs lay it out (linux/netfilter/xt_*.h, nf_nat.h).
 //!
-//! Numbers are in host byte order where nothing else is said. Data is padded to 8 bytes.
+//! Numbers are in host byte order, unless a comment says otherwise. Data is padded to 8 bytes.
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{ExpressionAttribute, Expressions, ListAttribute};
@@ -19,7 +19,7 @@ const DESTINATION: u8 = 1;
 const LOCAL: u16 = 1 << 2;
 /// `XT_CONNTRACK_STATE`.
 const STATE: u16 = 1;
-/// Where `struct xt_conntrack_mtinfo3` has its flags, inverted flags, and mask of states: bits below 16.
+/// The offsets of flags, inverted flags and mask of states in `struct xt_conntrack_mtinfo3`. Their bits are below 16.
 const MATCH_FLAGS: usize = 146;
 const INVERTED_FLAGS: usize = 148;
 const STATE_MASK: usize = 150;
@@ -37,7 +37,7 @@ pub(super) struct Extension {
 }
 
 impl Extension {
-    /// Returns it as an expression of nf_tables: `match` or `target`.
+    /// Returns the extension as an expression of nf_tables: `match` or `target`.
     pub(super) fn element(self, kind: &str) -> ListAttribute<ExpressionAttribute> {
         // NFTA_MATCH_NAME, _REV, _INFO; the same numbers for targets.
         let attributes = vec![
@@ -149,8 +149,8 @@ impl Match {
         })
     }
 
-    /// Reads a match. `None` if it has more than the parts that are understood: it is compared with what would be
-    /// written for those.
+    /// Reads a match. `None` if the match has further parts: the data must equal the data that would be written for the
+    /// understood parts.
     pub(super) fn read(from: &Extension) -> Option<Self> {
         let data = from.data.as_slice();
         let read = match from.name.as_str() {
@@ -193,7 +193,7 @@ impl Match {
             }
             _ => return None,
         };
-        // Bytes after a comment's end are nothing.
+        // Bytes after a comment's end have no meaning.
         let is_same = matches!(read, Self::Comment(_)) || read.write().as_ref() == Some(from);
         is_same.then_some(read)
     }
@@ -213,7 +213,7 @@ impl Target {
             }
             Self::Masquerade { random_fully } => {
                 let flags = if *random_fully { RANDOM_FULLY } else { 0 };
-                // IPv4 has a number of ranges before the one.
+                // IPv4 has the number of ranges before the range.
                 match v6 {
                     false => Data::default().u32(1).u32(flags).up_to(20),
                     true => Data::default().u32(flags).up_to(40),

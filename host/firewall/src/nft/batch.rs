@@ -36,7 +36,7 @@ impl Table {
     }
 }
 
-/// The families of rules for packets of IP, with their names. Those for frames of bridges are one more.
+/// The families of rules for packets of IP, with their names. The rules for frames of bridges are a further family.
 pub(crate) const FAMILIES: [(NetfilterProtoFamily, &str); 3] =
     [(NetfilterProtoFamily::IPv4, "ip"), (NetfilterProtoFamily::IPv6, "ip6"), (NetfilterProtoFamily::Inet, "inet")];
 
@@ -64,8 +64,8 @@ pub(super) struct Change {
     request: NetlinkRequest,
 }
 
-/// The most changes of a transaction of a batch in parts: most of them are deletions. To find a rule, the kernel walks through
-/// its chain, through the deleted ones of this transaction too.
+/// The most changes of one transaction, if a batch is made in parts. Most changes are deletions. To find a rule, the
+/// kernel walks through its chain, including rules that this transaction has deleted.
 const MOST_CHANGES: usize = 512;
 
 /// Changes that the kernel makes together, if the rule set still has `generation`.
@@ -91,12 +91,12 @@ impl Batch {
         Self { generation, changes: Vec::new(), most: usize::MAX }
     }
 
-    /// Takes the changes of an earlier batch, for this one's generation.
+    /// Takes the changes of an earlier batch, for the generation of this batch.
     pub(crate) fn repeat(&mut self, earlier: &Self) {
         self.changes.clone_from(&earlier.changes);
     }
 
-    /// Lets the changes be several transactions, if they are very many. An error leaves those before.
+    /// Allows several transactions for very many changes. After an error, earlier transactions stay.
     pub(crate) fn may_be_parts(&mut self) {
         self.most = MOST_CHANGES;
     }
@@ -143,8 +143,8 @@ impl Batch {
         self.add_rule(table, chain, false, false, written(rule, comment));
     }
 
-    /// Adds a rule at the chain's beginning (`first`) or end. If it is to be `seen`, the kernel returns it with its handle,
-    /// by which it is found again.
+    /// Adds a rule at the chain's beginning (`first`) or end. If `seen` is true, the kernel returns the rule with its
+    /// handle, by which the rule is found again.
     pub(crate) fn add_rule(&mut self, table: Table, chain: &str, first: bool, seen: bool, rule: Vec<RuleAttribute>) {
         let attributes = rule_place(table, chain).into_iter().chain(rule).collect();
         let (place, echo) = (if first { 0 } else { NLM_F_APPEND }, if seen { NLM_F_ECHO } else { 0 });
@@ -188,7 +188,8 @@ impl Batch {
         BatchPart { changes: &self.changes, generation: self.generation }
     }
 
-    /// Returns the changes as transactions of at most `room` bytes and the most changes, which follow each other.
+    /// Returns the changes as consecutive transactions. Each has at most `room` bytes and the allowed number of
+    /// changes.
     pub(crate) fn parts(&self, room: usize) -> Vec<BatchPart<'_>> {
         let mut parts: Vec<BatchPart<'_>> = Vec::new();
         let (mut first, mut length) = (0, 0);
@@ -211,7 +212,7 @@ impl Batch {
     }
 }
 
-/// Returns the generation that follows. The kernel skips 0.
+/// Returns the next generation. The kernel skips 0.
 fn following(generation: u32) -> u32 {
     generation.checked_add(1).unwrap_or(1)
 }
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(objects, all);
         assert_eq!((parts[0].generation, parts[1].generation, parts[2].generation), (u32::MAX, 1, 2));
         assert_eq!(parts[1].describe(1).unwrap().1, parts[1].changes[0].object);
-        // A change that is too long by itself is not left out.
+        // A single change that is too long is not left out.
         assert_eq!(batch.parts(1).len(), 100);
         assert!(batch.parts(usize::MAX).len() == 1 && !batch.is_long());
         batch.most = 40;

@@ -57,7 +57,7 @@ pub(crate) enum Expression {
     DestinationType,
     /// The status bits of the packet's connection (`IPS_DST_NAT`, …).
     ConnectionStatus,
-    /// Any other expression; our rules never have one.
+    /// Any other expression. Postern's rules never have one.
     Foreign,
 }
 
@@ -144,9 +144,9 @@ impl Expression {
             Some(b"fib\0") if reads(data, &[(1, 1), (2, FIB_TYPE), (3, FIB_DESTINATION)]) => {
                 Some(Self::DestinationType)
             }
-            // The kernel shows the direction of the other keys only.
+            // For this key the kernel shows no direction.
             Some(b"ct\0") if reads(data, &[(1, 1), (2, CT_STATUS)]) => Some(Self::ConnectionStatus),
-            // Port ranges and flags would be attributes: our expression has none.
+            // Port ranges and flags would be attributes. Postern's expression has no attributes.
             Some(b"masq\0") if data.0.is_empty() => Some(Self::Masquerade),
             _ => None,
         };
@@ -195,7 +195,7 @@ fn value_in<'a>(part: &Attribute<'a>) -> Option<&'a [u8]> {
     part.nested().first(DATA_VALUE).map(|data| data.value)
 }
 
-/// Returns the numbers of these kinds. `None` if one is missing, or if there is more than these and register 1.
+/// Returns the numbers of these kinds. `None` if a number is missing, or if there are further parts besides register 1.
 fn numbers<const N: usize>(data: Attributes<'_>, kinds: [u16; N]) -> Option<[u32; N]> {
     let is_known = |part: Attribute<'_>| part.kind == 1 && is_register_1(&part) || kinds.contains(&part.kind);
     let numbers = kinds.map(|kind| data.first(kind).and_then(|part| part.be32()));

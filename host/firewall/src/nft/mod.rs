@@ -7,7 +7,7 @@ pub(crate) mod rule;
 pub(crate) mod set;
 pub(crate) mod shared;
 
-/// What the files use that make rules.
+/// Imports of the files that make rules.
 pub(crate) mod prelude {
     pub(crate) use super::batch::{BaseChain, Table};
     pub(crate) use super::rule::{self, Expression, NftRule, Side};
@@ -38,7 +38,7 @@ use batch::{Batch, BatchPart, Table, message};
 use read::RULE_EXPRESSIONS;
 use rule::NftRule;
 
-/// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
+/// The number of further attempts after an error that may last: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
 
 /// The most objects of one answer that are kept for the next question.
@@ -47,23 +47,24 @@ const MOST_KEPT: usize = 256;
 /// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
 /// requests.
 ///
-/// Closing it after a deletion waits for an RCU grace period (some 10 ms), unless the kernel has already cleaned up. On
-/// DEL, keep it open while links are deleted, and drop it last.
+/// After a deletion, closing the connection waits for an RCU grace period (some 10 ms), unless the kernel has already
+/// cleaned up. On DEL, keep it open while links are deleted, and drop it last.
 #[derive(Debug)]
 pub struct Nft {
     connection: Connection,
     deadline: Instant,
-    /// Connections with an answer that was not read to its end. They are closed with this one: closing one may wait.
+    /// Connections with an answer that was not read to its end. They are closed together with this connection, because
+    /// closing may wait.
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
     memory: Memory,
-    /// A network of which a collection has found no rules besides those that stay, and the generation of the rules then.
+    /// A network in which a collection found no rules to remove, and the generation of the rules at that time.
     pub(crate) without_others: Option<(String, u32)>,
-    /// Whether iptables' rules are nf_tables' alone in this namespace, for IPv4 and for IPv6.
+    /// True if all iptables rules in this namespace are in nf_tables, for IPv4 and for IPv6.
     serves_iptables: [Option<bool>; 2],
 }
 
-/// A request's type and payload. The flag is true if it asks for all objects, and not for one.
+/// A request's type and payload. The flag is true for a request of all objects, false for a request of one.
 type Question = (u16, Vec<u8>, bool);
 
 fn question(request: &NetlinkRequest, all: bool) -> Question {
@@ -71,13 +72,13 @@ fn question(request: &NetlinkRequest, all: bool) -> Question {
     (kind, payload.to_vec(), all)
 }
 
-/// Answers of the kernel, for questions that are asked again while the rules are of the same generation.
+/// Answers of the kernel. They answer repeated questions as long as the rules have the same generation.
 #[derive(Debug, Default)]
 struct Memory {
     generation: u32,
     /// The objects of each answer, or the refusal.
     answers: HashMap<Question, Result<Vec<Vec<u8>>, Errno>>,
-    /// True while the generation is known to be the current one, or to be checked by the kernel.
+    /// True while the generation is known to be current, or while the kernel will check it.
     is_open: bool,
 }
 
@@ -139,8 +140,8 @@ impl Nft {
         })
     }
 
-    /// True if the rules of iptables are those of nf_tables alone in this namespace. What was found out once counts as long as
-    /// the connection: for a run, a list or one command. Its rules must not be in two places.
+    /// True if all iptables rules in this namespace are in nf_tables. The first answer is kept as long as the
+    /// connection: for a run, a list or one command. Else rules of one run could be in two places.
     pub(crate) fn serves_iptables(&mut self, v6: bool) -> bool {
         let known = self.variant(v6);
         if known.is_none() {
@@ -149,7 +150,7 @@ impl Nft {
         *known == Some(true)
     }
 
-    /// What [`variant::serves`] has said, if it was asked.
+    /// The earlier answer of [`variant::serves`], if there is one.
     pub(crate) fn variant(&mut self, v6: bool) -> &mut Option<bool> {
         let [v4_serves, v6_serves] = &mut self.serves_iptables;
         if v6 { v6_serves } else { v4_serves }
@@ -160,7 +161,7 @@ impl Nft {
         self.deadline = deadline;
     }
 
-    /// As [`Nft::open`], if nftables can be used here: the kernel has it, and we may read it.
+    /// As [`Nft::open`], if nftables can be used here: the kernel has it, and this process may read it.
     #[must_use]
     pub fn usable(deadline: Instant) -> Option<Self> {
         let mut nft = Self::open(deadline).ok()?;
@@ -176,7 +177,7 @@ impl Nft {
     }
 
     /// Runs `plan`, then makes the changes that it put into the batch. `plan` reads the rule set first. If another
-    /// program changes the rules after `plan` began, all of it is done again.
+    /// program changes the rules after `plan` began, the plan is made again.
     ///
     /// An empty batch costs nothing.
     pub(crate) fn change<T>(
@@ -186,8 +187,8 @@ impl Nft {
         self.change_and_see(plan).map(|(value, _)| value)
     }
 
-    /// As [`Nft::change`]. It also returns the rules of [`Batch::add_rule`] that are seen, as the kernel made them, in their
-    /// order.
+    /// As [`Nft::change`]. Also returns the rules that were added with `seen` ([`Batch::add_rule`]), as the kernel made
+    /// them, in their order.
     pub(crate) fn change_and_see<T>(
         &mut self,
         mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
@@ -195,7 +196,7 @@ impl Nft {
         let mut attempt = 0;
         loop {
             let mut batch = Batch::new(self.generation()?);
-            // The kernel refuses the batch if its generation has passed, and so whatever was read before.
+            // The kernel refuses a batch of an old generation. So earlier answers of this generation may be used.
             self.memory.open(batch.generation);
             let planned = plan(self, &mut batch);
             self.memory.is_open = false;
@@ -217,10 +218,10 @@ impl Nft {
         }
     }
 
-    /// Deletes these rules, chains and handles, without reading them: all, in the table with this number. The kernel gives no
-    /// handle twice in a table, and no table's number again.
+    /// Deletes all these rules in the table with this number, by chains and handles, without reading them. The kernel
+    /// never uses a handle twice in a table, and never uses a table's number twice.
     ///
-    /// It returns false, and changes nothing, if that table or a rule is gone.
+    /// Returns false, and changes nothing, if the table or a rule is gone.
     pub(crate) fn delete_numbered(
         &mut self,
         table: Table,
@@ -240,8 +241,8 @@ impl Nft {
         }
     }
 
-    /// Asks several questions about the rules as they are now. An answer that is needed again, here or in a change of the
-    /// same rules, is not asked for twice.
+    /// Asks several questions about the current rules. An answer is kept, and is used again here or in a change of the
+    /// same rules.
     pub(crate) fn look<T, E: From<FirewallError>>(
         &mut self,
         questions: impl FnOnce(&mut Self) -> Result<T, E>,
@@ -253,8 +254,9 @@ impl Nft {
         answers
     }
 
-    /// Makes the changes of a batch. It is one transaction if the kernel takes it. A process without privileges on the
-    /// node may send no more than `net.core.wmem_max` allows: then it is several, and an error leaves those before.
+    /// Makes the changes of a batch. One transaction has all changes, if the kernel accepts it. A process without
+    /// privileges on the node may send only `net.core.wmem_max` bytes. Then several transactions are made, and an error
+    /// leaves the earlier transactions.
     fn commit(&mut self, batch: &Batch) -> Result<Vec<NftRule>, FirewallError> {
         if batch.changes.is_empty() {
             return Ok(Vec::new());
@@ -328,8 +330,8 @@ impl Nft {
         Ok(all)
     }
 
-    /// As [`Nft::dump`], until `enough` holds for the objects that were read so far. What the kernel has not shown yet is
-    /// not read.
+    /// As [`Nft::dump`], until `enough` holds for the objects that were read so far. The rest of the answer is not
+    /// read.
     pub(crate) fn dump_until<T>(
         &mut self,
         family: NetfilterProtoFamily,

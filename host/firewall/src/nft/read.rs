@@ -36,7 +36,7 @@ const NF_INET_FORWARD: u32 = 2;
 pub(crate) struct TableState {
     /// The number of chains, sets, objects and flow tables in it.
     pub(crate) uses: u32,
-    /// Its number. No other table of this boot has it.
+    /// Its number, which is unique until the node reboots.
     pub(crate) handle: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Nft {
         found(answer, read).map_err(|errno| FirewallError::errno("read chain", format!("{table} {name}"), errno))
     }
 
-    /// Returns the names of all chains of a table: none if there is no such table.
+    /// Returns the names of all chains of a table. A missing table has no chains.
     pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
         let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
         self.dump(table.family, request, |chain| {
@@ -104,13 +104,13 @@ impl Nft {
         .map_err(|errno| FirewallError::errno("list", "chains", errno))
     }
 
-    /// Returns the rules of a chain in their order: none if there is no such chain.
+    /// Returns the rules of a chain in their order. A missing chain has no rules.
     pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<NftRule>, FirewallError> {
         self.dump(table.family, all_rules(table, Some(chain)), |rule| Some(NftRule::read(rule)))
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
     }
 
-    /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
+    /// Returns the rule with this handle, without reading other rules of its chain; `None` if there is no such rule.
     pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<NftRule>, FirewallError> {
         let mut attributes = rule_place(table, chain);
         attributes.push(RuleAttribute::Handle(handle));
@@ -119,7 +119,7 @@ impl Nft {
             .map_err(|errno| FirewallError::errno("read rule of", format!("{table} {chain}"), errno))
     }
 
-    /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
+    /// Returns the rules of all chains of a table, by chain, in one request. A missing table has no rules.
     pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<NftRule>>, FirewallError> {
         let rules = self
             .dump(table.family, all_rules(table, None), |rule| Some((text(rule, RULE_CHAIN)?, NftRule::read(rule))))

@@ -1,4 +1,4 @@
-//! nftables rules: what ours are put together of and taken apart into, and their comments.
+//! nftables rules: the parts that Postern's rules are built from and parsed into, and their comments.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,8 @@ const IPS_DST_NAT: u32 = 1 << 5;
 pub(crate) struct NftRule {
     pub(crate) handle: u64,
     pub(crate) comment: Option<Vec<u8>>,
-    /// The expressions as netlink attributes. They are decoded only when needed: most rules that we read are not ours.
+    /// The expressions as netlink attributes. They are decoded only when needed, because most rules are of other
+    /// owners.
     expressions: Vec<u8>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) enum Side {
 }
 
 /// Returns expressions that compare an address with `network` for equality or inequality (`ip saddr`, `ip6 daddr`, …).
-/// The form is the one that `nft` uses in an `inet` table.
+/// The form is that of `nft` in an `inet` table.
 ///
 /// Prefixes that end at a byte are compared without a mask, as `nft` does.
 pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression> {
@@ -261,7 +262,7 @@ fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Returns the expressions of a rule one by one: the first one is enough to tell most rules apart.
+/// Returns the expressions of a rule one by one: the first expression is enough to distinguish most rules.
 fn parts(expressions: Attributes<'_>) -> impl Iterator<Item = Expression> {
     expressions.iter().map(|expression| Expression::read(&expression))
 }

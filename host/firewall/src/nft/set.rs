@@ -1,9 +1,9 @@
 //! A set of nftables rules with one owner. All tables and chains use the code here to make, compare, find and remove
 //! rules.
 //!
-//! A set has *entries*, which are rules in chains that all owners share ([`SharedTable`]). It also has *chains* of its
-//! own, which hold nothing else. Every rule has the owner's comment. The caller decides the content and the names of
-//! the rules.
+//! A set has *entries*, which are rules in chains that all owners share ([`SharedTable`]). It may also have its own
+//! *chains*, which have only the owner's rules. Every rule has the owner's comment. The caller decides the content and
+//! the names of the rules.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::rule::{Expression, NftRule, written};
 use super::shared::{FoundRule, SharedTable};
 use crate::{FirewallError, Nft};
 
-/// The comment that tells an owner's rules from others.
+/// The comment that distinguishes an owner's rules from other rules.
 pub(crate) struct Mark {
     /// The comment of each rule.
     pub(crate) comment: Vec<u8>,
@@ -34,9 +34,9 @@ impl Mark {
 pub(crate) struct NftOwner {
     pub(crate) shared: &'static SharedTable,
     pub(crate) mark: Mark,
-    /// The owner's chains; each leads to the ones after it.
+    /// The owner's chains. Each leads to later chains of the list.
     pub(crate) chains: Vec<String>,
-    /// A chain of another owner that leads to the first of these, if it exists: two owners' names can be the same.
+    /// A chain of another owner that may lead to the first of `chains`, because two owners can have the same name.
     pub(crate) outer: Option<String>,
 }
 
@@ -58,9 +58,10 @@ pub(crate) struct NftRuleSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryScope {
     All,
-    /// None: the owner has no entries yet.
+    /// No entries: the owner has none yet.
     None,
-    /// All. Further entries with the owner's mark stay: another attachment of the container has them.
+    /// All entries. Further entries with the owner's mark stay, because they are of another attachment of the
+    /// container.
     Beside,
 }
 
@@ -74,7 +75,7 @@ impl NftRuleSet {
         self.entries.iter().map(|entry| entry.chain).collect()
     }
 
-    /// As [`NftOwner::remove`]. If the handles are not those of all entries, the entries are found by their content.
+    /// As [`NftOwner::remove`]. If handles are missing, the entries are found by their content.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
@@ -85,10 +86,11 @@ impl NftRuleSet {
         self.owner.remove(nft, handles, &self.places(), goes)
     }
 
-    /// Removes the entries with these handles without reading them: all entries of the set, in their order, made in the
-    /// table with this handle. The kernel searches a chain at each look at a rule, so a look costs more with each attachment.
+    /// Removes the entries with these handles without reading them. They must be the handles of all entries of the set,
+    /// in their order, in the table with this handle. To show a rule, the kernel walks through its chain, so the cost
+    /// would grow with the attachments.
     ///
-    /// It returns false, and changes nothing, if that table or an entry is gone, or if the handles are not all.
+    /// Returns false, and changes nothing, if the table or an entry is gone, or if handles are missing.
     pub(crate) fn remove_numbered(&self, nft: &mut Nft, handles: &[u64], table: u64) -> Result<bool, FirewallError> {
         if handles.is_empty() || handles.len() != self.entries.len() || !self.owner.chains.is_empty() {
             return Ok(false);
@@ -101,10 +103,11 @@ impl NftRuleSet {
         self.owner.chains.iter().zip(&self.contents)
     }
 
-    /// Makes sure that the owner has these rules and no others, in one transaction. It changes nothing if all is there.
+    /// Makes sure that the owner has exactly these rules, in one transaction. Nothing is changed if everything is
+    /// there.
     ///
-    /// It returns `None`, and changes nothing, if an entry for which `is_taken` holds has the set's names. Otherwise it
-    /// returns the handles of the new entries. The record keeps them, to find the entries again.
+    /// Returns `None`, and changes nothing, if an entry for which `is_taken` is true has the set's names. Otherwise
+    /// returns the handles of the new entries. The record keeps the handles, to find the entries again.
     pub(crate) fn ensure(
         &self,
         nft: &mut Nft,
@@ -133,7 +136,7 @@ impl NftRuleSet {
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
-            // Owners with more are found by their comments.
+            // If an owner has more rules, its comments find them.
             let sees = missing.len() <= MOST_SEEN;
             for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
@@ -143,8 +146,8 @@ impl NftRuleSet {
         Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
     }
 
-    /// Makes the owner's chains hold its rules and nothing else. If one chain differs, all are filled again: the rules
-    /// of one refer to the next.
+    /// Makes the owner's chains have exactly its rules. If one chain differs, all chains are filled again, because the
+    /// rules of a chain refer to the next chain.
     fn fill(&self, nft: &mut Nft, batch: &mut Batch, there: &[&str]) -> Result<(), FirewallError> {
         let mut stale = false;
         for (chain, rules) in self.own_chains() {
@@ -169,14 +172,14 @@ impl NftRuleSet {
         Ok(())
     }
 
-    /// True if a chain holds these rules, with the owner's mark, and nothing else.
+    /// True if a chain has exactly these rules, with the owner's mark.
     fn fills(&self, present: &[NftRule], wanted: &[Vec<Expression>]) -> bool {
         present.len() == wanted.len()
             && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
     }
 
-    /// True if all that [`NftRuleSet::ensure`] makes is there and effective. With handles of its entries that are still
-    /// the owner's, no entries of others are read.
+    /// True if everything that [`NftRuleSet::ensure`] makes is there and effective. With handles of its entries that
+    /// are still the owner's, no other entries are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
         if let Some(known) = self.owner.known(nft, handles, &self.places())? {
@@ -215,7 +218,7 @@ impl NftRuleSet {
 }
 
 impl NftOwner {
-    /// Returns those of its chains that exist.
+    /// Returns the owner's chains that exist.
     fn chains_there(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
         let mut chains = Vec::new();
         for chain in &self.chains {
@@ -226,17 +229,17 @@ impl NftOwner {
         Ok(chains)
     }
 
-    /// True if an entry leads to a chain of the owner, or to a chain that leads there.
+    /// True if an entry leads to a chain of the owner, directly or through another chain.
     pub(crate) fn is_reached_by(&self, rule: &NftRule) -> bool {
         let own = self.chains.iter().chain(&self.outer);
         self.shared.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
     }
 
-    /// Returns the entries with these handles. `None` if one is missing or not the owner's: handles start again when a
-    /// table is made again.
+    /// Returns the entries with these handles. `None` if an entry is missing, or is not the owner's: a new table starts
+    /// its handles again.
     ///
-    /// `places` are the chains in which they probably are: the kernel walks through a chain to find a handle, or to find
-    /// that it is not there.
+    /// `places` are the chains that probably have the entries: to look up a handle, the kernel walks through a whole
+    /// chain.
     fn known(
         &self,
         nft: &mut Nft,
@@ -261,13 +264,14 @@ impl NftOwner {
         Ok((!entries.is_empty()).then_some(entries))
     }
 
-    /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
-    /// rule leads to. All is one transaction, except for owners with very many entries. Returns the number of both.
+    /// Removes the owner's entries for which `goes` is true. Also removes the owner's chains that no other owner's rule
+    /// leads to. One transaction makes all changes, except for owners with very many entries. Returns the number of
+    /// entries and of chains.
     ///
-    /// `handles` are the handles of all its entries, and `places` their chains, if these are known. If they are still the
-    /// owner's, no entries of others are read. Each comment is read before its rule is deleted.
+    /// `handles` are the handles of all its entries, and `places` their chains, if these are known. If they are still
+    /// the owner's, no other entries are read. Each comment is read before its rule is deleted.
     ///
-    /// A foreign rule that leads to a chain is an error (`EBUSY`). It is no error if nothing is there.
+    /// A foreign rule that leads to a chain is an error (`EBUSY`). Missing rules are no error.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
@@ -286,7 +290,7 @@ impl NftOwner {
         })
     }
 
-    /// As [`NftOwner::remove`], for all entries, if `may` holds for them. Returns true if it does.
+    /// As [`NftOwner::remove`], for all entries, if `may` is true for them. Returns the answer of `may`.
     pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[NftRule]) -> bool) -> Result<bool, FirewallError> {
         nft.change(|nft, batch| {
             let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
@@ -311,7 +315,7 @@ impl NftOwner {
         let (going, staying): (Vec<FoundRule>, Vec<FoundRule>) =
             all.into_iter().partition(|found| self.mark.is_on(&found.rule) && goes(&found.rule));
         let targets: Vec<String> = staying.iter().filter_map(|found| self.shared.target(&found.rule)).collect();
-        // A chain that stays keeps the chains that it leads to.
+        // If a chain stays, the chains that it leads to stay too.
         let mut held = match &self.outer {
             Some(outer) => nft.chain(self.shared.table, outer)?.is_some(),
             None => false,
@@ -329,8 +333,8 @@ impl NftOwner {
         Ok(OwnedObjects { table: self.shared.table, entries, chains })
     }
 
-    /// As [`NftOwner::removal`], by the handles of the entries. It applies only if the kernel says that nothing else leads
-    /// to the owner's chains.
+    /// As [`NftOwner::removal`], by the handles of the entries. It applies only if, by the kernel's count, no other
+    /// rule leads to the owner's chains.
     fn known_removal(
         &self,
         nft: &mut Nft,
@@ -368,7 +372,7 @@ impl SharedTable {
     }
 }
 
-/// The objects of an owner that are to be removed.
+/// The objects of an owner that will be removed.
 pub(crate) struct OwnedObjects<'a> {
     table: Table,
     /// Shared chains, and handles in them.
@@ -377,7 +381,7 @@ pub(crate) struct OwnedObjects<'a> {
 }
 
 impl OwnedObjects<'_> {
-    /// Adds the deletions to a batch. Entries come first: a chain that another one jumps to can't be deleted.
+    /// Adds the deletions to a batch. Entries come first, because a chain that a rule jumps to can't be deleted.
     fn put_into(&self, batch: &mut Batch) {
         for (chain, handle) in &self.entries {
             batch.delete_rule(self.table, chain, *handle);
@@ -390,7 +394,7 @@ impl OwnedObjects<'_> {
         }
     }
 
-    /// Returns the commands that do the same.
+    /// Returns the `nft` commands for the removal.
     pub(crate) fn commands(&self) -> Vec<String> {
         let table = self.table;
         let entry = |(chain, handle): &(&str, u64)| format!("nft delete rule {table} {chain} handle {handle}");

@@ -17,12 +17,12 @@ pub(crate) struct SharedChain {
     pub(crate) name: &'static str,
     /// The hook of a base chain; `None` for a chain that other chains lead to.
     pub(crate) base: Option<BaseChain>,
-    /// The error text if the base chain exists with another kind. `None`: a chain of any kind serves.
+    /// The error text if the base chain exists with another kind. `None`: a chain of any kind is good.
     pub(crate) wrong_kind: Option<&'static str>,
     pub(crate) comment: Option<&'static str>,
     /// Rules that belong to no owner: they lead to the owners' rules.
     pub(crate) rules: Vec<(NftPlace, Vec<Expression>)>,
-    /// True if owners have rules in it.
+    /// True if owners have rules in this chain.
     pub(crate) has_entries: bool,
 }
 
@@ -57,7 +57,7 @@ impl SharedTable {
         self.chains.iter().filter(|chain| chain.has_entries).map(|chain| chain.name)
     }
 
-    /// Returns all rules of these chains: those of all owners, and foreign ones.
+    /// Returns all rules of these chains, of all owners and foreign rules.
     pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<FoundRule>, FirewallError> {
         let mut entries = Vec::new();
         for chain in self.entry_chains() {
@@ -94,7 +94,7 @@ impl SharedTable {
                 let rules = chain.rules.iter().filter(of_place).map(|(_, rule)| rule);
                 rules.filter(|rule| !present.iter().any(|present| present.is(rule))).collect::<Vec<_>>()
             };
-            // Each rule is put before the one that was added before it.
+            // Each rule is put before the previously added rule.
             for rule in missing(NftPlace::First).into_iter().rev() {
                 batch.add_rule(self.table, chain.name, true, false, written(rule, None));
             }
@@ -119,7 +119,7 @@ impl SharedTable {
         Ok(true)
     }
 
-    /// Deletes the table if nothing uses it. Returns true if it deleted it.
+    /// Deletes the table if nothing uses it. Returns true if the table was deleted.
     ///
     /// # Errors
     /// The kernel refuses, or the deadline passes.
@@ -133,7 +133,7 @@ impl SharedTable {
         })
     }
 
-    /// True if the table is there and holds only the shared objects: no attachment's rule and no foreign object.
+    /// True if the table exists and has only the shared objects: no attachment's rule and no foreign object.
     ///
     /// # Errors
     /// The kernel refuses to show it, or the deadline passes.
@@ -157,9 +157,9 @@ impl SharedTable {
         Ok(state.uses == chains)
     }
 
-    /// Removes the rules of all owners except those that stay. Returns the removed rules. `is_stale` decides by the
-    /// rule alone. `spared` then takes out the owners at work. It is called only if there is something to remove, and
-    /// after the rules were read. It is called again if another program changed the rules meanwhile.
+    /// Removes stale rules of all owners. Returns the removed rules. `is_stale` decides by the rule alone. `spared`
+    /// then takes out rules of owners that are at work. `spared` is called only if there is something to remove, and
+    /// after the rules were read. If another program changed the rules meanwhile, `spared` is called again.
     pub(crate) fn retain(
         &self,
         nft: &mut Nft,

@@ -1,4 +1,4 @@
-//! Tests of the connection: when an answer counts, and what a change that fails says.
+//! Tests of the connection: the time for which an answer counts, and the error of a failed change.
 
 use netlink_packet_netfilter::nftables::{RuleAttribute, RuleMessage, Verdict};
 use nix::sched::{CloneFlags, unshare};
@@ -40,7 +40,7 @@ fn a_handle_is_not_used_once_the_rules_have_changed() {
             batch.delete_rule(TABLE, "c", rule.handle);
         }
         if plans == 1 {
-            // Between look and change, a foreign rule takes the place and the handle of ours.
+            // Between the read and the change, a foreign rule takes the place and the handle of the owner's rule.
             let mut foreign = open();
             foreign.change(|_, batch| {
                 batch.delete_table(TABLE);
@@ -117,8 +117,8 @@ fn private() {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
 }
 
-/// A set in several shared chains, with its own chains and without. It is made, compared, listed, found by handles
-/// and removed.
+/// A set in several shared chains, with and without own chains, is made, compared, listed, found by handles and
+/// removed.
 #[test]
 fn a_set_may_lie_in_any_chains() {
     private();
@@ -169,7 +169,7 @@ fn all_of_c() -> NfTablesMessage {
     NfTablesMessage::GetRule(RuleMessage { attributes })
 }
 
-/// A list is left where enough of it was read. The next question is answered as any.
+/// Reading of a list stops when enough was read. The next question gets a normal answer.
 #[test]
 fn a_list_is_read_as_far_as_needed() {
     private();
@@ -187,7 +187,7 @@ fn a_list_is_read_as_far_as_needed() {
     assert!(some(&mut nft, b"0") < 300);
 }
 
-/// An answer is remembered while the rules are the same, and no longer.
+/// An answer is kept only as long as the rules stay the same.
 #[test]
 fn an_answer_is_as_old_as_the_rules() {
     private();
@@ -195,11 +195,11 @@ fn an_answer_is_as_old_as_the_rules() {
     make(&mut nft, b"ours");
     let count = |nft: &mut Nft| nft.look(|nft| Ok::<_, FirewallError>(nft.rules(TABLE, "c")?.len())).unwrap();
     assert_eq!((count(&mut nft), nft.memory.answers.len()), (1, 1));
-    // The kernel is not asked again: this answer is not its own.
+    // The changed answer shows that the kernel is not asked again.
     let answer = nft.memory.answers.values_mut().next().unwrap();
     answer.as_mut().unwrap().clear();
     assert_eq!(count(&mut nft), 0);
-    // Nor is it where no generation is known.
+    // Without a known generation the kept answer is not used.
     assert_eq!(nft.rules(TABLE, "c").unwrap().len(), 1);
     other
         .change(|_, batch| {

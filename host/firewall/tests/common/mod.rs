@@ -1,4 +1,4 @@
-//! Shared parts of the tests: a network namespace for each, and the system's own tools as witnesses.
+//! Shared parts of the tests: a network namespace for each test, and the system's own tools to verify results.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests, which clippy doesn't know of a module")]

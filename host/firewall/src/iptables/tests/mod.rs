@@ -1,4 +1,4 @@
-//! Rules that are written and read without the program, beside the programs; and collections.
+//! Tests of rules that are written and read without the program, compared with the programs; and of collections.
 
 use super::text::SavedTable;
 use super::{SeenTable, Tables};

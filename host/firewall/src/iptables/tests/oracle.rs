@@ -1,6 +1,6 @@
-//! Rules that are written and read without the program, beside the program: each version that is here.
+//! Rules that are written and read without the program, compared with each installed version of the program.
 //!
-//! The versions are the system's own, and those that `tests/fetch-iptables` has put into `target/iptables`.
+//! The versions are the system's own, and the versions that `tests/fetch-iptables` has put into `target/iptables`.
 
 use std::io::Write;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn versions() -> Vec<Version> {
         let usr = root.join("usr/lib/x86_64-linux-gnu");
         let loaders = [lib.join("ld-2.31.so"), lib.join("ld-linux-x86-64.so.2"), usr.join("ld-linux-x86-64.so.2")];
         let Some(loader) = loaders.iter().find(|loader| loader.is_file()) else {
-            // Past the capture of the test's program: `tests/suite` counts what is skipped.
+            // The line bypasses the test program's output capture: `tests/suite` counts skipped tests.
             let _ = writeln!(
                 std::io::stdout(),
                 "SKIPPED: oracle (Debian {suite}): there is no iptables of Debian {suite} (tests/fetch-iptables)"
@@ -167,7 +167,7 @@ fn each(test: impl Fn(&Version, bool, &'static str, &[String], &[String])) {
     }
 }
 
-/// The program lists our rules as it lists its own, finds each of them, and deletes all of them.
+/// The program lists Postern's rules like its own, finds each rule, and deletes all rules.
 #[test]
 fn every_version_reads_what_is_written() {
     each(|version, v6, table, chains, rules| {
@@ -228,7 +228,7 @@ fn other_rules_are_left_to_the_program() {
     let wanted = additions(&["CNI-1".to_owned()], &["CNI-1 -m limit --limit 1/sec -j ACCEPT".to_owned()]);
     let refused = netlink::change(&mut nft, false, &Scope::whole("filter"), false, &|_| wanted.clone());
     assert!(refused.is_err() && !version.saved(false, "filter").contains("CNI-1"), "{refused:?}");
-    // A foreign rule in another form is none of our business, unless a plugin's chain is concerned.
+    // A foreign rule in another form is ignored, unless a plugin's chain is concerned.
     version.run(false, " -A FORWARD -m limit --limit 1/sec -j ACCEPT", "");
     let seen = netlink::look(&mut nft, false, &Scope::whole("filter"), false).unwrap();
     assert!(seen.rules.is_empty());

@@ -1,4 +1,4 @@
-//! Forwards that are made without the program are those that the program makes.
+//! Forwards made without the program equal the forwards that the program makes.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -61,13 +61,13 @@ fn is_what_the_program_leaves() {
             assert!(ports.iptables_check(RuleHandles { handles, ..RuleHandles::default() }, without).unwrap());
         }
         assert!(ports.iptables_ensure_in(None, without).unwrap().is_empty());
-        // Two rules of 15 and 6 TCP ports, and one for each other protocol.
+        // TCP has two rules, of 15 and 6 ports. Each other protocol has one rule.
         assert_eq!(made.len(), 4);
         handles.push(made);
     }
     assert_eq!(saved(), theirs);
     for (number, (ports, made)) in all().iter().zip(&handles).enumerate() {
-        // The handles may be lost, or be those of another family's rules.
+        // The handles may be lost, or belong to the other family's rules.
         let known = match number % 3 {
             0 => made.as_slice(),
             1 => &[],
