@@ -1,15 +1,15 @@
-//! The channel between gate and sandbox: [`crate::ToSandbox`] one way, [`crate::FromSandbox`] the other.
+//! The channel between gate and sandbox: [`crate::ToSandbox`] in one direction, [`crate::FromSandbox`] in the other.
 //!
-//! A message is its length (four bytes, little-endian) and that many bytes in the form of postcard: numbers, texts and
-//! lists one after the other, without keys. Both ends are of one build. The standard input of a guest follows the message
-//! that starts it, as a length and a text: it may be longer than a message.
+//! A message is its length (four bytes, little-endian), and then its bytes in the form of postcard: numbers, texts and
+//! lists one after the other, without keys. Both ends are of one build. A guest's standard input may be longer than a
+//! message. So it follows the message that starts the guest, as a length and a text.
 //!
-//! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). A message begins a packet of its own, and a long one
-//! has several. The reader of a `SOCK_STREAM` wakes the other side each time, although there is nothing for it: half of
-//! all wake-ups of a run (docs/decisions/0005-packet-sockets.md).
+//! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). Each message begins a new packet, and a long
+//! message has several packets. With `SOCK_STREAM`, each read would wake the other side without need: half of all
+//! wake-ups of a run (docs/decisions/0005-packet-sockets.md).
 //!
-//! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole message
-//! and not a single byte: a peer that sends slowly can't block the channel.
+//! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole
+//! message, so a peer that sends slowly can't block the channel.
 
 use crate::ToSandbox;
 use nix::errno::Errno;
@@ -78,8 +78,8 @@ pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((one.into(), other.into()))
 }
 
-/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` sets no timeout: the last
-/// one of this socket stays, if an earlier call had a deadline. A side has deadlines always or never.
+/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` sets no timeout, and
+/// keeps the timeout of an earlier call with a deadline. So a side should use deadlines always or never.
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -102,7 +102,7 @@ pub fn send_to_sandbox(
     let (ToSandbox::Start(start) | ToSandbox::StartLast(start)) = message else {
         return send(stream, message, deadline);
     };
-    // After a start without its input, the next answer would be taken for it.
+    // If the start were sent without its input, the sandbox would read the next answer as the input.
     if start.stdin.len() > MAX_INPUT {
         return Err(ChannelError::TooLarge(start.stdin.len()));
     }
@@ -121,7 +121,7 @@ pub fn send_text(stream: &UnixStream, text: &str, deadline: Option<Instant>) -> 
     write(stream, rest, deadline)
 }
 
-/// Receives what [`send_text`] sends.
+/// Receives a text of [`send_text`].
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -140,7 +140,7 @@ fn length(size: usize, most: usize) -> Result<[u8; HEADER], ChannelError> {
 fn write(stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
     for packet in bytes.chunks(PACKET) {
         let mut flags = MsgFlags::MSG_NOSIGNAL;
-        // The socket mostly has room: only a wait needs a timeout.
+        // The socket usually has room. Only a wait needs a timeout.
         flags.set(MsgFlags::MSG_DONTWAIT, deadline.is_some());
         loop {
             match transmit(stream.as_raw_fd(), packet, flags) {
@@ -177,7 +177,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ChannelError> {
     }
 }
 
-/// Receives what [`send_to_sandbox`] sends.
+/// Receives a message of [`send_to_sandbox`].
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -212,24 +212,25 @@ fn read(stream: &UnixStream, most: usize, deadline: Option<Instant>) -> Result<V
     Ok(body)
 }
 
-/// Receives one packet, and returns its length. It is more than the buffer's if the packet did not fit.
+/// Receives one packet, and returns its length. The length exceeds the buffer's if the packet did not fit.
 fn receive_packet(stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<usize, ChannelError> {
     loop {
         if let Some(deadline) = deadline {
             stream.set_read_timeout(Some(remaining(deadline)?)).map_err(ChannelError::Io)?;
         }
         match recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_TRUNC) {
-            // A peer that sends an empty packet has nothing more to say either.
+            // An empty packet also ends the channel.
             Ok(0) => return Err(ChannelError::Closed),
             Ok(length) => return Ok(length),
-            // The peer ended without having read all. That is said once, and before what it has sent.
+            // The peer ended without reading everything. The kernel reports this error once, before the peer's last
+            // messages.
             Err(Errno::EINTR | Errno::ECONNRESET) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// Returns the time until the deadline. It is never zero: a socket would take zero for "no timeout".
+/// Returns the time until the deadline. The time is never zero, because zero means "no timeout" for a socket.
 fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ChannelError::Timeout) } else { Ok(left.max(Duration::from_micros(1))) }
@@ -267,14 +268,14 @@ mod tests {
         for stdin in ["", "{\"name\": \"n\u{fc}\"}\n", longest.as_str()] {
             let start = Start { env: Vec::new(), stdin: stdin.to_owned().into(), limits: GuestLimits::default() };
             let start = ToSandbox::Start(start);
-            // The socket has no room for the longest: the sandbox reads meanwhile.
+            // The socket has no room for the longest message, so the sandbox reads meanwhile.
             thread::scope(|scope| {
                 let received = scope.spawn(|| receive_in_sandbox(&sandbox, later()).unwrap());
                 send_to_sandbox(&gate, &start, later()).unwrap();
                 assert!(received.join().unwrap() == start, "{} bytes", stdin.len());
             });
         }
-        // Nothing of it is sent: the answer is not taken for the input.
+        // Nothing is sent, so the sandbox does not read the answer as the input.
         let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1).into(), limits: GuestLimits::default() };
         let sent = send_to_sandbox(&gate, &ToSandbox::Start(start), soon());
         assert!(matches!(sent, Err(ChannelError::TooLarge(_))), "{sent:?}");
@@ -313,7 +314,8 @@ mod tests {
         let header = 10_u32.to_le_bytes();
         let too_long = [&header[..], &[b' '; PACKET]].concat();
         for packets in [
-            // Less than a length, more than was announced, in the first packet and later, and more than a buffer has.
+            // Packets are shorter than a length, longer than the announced length (in the first packet and later), and
+            // longer than a buffer.
             &[&header[..3]][..],
             &[&[&header[..], b"12345678901"].concat()],
             &[&header, b"12345678901"],
@@ -324,15 +326,15 @@ mod tests {
             let words = malformed(packets);
             assert!(words.starts_with("malformed message"), "{packets:?}: {words}");
         }
-        // In pieces, as a long one is.
+        // The message comes in several packets, as a long message does.
         assert!(malformed(&[&header, b"\"1234", b"567", b"\" "]).starts_with("malformed message"));
-        // An empty packet ends it too.
+        // An empty packet ends the channel too.
         let (gate, sandbox) = pair().unwrap();
         assert_eq!(transmit(sandbox.as_raw_fd(), &[], MsgFlags::empty()).unwrap(), 0);
         assert!(matches!(receive::<FromSandbox>(&gate, later()), Err(ChannelError::Closed)));
     }
 
-    /// A sandbox that could not load its code has not read what the gate asks of it.
+    /// A sandbox that could not load its code has not read the gate's messages.
     #[test]
     fn last_words_arrive_although_something_was_not_read() {
         let (gate, sandbox) = pair().unwrap();

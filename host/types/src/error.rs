@@ -10,7 +10,7 @@ pub const DENIED: u32 = 110;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCode {
-    /// Policy does not grant it. The hint is the policy line that would grant it.
+    /// Policy does not grant the operation. The hint is the policy line that would grant it.
     Denied,
     /// The object does not exist, or no longer exists.
     NotFound,
@@ -20,9 +20,9 @@ pub enum ErrorCode {
     InvalidArgument,
     /// The handle was never given out, or its object is gone.
     InvalidHandle,
-    /// The kernel or the operator's configuration lacks what is needed.
+    /// The kernel or the operator's configuration lacks something that the operation needs.
     Unsupported,
-    /// Nothing is left to give out: addresses, handles or operations.
+    /// All addresses, handles or operations are used up.
     Exhausted,
     /// Another run holds a lock or is in the way; CNI code 11.
     TryAgain,
@@ -52,7 +52,7 @@ pub struct OpError {
     pub object: String,
     /// The failure, in one sentence without a final full stop.
     pub message: String,
-    /// The way out; empty if none is known.
+    /// A hint how to solve the problem; empty if none is known.
     #[serde(default)]
     pub hint: String,
     /// The delegate's own error, for [`ErrorCode::Delegate`], passed on unchanged.
@@ -73,7 +73,7 @@ impl OpError {
         }
     }
 
-    /// Returns the error with a way out.
+    /// Returns the error with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
@@ -89,8 +89,8 @@ impl OpError {
 }
 
 /// Converts the gate's error to the error object of a plugin that fails because of it. A delegate's error stays
-/// unchanged. Every other error has the host's message, which is the native plugins' text if there is one. Operation,
-/// object and way out become its details.
+/// unchanged. Every other error has the host's message: the native plugins' text, if there is one. Operation, object
+/// and hint become the details.
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         if let Some(delegate) = error.delegate {
@@ -113,7 +113,7 @@ impl From<OpError> for Error {
     }
 }
 
-/// Returns the way out as text that follows the message.
+/// Returns the hint as text that follows the message.
 fn way_out(hint: &str) -> String {
     if hint.is_empty() { String::new() } else { format!(" ({hint})") }
 }

@@ -20,7 +20,7 @@ postern_cni::named! {
 }
 
 impl Transport {
-    /// Its number in IP headers (IANA).
+    /// The protocol's number in IP headers (IANA).
     pub const fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -29,19 +29,19 @@ impl Transport {
         }
     }
 
-    /// The one of this name, in any case.
+    /// Returns the protocol with this name, in upper or lower case.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name().eq_ignore_ascii_case(name))
     }
 }
 
 /// Consecutive ports of the node that lead to as many consecutive ports of the container. As text: `tcp:8080-8089:80`,
-/// with `@ADDRESS` behind it for one address of the node.
+/// followed by `@ADDRESS` for one address of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// The protocol.
     pub transport: Transport,
-    /// The node's address. An unspecified one stands for all of its family, `None` for all.
+    /// The node's address. An unspecified address stands for all addresses of its family, `None` for all addresses.
     pub host_address: Option<IpAddr>,
     /// The node's first port, 1 to 65535.
     pub host_port: u16,
@@ -52,7 +52,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// True if all of its ports exist.
+    /// True if all ports are in the range of port numbers.
     pub fn is_possible(&self) -> bool {
         let fits = |first: u16| first > 0 && first.checked_add(self.count.saturating_sub(1)).is_some();
         self.count > 0 && fits(self.host_port) && fits(self.container_port)
@@ -68,7 +68,7 @@ impl Forward {
         (0..self.count).map(move |step| (self.host_port.saturating_add(step), self.container_port.saturating_add(step)))
     }
 
-    /// True if packets can be for both.
+    /// True if a packet can be for both forwards.
     pub fn overlaps(&self, other: &Self) -> bool {
         let addresses = match (self.host_address, other.host_address) {
             (Some(one), Some(two)) if one.is_ipv4() != two.is_ipv4() => false,
@@ -81,7 +81,7 @@ impl Forward {
             && other.host_port <= self.last_host_port()
     }
 
-    /// Joins forwards of consecutive ports. The order is kept otherwise.
+    /// Joins forwards of consecutive ports. The order of the forwards stays.
     pub fn joined(forwards: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut joined: Vec<Self> = Vec::new();
         for forward in forwards {

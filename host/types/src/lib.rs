@@ -1,8 +1,8 @@
 //! The messages between guest and gate.
 //!
-//! Everything privileged that a plugin can ask for is one [`Operation`], of one [`Capability`]. An operation is plain
-//! data: it is serialised, decided on, journalled, carried out and audited. The sandbox turns a WIT call into an
-//! `Operation`. The gate answers with a [`Reply`] or an [`OpError`]. There is no second way to the kernel.
+//! Every privileged request of a plugin is one [`Operation`], of one [`Capability`]. An operation is plain data: it is
+//! serialised, decided on, journalled, carried out and audited. The sandbox turns a WIT call into an `Operation`. The
+//! gate answers with a [`Reply`] or an [`OpError`]. A guest has no other way to the kernel.
 //!
 //! This crate has no side effects. It is shared by the gate, the sandbox and the guest SDK, and compiles for
 //! `wasm32-wasip2`. The fake host of the guest SDK answers the same operations in unit tests.

@@ -1,16 +1,17 @@
-//! The name of a link as the kernel has it: bytes. Root in a container can choose any bytes but a few.
+//! The name of a link in the kernel's form: bytes. Root in a container can choose nearly any bytes.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Write};
 
-/// The character that begins the two hexadecimal digits of one byte. No link has a name with it, and no lookup takes one.
+/// The character that begins the two hexadecimal digits of one byte. No link has a name with `%`, and look-ups refuse
+/// such a name.
 const ESCAPE: char = '%';
 
 /// A name, an alternative name or an alias of a link.
 ///
-/// Where it is shown or written down, a byte that can't stand in a text is `%` and two hexadecimal digits, and so is `%`.
-/// Two names never have the same text. A text with `%` is the name of no link: the kernel replaces `%d` by a number and
-/// refuses any other `%`. So what was shown for one link can't be used as the name of another.
+/// In a text, a byte that is no printable text becomes `%` and two hexadecimal digits, and so does `%` itself. Two
+/// names never have the same text. No link has a name with `%`: the kernel replaces `%d` by a number and refuses any
+/// other `%`. So the text of one link can't be the name of another link.
 #[derive(Clone, Default, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(Vec<u8>);
 
@@ -20,13 +21,13 @@ impl LinkName {
         Self(bytes.into())
     }
 
-    /// True if it has no bytes.
+    /// True if the name has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the name if it is a text as it is; `None` if a byte of it has to be escaped.
+    /// Returns the name as a text; `None` if a byte has to be escaped.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok().filter(|text| !text.contains(is_escaped))
@@ -105,7 +106,7 @@ impl From<String> for LinkName {
     }
 }
 
-/// The text that shows it, for messages.
+/// The text of the name, for messages.
 impl From<&LinkName> for String {
     fn from(name: &LinkName) -> Self {
         name.to_string()
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// No two names are shown alike, and what is shown leads back to the name.
+    /// Two names never have the same text, and the text leads back to the name.
     #[test]
     fn other_names_are_escaped_without_ambiguity() {
         for (name, shown) in [

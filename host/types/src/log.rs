@@ -1,6 +1,6 @@
-//! The form of values in JSON, for the audit log and the record: what is absent has no key there.
+//! The form of values in JSON, for the audit log and the record: an absent value has no key.
 //!
-//! The channel has the same values in a form without keys, so that nothing may be left out there.
+//! The channel has the same values in a form without keys. There no value may be left out.
 
 use crate::{
     Backend, DeviceKey, Dns, IngressPolicy, IpvlanMode, LinkSettings, LinkSysctl, Mac, MacvlanMode, NatSources,
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 /// A value that can be absent.
 pub trait Absent {
-    /// True if it is.
+    /// True if the value is absent.
     fn is_absent(&self) -> bool {
         false
     }
@@ -27,7 +27,7 @@ impl<T> Absent for Option<T> {
 
 impl<T> Absent for Vec<T> {}
 
-/// These always are there, and so are lists.
+/// Values of these types are always present, like lists.
 macro_rules! present {
     ($($name:ty),+ $(,)?) => {
         $(impl Absent for $name {})+
@@ -42,13 +42,14 @@ present!(Dns, LinkSettings, PortSpec, RateLimit, TapSettings);
 pub struct Line<M>(pub M);
 
 impl<M: SerializeMap> Line<M> {
-    /// Adds a field, if it is there.
+    /// Adds a field, unless its value is absent.
     pub fn add(&mut self, key: &'static str, value: &(impl Serialize + Absent)) -> Result<(), M::Error> {
         if value.is_absent() { Ok(()) } else { self.0.serialize_entry(key, value) }
     }
 }
 
-/// Makes a value whose absent fields have no key in JSON: `serde` would leave them out of the channel's form too.
+/// Makes a value whose absent fields have no key in JSON. `serde`'s own way would also leave them out of the channel's
+/// form.
 macro_rules! sparse {
     ($($name:ident { $($field:ident $(as $key:literal)?),+ $(,)? })+) => {
         $(impl serde::Serialize for $name {

@@ -9,19 +9,20 @@ use std::str::FromStr;
 #[serde(into = "String", try_from = "String")]
 pub struct Mac(pub [u8; 6]);
 
-/// The error of a text that is not a link-layer address, or not one of six bytes.
+/// The error of a text that is not a link-layer address of six bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MacParseError {
     /// The text has no form that Go's `net.ParseMAC` accepts.
     #[error("address {0}: invalid MAC address")]
     Syntax(String),
-    /// The text is an EUI-64 or InfiniBand address (8 or 20 bytes). It parses, but no Ethernet link takes it.
+    /// The text is an EUI-64 or InfiniBand address (8 or 20 bytes). The text parses, but no Ethernet link accepts such
+    /// an address.
     #[error("address {0}: not an Ethernet address of 6 bytes")]
     Length(String),
 }
 
 impl Mac {
-    /// True if a link can have this address: it is no group's, and not zero.
+    /// True if a link can have this address: it is neither a group address nor zero.
     #[must_use]
     pub fn is_unicast(self) -> bool {
         let [first, ..] = self.0;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct Start {
     /// The `CNI_*` variables, and no others.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it. It is not part of the message: see [`crate::channel`]. It may be
-    /// long, so the guests of a run share it.
+    /// The network configuration, as the runtime sent it. It follows the message: see [`crate::channel`]. The
+    /// configuration may be long, so the guests of a run share it.
     #[serde(skip)]
     pub stdin: Arc<String>,
     /// The limits of the guest.
@@ -46,15 +46,16 @@ impl Default for GuestLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToSandbox {
-    /// Run the guest with fresh memory, whatever ran before.
+    /// Run the guest with fresh memory, also after an earlier run.
     Start(Start),
-    /// The same, and end with it: nothing follows.
+    /// Run the guest, then end the process: no message follows.
     StartLast(Start),
     /// The answer to the one outstanding call.
     Answer(Result<Reply, OpError>),
 }
 
-/// How the reason of [`FromSandbox::Unloadable`] begins if the kernel lets the process execute no code of a file.
+/// The beginning of the text in [`FromSandbox::Unloadable`] if the kernel does not let the process execute code of a
+/// file.
 pub const NO_CODE_ALLOWED: &str = "cannot make the code executable";
 
 /// A message from the sandbox to the gate.

@@ -1,12 +1,12 @@
-//! What is known of an operation beside its own file in `surface`.
+//! Facts about operations that do not stand in the files of `surface`.
 
 use crate::log::Line;
 use crate::{ActsIn, Capability, Lasting, Operation};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
-/// A guest's number for an object that the gate has given to one run. The number alone means nothing. The gate keeps
-/// namespace, index, name and permitted verbs for it, and checks them at every use.
+/// A guest's number for an object that the gate has given to one run. The number alone means nothing. For each handle
+/// the gate keeps namespace, index, name and permitted verbs, and checks them at every use.
 pub type Handle = u32;
 
 impl Capability {
@@ -25,7 +25,7 @@ impl Capability {
         self.rows().iter().any(|row| row.lasting == Lasting::Link)
     }
 
-    /// True if the attachment's record lists what some of its operations leave.
+    /// True if the attachment's record lists effects of some of its operations.
     pub fn is_recorded(self) -> bool {
         self.rows().iter().any(|row| row.lasting.is_recorded())
     }
@@ -48,7 +48,7 @@ impl Operation {
         self.row().name
     }
 
-    /// Returns what the operation leaves behind.
+    /// Returns the kind of effect that the operation leaves.
     pub fn lasting(&self) -> Lasting {
         self.row().lasting
     }
@@ -59,7 +59,7 @@ impl Operation {
     }
 }
 
-/// An operation in the audit log: `{"op":"bridge-find","name":"cni0"}`. What is absent has no key.
+/// An operation in the audit log: `{"op":"bridge-find","name":"cni0"}`. An absent value has no key.
 #[derive(Debug)]
 pub struct Logged<'a>(&'a Operation);
 

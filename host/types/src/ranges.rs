@@ -29,7 +29,7 @@ pub struct RangeSet {
 }
 
 /// Checks range sets and fills in defaults. The gateway and the start are the first address of the subnet. The end is
-/// its last address, with IPv4 the one before the broadcast address.
+/// the last address; with IPv4 it is the address before the broadcast address.
 ///
 /// # Errors
 /// The native plugin's text for the first fault.
@@ -37,7 +37,8 @@ pub fn canonicalize(sets: Vec<Vec<LeaseRange>>) -> Result<Vec<RangeSet>, String>
     canonicalize_numbered(sets.into_iter().enumerate().collect())
 }
 
-/// Does the same for sets with these ascending numbers, which messages have: some sets of a configuration may be left out.
+/// As [`canonicalize`], for sets with these ascending numbers. Messages have the numbers, because some sets of a
+/// configuration may be left out.
 ///
 /// # Errors
 /// As [`canonicalize`].
@@ -77,8 +78,8 @@ fn canonical_set(set: Vec<LeaseRange>) -> Result<RangeSet, String> {
     Ok(RangeSet { ranges })
 }
 
-/// Returns the numbers of the first two that overlap. Ranges of one set have one number, and don't overlap. A file may have
-/// thousands: not each is compared with each.
+/// Returns the numbers of the first two overlapping ranges. Ranges of one set have one number, and don't overlap. A
+/// file may have thousands of ranges, so they are sorted instead of compared in pairs.
 fn first_overlap(ranges: Vec<(usize, &Range)>) -> Option<(usize, usize)> {
     let first = of_overlapping(&ranges).into_iter().min()?;
     let own: Vec<&Range> = ranges.iter().filter(|(of, _)| *of == first).map(|(_, range)| *range).collect();
@@ -86,7 +87,7 @@ fn first_overlap(ranges: Vec<(usize, &Range)>) -> Option<(usize, usize)> {
     ranges.iter().find(overlaps).map(|(second, _)| (first, *second))
 }
 
-/// Returns the numbers of the ranges that overlap another one, in the time that sorting takes.
+/// Returns the numbers of the ranges that overlap another range, in the time that sorting takes.
 fn of_overlapping(ranges: &[(usize, &Range)]) -> Vec<usize> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|(_, range)| (range.start.is_ipv6(), number(range.start)));
@@ -97,7 +98,7 @@ fn of_overlapping(ranges: &[(usize, &Range)]) -> Vec<usize> {
         if next || last.is_some_and(|last| last.overlaps(range)) {
             found.push(*of);
         }
-        // The one that reaches farthest, of this family.
+        // `last` is the range of this family with the highest end.
         if last.is_none_or(|last| last.end.is_ipv4() != range.end.is_ipv4() || last.end < range.end) {
             last = Some(range);
         }
@@ -129,7 +130,7 @@ fn canonical_range(input: LeaseRange) -> Result<Range, String> {
     };
     let start = start.unwrap_or(first);
     let end_or_last = end.unwrap_or(last);
-    // A start after the end counts as a wrong start, but only a given start can be wrong.
+    // A start after the end counts as a wrong start. Only a start that the configuration gives can be wrong.
     let before_end = end_or_last.is_ipv4() != start.is_ipv4() || start <= end_or_last;
     if !subnet.contains(&start) {
         return Err(format!("RangeStart {start} not in network {subnet}"));
@@ -179,7 +180,7 @@ impl Range {
         IpNet::new(ip, self.subnet.prefix_len()).unwrap_or_else(|_| IpNet::from(ip))
     }
 
-    /// The number of addresses that it can give out; saturates for `::/0`.
+    /// The number of addresses that the range can give out; saturates for `::/0`.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         let size = (number(self.end) - number(self.start)).saturating_add(1);
@@ -213,7 +214,7 @@ impl RangeSet {
         self.ranges.iter().find(|range| range.contains(ip))
     }
 
-    /// The number of addresses that it can give out.
+    /// The number of addresses that the set can give out.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.capacity()))

@@ -26,14 +26,14 @@ pub enum Lasting {
     Link,
     /// An effect that only a failed ADD removes: it ends with the container's namespace.
     Namespace,
-    /// A setting of something that goes away with another effect.
+    /// A setting of an object that another effect removes.
     Part,
     /// A node object: shared, and removed by neither a failed ADD nor DEL.
     Node,
-    /// Nothing: the operation removes what belongs to this attachment.
+    /// Nothing: the operation removes objects of this attachment.
     Removal,
-    /// Nothing: the operation gives back what the next attachment may take at once. This attachment could go on using
-    /// it, so it is allowed on DEL only.
+    /// Nothing: the operation gives back an object that another attachment may take at once. This attachment could
+    /// continue to use the object, so the operation is allowed on DEL only.
     Release,
     /// Nothing: the operation removes garbage.
     Collection,
@@ -64,16 +64,16 @@ impl Lasting {
     }
 }
 
-/// What an operation needs on DEL where no grant allows it.
+/// The condition for an operation on DEL that no grant allows.
 ///
-/// A policy that has changed since the ADD would keep the attachment's effects, and the runtime would retry for ever. So
-/// what an operation removes of the attachment needs no grant on DEL. It must not widen anything: such an operation names no
-/// object, and acts on the one attachment that the runtime wants to remove.
+/// If the policy has changed since ADD, the effects would stay, and the runtime would retry for ever. So an operation
+/// that removes effects of the attachment needs no grant on DEL. This must not widen a plugin's rights: such an
+/// operation names no object, and acts only on the attachment that the runtime removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutGrant {
-    /// It is refused.
+    /// The operation is refused.
     Refused,
-    /// It is allowed.
+    /// The operation is allowed.
     Allowed,
     /// Allowed if the plugin made the attachment's link. A later plugin of the list needs the grant.
     IfLinkMaker,
@@ -84,7 +84,8 @@ pub enum WithoutGrant {
 }
 
 impl WithoutGrant {
-    /// The rule for nearly all operations: what removes is allowed. `wit/surface.toml` names the exceptions.
+    /// The condition for nearly all operations: an operation that removes effects is allowed. `wit/surface.toml` names
+    /// the exceptions.
     pub const fn of(lasting: Lasting) -> Self {
         if matches!(lasting, Lasting::Removal) { Self::Allowed } else { Self::Refused }
     }
@@ -101,7 +102,7 @@ pub enum HandleKind {
     Port,
     /// A bridge that policy grants.
     Bridge,
-    /// A link to stack others on, that policy grants.
+    /// A granted link that other links are stacked on.
     Parent,
 }
 
@@ -126,11 +127,11 @@ pub enum Takes {
     HostEnd,
     /// The attachment's host end, or a link of the host that an earlier plugin made: the possible ports of a bridge.
     Port,
-    /// A possible port as above, or a host end that only seems to belong to the container's link: only to look at.
+    /// Only to look at: a possible port of a bridge, or a host end that only seems to belong to the container's link.
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,
-    /// A link to stack others on, that policy grants.
+    /// A granted link that other links are stacked on.
     Parent,
     /// Any handle that was given out: only to look at.
     Any,
@@ -143,11 +144,11 @@ pub struct Row {
     pub name: &'static str,
     /// The name in the audit log's `op`.
     pub log: &'static str,
-    /// The place where it acts.
+    /// The place where the operation acts.
     pub acts: ActsIn,
-    /// The effect that it leaves.
+    /// The effect that the operation leaves.
     pub lasting: Lasting,
-    /// What it needs on DEL where no grant allows it.
+    /// The condition on DEL if no grant allows the operation.
     pub without_grant: WithoutGrant,
 }
 
@@ -174,6 +175,6 @@ pub trait OperationTable {
     /// Returns the row of this operation.
     fn row(&self) -> &'static Row;
 
-    /// Returns the handles that it names, each with the kind of object that it must stand for.
+    /// Returns the operation's handles, each with the kind of object that the handle must stand for.
     fn handles(&mut self) -> Vec<(&mut Handle, Takes)>;
 }

@@ -26,7 +26,7 @@ sparse! {
 
 named! {
     name, parse:
-    /// The packet filter that carries rules.
+    /// The packet filter that has the rules.
     pub enum Backend {
         /// nftables over netlink.
         Nftables = "nftables",
@@ -44,32 +44,32 @@ named! {
 
     /// The places that a bridge may be reached from, beside the node.
     pub enum IngressPolicy {
-        /// Links of the same bridge, and no other bridge with such a policy.
+        /// Links of the same bridge, but no other bridge that has an ingress policy.
         SameBridge = "same-bridge",
-        /// None.
+        /// No other place.
         Isolated = "isolated",
     }
 
-    /// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All such links of one parent have the
-    /// same mode: the kernel changes those that are there.
+    /// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All ipvlans of one parent have
+    /// the same mode: a new mode also changes existing links.
     pub enum IpvlanMode {
         /// As frames, with the parent's address.
         L2 = "l2",
-        /// The parent routes for it, past the packet filter of the parent's namespace.
+        /// The parent routes the packets, past the packet filter of the parent's namespace.
         L3 = "l3",
-        /// The same through that packet filter, with connection tracking.
+        /// The parent routes the packets through the packet filter of its namespace, with connection tracking.
         L3s = "l3s",
     }
 
     /// The frames that pass between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
     pub enum MacvlanMode {
-        /// Frames go from one to the other.
+        /// Frames pass between all links of the parent.
         Bridge = "bridge",
-        /// None do.
+        /// No frames pass.
         Private = "private",
-        /// Through the switch that the parent is connected with.
+        /// Frames pass through the switch that the parent is connected to.
         Vepa = "vepa",
-        /// There is one link, with the parent's frames and address.
+        /// The parent has a single link, with the parent's frames and address.
         Passthru = "passthru",
     }
 }
@@ -116,7 +116,7 @@ pub struct BridgeInfo {
 /// The settings of a bridge's port (`IFLA_BRPORT_*`, `bridge(8)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PortSpec {
-    /// Frames may leave through the port that they entered by.
+    /// A frame may leave through the port where it entered.
     pub hairpin: bool,
     /// The port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
@@ -161,8 +161,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// True if `have` is a route as this one describes it: the same destination, and the same next hop and metric where this
-    /// one has them.
+    /// True if `have` has this route's destination, and also its next hop and metric, as far as this route has them.
     pub fn is_met_by(&self, have: &Self) -> bool {
         have.dst == self.dst.trunc()
             && (self.gateway.is_none() || self.gateway == have.gateway)
@@ -170,7 +169,7 @@ impl Route {
     }
 }
 
-/// A route that was found, and can be put into the kernel again.
+/// A route from the kernel that can be made again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRoute {
     /// The route, with its table.
@@ -185,11 +184,11 @@ pub struct KeptRoute {
 pub struct RouteSource {
     /// The address.
     pub address: IpNet,
-    /// The next hop of what it sends beyond its network; `None` if it sends nothing there.
+    /// The next hop for packets to other networks; `None` if the address sends none.
     pub gateway: Option<IpAddr>,
 }
 
-/// Attributes of a link that a plugin changes or compares; `None` leaves one alone.
+/// Attributes of a link that a plugin changes or compares; `None` leaves an attribute as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LinkSettings {
@@ -206,7 +205,7 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// True if no attribute is concerned.
+    /// True if all attributes are `None`.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -251,7 +250,7 @@ pub enum LinkSysctl {
 pub struct MacvlanInfo {
     /// The link.
     pub link: LinkInfo,
-    /// Its mode; `None` if it is none of the known ones.
+    /// Its mode; `None` if the mode is unknown.
     pub mode: Option<MacvlanMode>,
 }
 
@@ -269,7 +268,7 @@ pub struct LoopbackState {
 pub struct IpvlanInfo {
     /// The link.
     pub link: LinkInfo,
-    /// Its mode; `None` if it is none of the known ones.
+    /// Its mode; `None` if the mode is unknown.
     pub mode: Option<IpvlanMode>,
 }
 
@@ -282,16 +281,16 @@ pub struct VlanInfo {
     pub id: VlanId,
 }
 
-/// How a tap is made.
+/// The settings of a new tap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct TapSettings {
     /// In bytes; `None` is the kernel's default.
     pub mtu: Option<u32>,
     /// Link-layer address; `None` leaves it to the host.
     pub mac: Option<Mac>,
-    /// The user that may open it, by its ID where the host runs.
+    /// The user that may open the tap, by its ID in the host's user namespace.
     pub owner: Option<u32>,
-    /// The group that may open it, likewise.
+    /// The group that may open the tap, by its ID in the host's user namespace.
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`: several descriptors at once.
     pub multi_queue: bool,
@@ -299,7 +298,7 @@ pub struct TapSettings {
     pub packet_information: bool,
     /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
     pub vnet_header: bool,
-    /// The SELinux context; `None` is that of the host process.
+    /// The SELinux context; `None` is the context of the host process.
     pub selinux_context: Option<String>,
 }
 
@@ -330,7 +329,7 @@ pub enum IptablesVariant {
 }
 
 impl IptablesVariant {
-    /// As people write it.
+    /// The name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nft => "iptables (nf_tables)",
@@ -369,10 +368,10 @@ pub struct DhcpLease {
     /// The routes that the server names.
     #[serde(default)]
     pub routes: Vec<Route>,
-    /// Name resolution, where the network requests it.
+    /// Name resolution, if the network requests it.
     #[serde(default)]
     pub dns: Dns,
-    /// The MTU in bytes, where the network requests it.
+    /// The MTU in bytes, if the network requests it.
     pub mtu: Option<u32>,
     /// The server.
     pub server: Option<IpAddr>,

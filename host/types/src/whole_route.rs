@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::ops::Not;
 
-/// One of the ways of a route.
+/// A next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextHop {
     /// The outgoing link's index.
     pub link: u32,
-    /// The host that packets are sent to; `None` if that is the receiver itself.
+    /// The router that packets are sent to; `None` if the receiver is on the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// Its share of the packets, less one (`rtnh_hops`).
@@ -21,10 +21,10 @@ pub struct NextHop {
     pub on_link: bool,
 }
 
-/// A route that was found, with one next hop or several.
+/// A route from the kernel, with one next hop or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WholeRoute {
-    /// What its next hops share: the route without a gateway.
+    /// The common part of all next hops: the route without a gateway.
     #[serde(flatten)]
     pub kept: KeptRoute,
     /// The next hops, in the kernel's order.
@@ -32,7 +32,7 @@ pub struct WholeRoute {
 }
 
 impl WholeRoute {
-    /// Returns it as routes with one next hop each, with their links.
+    /// Splits the route into routes with one next hop each, with their links.
     pub fn each(&self) -> impl Iterator<Item = (u32, KeptRoute)> {
         self.hops.iter().map(|hop| {
             let mut kept = self.kept.clone();
@@ -41,11 +41,11 @@ impl WholeRoute {
         })
     }
 
-    /// Returns it with those next hops alone for which `wanted` holds. `None` without any.
+    /// Returns the route with only the next hops for which `wanted` is true. `None` if there are none.
     #[must_use]
     pub fn with(&self, wanted: impl Fn(&NextHop) -> bool) -> Option<Self> {
         let mut hops: Vec<NextHop> = self.hops.iter().filter(|hop| wanted(hop)).cloned().collect();
-        // The only next hop has all packets, and the kernel keeps no weight for it.
+        // A single next hop gets all packets, and the kernel keeps no weight for it.
         if let [only] = &mut hops[..] {
             only.weight = 0;
         }
@@ -53,7 +53,7 @@ impl WholeRoute {
         hops.is_empty().not().then_some(Self { kept, hops })
     }
 
-    /// True if this is the same route: to that network, with that metric, in that table.
+    /// True if both routes have the same destination, metric and table.
     #[must_use]
     pub fn is_of(&self, other: &KeptRoute) -> bool {
         let (own, other) = (&self.kept.route, &other.route);

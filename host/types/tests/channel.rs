@@ -1,4 +1,4 @@
-//! What a sandbox sends to the gate, as bytes: good messages, and those of a process that a guest has taken over.
+//! Messages of a sandbox to the gate, as bytes: good messages, and messages of a process that a guest controls.
 
 #![cfg(feature = "channel")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -38,7 +38,7 @@ fn an_answer_is_read_as_its_own_type_alone() {
     let found: Option<VethPair> = None;
     let reply = Reply::of(&found).unwrap();
     assert_eq!(reply.read::<Option<VethPair>>(), Ok(None));
-    // Too little, and too much.
+    // The reply is read as a longer type, and as a shorter type.
     for wrong in [reply.read::<VethPair>().map(drop), reply.read::<()>()] {
         let error = wrong.unwrap_err();
         assert_eq!(error.code, ErrorCode::Kernel);
@@ -57,7 +57,7 @@ fn an_error_arrives_whole() {
     }
 }
 
-/// Bytes behind a message are no part of it: the gate would not see what they mean.
+/// Bytes after a message are refused: the gate would not see their meaning.
 #[test]
 fn nothing_follows_a_message() {
     for operation in samples() {
@@ -70,7 +70,8 @@ fn nothing_follows_a_message() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// Whatever comes is a message or is refused. A message is about as long when it is written again: no few bytes stand for many.
+    /// Any bytes are a message or are refused. A message that is written again has about the same length: a few bytes
+    /// never stand for many.
     #[test]
     fn no_bytes_take_the_gate_down(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         if let Ok(message) = decode::<FromSandbox>(&bytes) {
@@ -78,7 +79,7 @@ proptest! {
         }
     }
 
-    /// The same of messages that are nearly good: a byte is another one, and the end is missing.
+    /// As the test above, with nearly good messages: one byte is changed, or the end is missing.
     #[test]
     fn no_changed_message_takes_the_gate_down(at in any::<prop::sample::Index>(), byte in any::<u8>(), end in any::<prop::sample::Index>()) {
         for operation in samples() {

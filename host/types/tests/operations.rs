@@ -1,5 +1,5 @@
 //! The form of each operation in the audit log: its name, and its `request` with the keys in their order. Scripts read
-//! them.
+//! this form.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -42,7 +42,7 @@ fn a_name_begins_with_its_capability() {
     assert_eq!(Capability::parse("netlink"), None);
 }
 
-/// What removes an attachment's effects needs no grant on DEL. A reviewer has to see each operation that is decided otherwise.
+/// An operation that removes an attachment's effects needs no grant on DEL. A reviewer has to see each exception.
 #[test]
 fn few_operations_need_less_or_more_than_others_on_del() {
     let rows = || Capability::ALL.iter().flat_map(|capability| capability.rows());
@@ -66,7 +66,7 @@ fn few_operations_need_less_or_more_than_others_on_del() {
     assert_eq!(other, expected);
 }
 
-/// `postern plan` would take a handle that the table does not list for another link.
+/// `postern plan` would confuse a handle that the table does not list with another link.
 #[test]
 fn the_table_lists_every_handle() {
     for mut operation in samples() {

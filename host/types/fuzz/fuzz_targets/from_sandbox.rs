@@ -1,4 +1,4 @@
-//! Whatever a sandbox sends is a message or is refused.
+//! Any bytes of a sandbox are a message or are refused.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Each operation, with what can be absent and without it.
+//! Each operation, with and without its optional values.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -7,7 +7,7 @@ use postern_types::{
     Operation, PortSpec, RateLimit, Route, RouteSource, TapSettings, ops,
 };
 
-/// Returns them.
+/// Returns the samples.
 pub fn samples() -> Vec<Operation> {
     let nets = || vec!["10.1.0.2/24".parse().unwrap(), "fd00::2/64".parse().unwrap()];
     let mac = "02:00:00:00:00:01".parse().unwrap();
