@@ -7,7 +7,8 @@ use libc::{
     SECCOMP_RET_KILL_PROCESS, c_long, sock_filter,
 };
 
-/// The most instructions of a program. A jump has 8 bits: with at most 255 instructions it reaches all that follow.
+/// The most instructions of a program. A jump has 8 bits: in a program of at most 255 instructions a jump reaches every
+/// later instruction.
 pub const LONGEST: usize = 160;
 
 /// A number beyond those of system calls. Kernels have some 470.
@@ -32,19 +33,19 @@ const ARGUMENTS: u32 = 16;
 const ALLOW: usize = 1;
 const REFUSE: usize = 2;
 
-/// What decides on a call.
+/// The kind of decision on a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Nothing allows it.
+    /// No list and no rule allows the call.
     Refused,
-    /// It is allowed with any arguments.
+    /// The call is allowed with any arguments.
     Free,
-    /// Its rules do.
+    /// The call's rules decide.
     Ruled,
 }
 
-/// Compiles lists of calls without conditions, and lists of rules. Returns the instructions, for each of them the number
-/// of the value that is put in later, and where the first one is.
+/// Compiles lists of calls without conditions, and lists of rules. Returns the instructions; for each instruction, the
+/// number of the value that is put in later; and the place of the first instruction.
 pub const fn compile(
     calls: &[&[c_long]],
     rules: &[&[CallRule]],
@@ -76,7 +77,7 @@ pub const fn compile(
     (builder.instructions, builder.given, LONGEST - builder.length)
 }
 
-/// Returns what decides on each call. The last number stands for all others too, which are refused.
+/// Returns the kind of decision for each call. The last number also stands for all higher numbers, which are refused.
 const fn kinds(calls: &[&[c_long]], rules: &[&[CallRule]]) -> [Kind; NUMBERS] {
     let mut kinds = [Kind::Refused; NUMBERS];
     let mut list = 0;
@@ -103,14 +104,14 @@ const fn kinds(calls: &[&[c_long]], rules: &[&[CallRule]]) -> [Kind; NUMBERS] {
     kinds
 }
 
-/// Builds a program from its end, so that a jump knows how far it goes. All jumps share two verdicts: the kernel takes
-/// less time to compile a short program.
+/// Builds a program from its end, so that the distance of each jump is known. All jumps share two verdicts: the kernel
+/// takes less time to compile a short program.
 struct Builder<'a> {
     kinds: [Kind; NUMBERS],
     rules: &'a [&'a [CallRule]],
-    /// How many values are put in later.
+    /// The number of values that are put in later.
     values: usize,
-    /// Filled from the end.
+    /// The array is filled from its end.
     instructions: [sock_filter; LONGEST],
     /// The numbers of the values that are put in later.
     given: [Option<u8>; LONGEST],
@@ -128,11 +129,11 @@ impl Builder<'_> {
         self.push(jump(comparison, k, (self.length - yes) as u8, (self.length - no) as u8));
     }
 
-    /// Searches for the call's number among those from `first` to before `end`, and returns the place of the search.
+    /// Searches for the call's number from `first` to below `end`, and returns the place of the search.
     ///
-    /// The kernel runs the filter once for every number that it has when it is installed, and takes some 20 ns for each
-    /// instruction. So each comparison halves the numbers, and not the calls: most numbers are refused, in a few wide spans.
-    /// The kernel runs the filter again at every call with compared arguments.
+    /// When the filter is installed, the kernel runs it once for every number, and takes some 20 ns for each
+    /// instruction. So each comparison halves the range of numbers, and not the list of calls: most numbers are
+    /// refused, in a few wide ranges. The kernel runs the filter again at every call with compared arguments.
     const fn search(&mut self, first: usize, end: usize) -> usize {
         let (mut border, mut nearest) = (first, usize::MAX);
         let (mut allowed, mut one) = (0, first);
@@ -148,7 +149,7 @@ impl Builder<'_> {
             at += 1;
         }
         if allowed == 1 && end - first > 1 {
-            // One comparison tells a single number from those around it.
+            // One comparison separates a single number from its neighbours.
             let verdict = self.decide(one);
             self.branch(BPF_JEQ, one as u32, verdict, REFUSE);
         } else if border == first {
@@ -161,7 +162,8 @@ impl Builder<'_> {
         self.length
     }
 
-    /// True if this number is decided otherwise than the one before it. A single number stays with refused ones before it.
+    /// True if the decision on this number differs from the decision on the number before. A single number stays
+    /// together with refused numbers before it.
     const fn is_border(&self, at: usize) -> bool {
         match (self.kinds[at - 1], self.kinds[at]) {
             (Kind::Refused, Kind::Free) => matches!(self.kinds[at + 1], Kind::Free),
@@ -170,7 +172,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Allows or refuses one call, and returns the place of that.
+    /// Allows or refuses one call, and returns the place of this decision.
     const fn decide(&mut self, number: usize) -> usize {
         match self.kinds[number] {
             Kind::Refused => return REFUSE,
@@ -193,7 +195,7 @@ impl Builder<'_> {
         next
     }
 
-    /// Allows a call if the conditions hold, or goes to `next`. Returns the place of that.
+    /// Allows a call if the conditions are true, or goes to `next`. Returns the place of the first condition.
     const fn rule(&mut self, conditions: &[Argument], next: usize) -> usize {
         let mut holds = ALLOW;
         let mut at = 0;
@@ -204,7 +206,7 @@ impl Builder<'_> {
         holds
     }
 
-    /// Goes to `holds` or to `fails`, and returns the place of that.
+    /// Goes to `holds` or to `fails`, and returns the place of the comparison.
     const fn check(&mut self, condition: Argument, holds: usize, fails: usize) -> usize {
         let (argument, half) = match condition {
             Argument::OneOf(argument, values) => {
@@ -242,7 +244,7 @@ const fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Skips `jt` instructions if the comparison holds, else `jf`.
+/// Skips `jt` instructions if the comparison is true, else `jf`.
 const fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
 }
@@ -301,7 +303,7 @@ mod tests {
         program(&[479], &[], DefaultAction::Kill);
     }
 
-    /// Ranges of each length, beside calls that are decided by an argument.
+    /// Ranges of each length, next to calls that an argument decides.
     #[test]
     fn ranges_are_decided_call_by_call() {
         for pattern in 0u32..1 << 12 {
@@ -379,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Each value goes where its number is, and the program is otherwise the same.
+    /// Each value replaces its number, and the rest of the program stays the same.
     #[test]
     fn values_are_put_in_where_they_are_named() {
         static FILTER: Filter<2> = Filter::new(

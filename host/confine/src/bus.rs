@@ -1,7 +1,7 @@
 //! Calls on the system's message bus, by a helper: one question, and three methods of firewalld, in granted zones.
 //!
-//! The gate never has a connection to the bus: whoever has one as root can start units with it. The helper has none
-//! either. It runs `busctl`, with arguments that this file makes and compares, and no others.
+//! The gate never has a connection to the bus, because root can start units over a connection. The helper has no
+//! connection either. It runs `busctl`, only with arguments that this file makes and checks.
 
 use crate::program::{Environment, Program, locate};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// The name of firewalld on the bus.
 pub const FIREWALLD: &str = "org.fedoraproject.FirewallD1";
 
-/// The program that carries a call. It comes with systemd.
+/// The program that makes a call. It comes with systemd.
 pub const BUSCTL: &str = "busctl";
 
 /// A method of firewalld's interface for zones.
@@ -18,16 +18,16 @@ pub const BUSCTL: &str = "busctl";
 pub enum Method {
     /// Put a source in a zone.
     AddSource,
-    /// Take it out.
+    /// Remove a source from a zone.
     RemoveSource,
-    /// Ask if it is there.
+    /// Ask if a zone has a source.
     QuerySource,
 }
 
 impl Method {
     const ALL: [Self; 3] = [Self::AddSource, Self::RemoveSource, Self::QuerySource];
 
-    /// Its name on the bus.
+    /// The method's name on the bus.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AddSource => "addSource",
@@ -60,7 +60,7 @@ impl Bus {
 
     fn is_granted_call(&self, arguments: &[String]) -> bool {
         let [.., zone, source] = arguments else { return false };
-        // Only the text of one address, as it is written here: no network, link, or set of addresses.
+        // The source must be one address, in the form of [`source`]: no network, link, or set of addresses.
         let address = source.rsplit_once('/').and_then(|(address, _)| address.parse().ok());
         self.zones.contains(zone)
             && address.is_some_and(|address| {
@@ -69,7 +69,7 @@ impl Bus {
     }
 }
 
-/// No unit is started by a call, and nobody is asked for a password.
+/// With these options a call starts no unit, and asks for no password.
 const OPTIONS: [&str; 4] = ["--system", "--auto-start=no", "--allow-interactive-authorization=no", "call"];
 
 fn with_options(rest: &[&str]) -> Vec<String> {

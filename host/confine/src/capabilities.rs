@@ -6,15 +6,15 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them. The inheritable and
-/// ambient sets become empty.
+/// Keeps these Linux capabilities in the permitted and effective sets, as far as the thread has them. The inheritable
+/// and ambient sets become empty.
 ///
 /// All sets change in one call.
 ///
-/// The bounding set stays: [`empty_bounding_set`] is for processes that need nothing of it.
+/// The bounding set stays: [`empty_bounding_set`] is for processes that need no capability of it.
 ///
 /// # Errors
-/// The kernel refuses to take one away.
+/// The kernel refuses to take a capability away.
 pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), ConfineError> {
     let kept = kept & capabilities(None).map_err(|error| failed("capget", error))?.permitted;
     // The ambient set is always a part of the inheritable one (capabilities(7)).
@@ -27,12 +27,12 @@ fn failed(call: &'static str, error: rustix::io::Errno) -> ConfineError {
 }
 
 /// Empties the bounding set, one capability after the other, up to the last one that this kernel has. The kernel may
-/// have more than any list here. A thread without `CAP_SETPCAP` keeps the set, as it can't make any use of it.
+/// have more than any list here. A thread without `CAP_SETPCAP` keeps the set, but can't use it.
 ///
 /// Each call takes 0.45 µs. To ask for each capability first would cost more, because most runtimes have all of them.
 ///
 /// # Errors
-/// The kernel refuses to take one away, although the thread has `CAP_SETPCAP`.
+/// The kernel refuses to take a capability away, although the thread has `CAP_SETPCAP`.
 pub fn empty_bounding_set() -> Result<(), ConfineError> {
     for number in 0..=63 {
         let capability = CapabilitySet::from_bits_retain(1 << number);

@@ -1,10 +1,10 @@
-//! A process that removes empty directories for a client process that may not remove any.
+//! A process that removes empty directories for a client process, which may not remove directories.
 //!
 //! The client makes directories for leases before its confinement. If they stay empty, they are removed again. But the
-//! right to remove them would include all directories beside them, so the client does not keep it.
+//! right to remove them would include all neighbouring directories. So the client does not keep this right.
 //!
-//! Instead, a process is forked before. It knows the directories, and its only message is "now". It reads nothing else,
-//! and ends with its client.
+//! Instead, a process is forked before the confinement. The process knows the directories, and the only message to it
+//! is "now". It ends with its client.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::descriptors::close_all_but;
@@ -51,7 +51,7 @@ impl DirectoryRemover {
 
     /// Tells the process to remove the empty directories, and waits for its end.
     pub fn tidy(self) {
-        // A process that has gone has closed its end, so this does not wait for it.
+        // A process that has ended has closed its end of the channel, so the write does not wait.
         let _ = (&self.channel).write_all(&NOW);
         let _ = (&self.channel).read(&mut [0]);
     }

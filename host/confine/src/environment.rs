@@ -8,8 +8,8 @@ unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
 
-/// Removes the variables that ask for backtraces. What is installed has no tables for unwinding: a backtrace would be empty,
-/// and glibc ends the process.
+/// Removes the variables that ask for backtraces. Installed programs have no tables for unwinding: a backtrace would be
+/// empty, and glibc ends the process.
 ///
 /// For a process with one thread.
 pub fn forget_backtraces() {
@@ -22,7 +22,7 @@ pub fn forget_backtraces() {
 /// Overwrites every variable with zeroes and empties the list. A runtime's environment can hold secrets, and an
 /// attacker who breaks out of a guest could read them in the memory of its process.
 ///
-/// For a process with one thread. Copy the variables that are needed before.
+/// For a process with one thread. Copy needed variables first.
 pub fn forget_environment() {
     // SAFETY: `environ` is a null-terminated array of pointers to null-terminated strings in writable memory: the ones
     // that the kernel placed on the stack. Nothing in this program holds on to them, and no other thread looks.

@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// The newest set of rights that we ask for. An older kernel enforces the rights that it knows.
+/// The newest set of Landlock rights that is requested. An older kernel enforces the rights that it knows.
 const KNOWN: ABI = ABI::V5;
 
 /// The access to all files below a path.
@@ -23,9 +23,9 @@ pub enum Access {
     Change,
     /// Also make and remove files and directories.
     Own,
-    /// Remove empty directories, and nothing else.
+    /// Only remove empty directories.
     RemoveEmpty,
-    /// Remove files that are no directories, and nothing else.
+    /// Only remove files that are no directories.
     RemoveFiles,
 }
 
@@ -46,7 +46,7 @@ impl Access {
     }
 }
 
-/// The files that a thread can still reach. It can't open, make, rename or remove any other. Open files stay open.
+/// The files that a thread can still reach. It can't open, make, rename or remove other files. Open files stay open.
 #[derive(Debug)]
 pub struct Files {
     rules: RulesetCreated,
@@ -63,8 +63,9 @@ impl Files {
         Self::with(paths, [] as [(OwnedFd, Access); 0])
     }
 
-    /// Makes rules for these paths, and for what is open already. A path whose last part another user can replace must be
-    /// opened and verified by the caller: by the path, the rule could be for something else.
+    /// Makes rules for these paths, and for files and directories that are open already. If another user can replace
+    /// the last part of a path, the caller must open and verify the path. A rule by path could then be for another
+    /// object.
     ///
     /// # Errors
     /// The kernel takes no rules.
@@ -80,7 +81,7 @@ impl Files {
             .create()
             .map_err(failed)?;
         for (path, access) in paths {
-            // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
+            // The standard library removes `O_PATH` with musl. Then the open would need the right to read.
             let file = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
                 Ok(file) => file,
                 // The path is missing, or out of reach already.
@@ -110,13 +111,13 @@ impl Files {
     }
 }
 
-/// Adds the rule for an open file, or for all below an open directory.
+/// Adds the rule for an open file, or for everything below an open directory.
 fn with_rule(rules: RulesetCreated, file: impl AsFd, access: Access) -> Result<RulesetCreated, ConfineError> {
     let stat = fstat(&file).map_err(|errno| ConfineError::new("landlock", errno))?;
     let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
     let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
     if rights.is_empty() {
-        // A file in the place of a directory: it contains nothing to remove.
+        // There is a file in place of a directory, so there is nothing to remove in it.
         return Ok(rules);
     }
     rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| ConfineError::new("landlock", error))

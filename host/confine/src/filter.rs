@@ -1,7 +1,7 @@
 //! A filter of system calls (seccomp(2)): an allow-list, compiled for the kernel's classic BPF machine.
 //!
-//! A list stands beside the code that confines a process. It is compiled at build time, with the numbers of the
-//! architecture that is built for: a filter is a `static`. A run only puts in the values that nobody knows before it.
+//! The code that confines a process has the list. The list is compiled at build time, with the numbers of the target
+//! architecture: a filter is a `static`. A run only puts in values that the build can't know.
 #![allow(unsafe_code, reason = "installs the filter by prctl(2)")]
 
 use crate::ConfineError;
@@ -9,7 +9,7 @@ use crate::bpf::{LONGEST, compile};
 use libc::{c_long, sock_filter, sock_fprog};
 use nix::errno::Errno;
 
-/// A system call that is allowed if all conditions hold. Of several rules for one call, one is enough.
+/// A system call that is allowed if all conditions hold. If a call has several rules, one rule is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRule(pub c_long, pub &'static [Argument]);
 
@@ -17,11 +17,11 @@ pub struct CallRule(pub c_long, pub &'static [Argument]);
 /// arguments that the kernel takes as `int`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// It is one of these values.
+    /// The argument is one of these values.
     OneOf(u8, &'static [u32]),
-    /// It is the value of this number, of those that the run puts in.
+    /// The argument is the value with this number, which the run puts in.
     Given(u8, u8),
-    /// It has none of these bits.
+    /// The argument has none of these bits.
     Lacks(u8, u32),
     /// Its high 32 bits have this value.
     High(u8, u32),
@@ -37,7 +37,7 @@ pub enum DefaultAction {
     Absent,
 }
 
-/// What each process calls, whatever it does: none of it makes or opens anything.
+/// Calls of every process. None of them makes or opens anything.
 pub const COMMON: &[c_long] = &[
     libc::SYS_close,           // any descriptor
     libc::SYS_munmap,          // memory
@@ -59,8 +59,8 @@ pub const NO_NEW_CODE: &[CallRule] = &[
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];
 
-/// Descriptors may be copied and asked for their flags, and close on exec. Another command could send signals to any
-/// process.
+/// Descriptors may be copied, their flags may be read, and they may be closed on exec. Another command could send
+/// signals to any process.
 pub const DESCRIPTOR_FLAGS: &[CallRule] = &[CallRule(
     libc::SYS_fcntl,
     &[Argument::OneOf(
@@ -69,17 +69,17 @@ pub const DESCRIPTOR_FLAGS: &[CallRule] = &[CallRule(
     )],
 )];
 
-/// A compiled list of allowed calls. So many values are still to be put in.
+/// A compiled list of allowed calls. A run still has to put in `VALUES` values.
 #[derive(Debug)]
 pub struct Filter<const VALUES: usize = 0> {
     program: ReadyFilter,
-    /// For an instruction that compares with a value which is put in: the number of the value.
+    /// For each instruction that compares with a value of the run: the number of this value.
     given: [Option<u8>; LONGEST],
 }
 
 impl<const VALUES: usize> Filter<VALUES> {
-    /// Compiles lists of calls that are allowed with any arguments, and lists of rules. It is for a `static`: a list that
-    /// makes no sense then fails the build.
+    /// Compiles lists of calls that are allowed with any arguments, and lists of rules. Use it in a `static`: then a
+    /// senseless list fails the build.
     pub const fn new(calls: &[&[c_long]], rules: &[&[CallRule]], refusal: DefaultAction) -> Self {
         let (instructions, given, begin) = compile(calls, rules, refusal, VALUES);
         Self { program: ReadyFilter { instructions, begin }, given }
@@ -98,7 +98,7 @@ impl<const VALUES: usize> Filter<VALUES> {
 }
 
 impl Filter {
-    /// Returns the program, into which nothing has to be put.
+    /// Returns the program of a filter without values.
     pub fn ready(&self) -> &ReadyFilter {
         &self.program
     }

@@ -1,14 +1,15 @@
-//! The one fork(2) whose child may allocate and answers no runtime, and the end of such a child.
+//! The only fork(2) whose child may allocate and answers no runtime, and the end of such a child.
 //!
-//! A new process has only the thread that forked. A lock that another thread held stays held there, for ever. So the heap
-//! holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three calls and three
-//! page faults of every run. `std::process::Command` forks by itself: its child allocates nothing before exec(3).
+//! A new process has only the thread that forked. In the new process, a lock of another thread stays held for ever. So
+//! the heap holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three
+//! calls and three page faults of every run. `std::process::Command` forks by itself: its child allocates nothing
+//! before exec(3).
 #![allow(unsafe_code, reason = "fork(2) and _exit(2) have no safe form")]
 
 use nix::unistd::ForkResult;
 use std::sync::OnceLock;
 
-/// What is done around each fork.
+/// Functions that are called around each fork.
 #[derive(Clone, Copy, Debug)]
 pub struct AroundFork {
     /// In the calling thread, before the fork.
@@ -21,8 +22,8 @@ pub struct AroundFork {
 
 static AROUND: OnceLock<AroundFork> = OnceLock::new();
 
-/// Has this done around each fork from now on. It is for the heap alone, which calls it at its first allocation. So nothing
-/// here allocates, and only the first call counts.
+/// Sets the functions that are called around each later fork. Only the heap uses it, at its first allocation. So
+/// nothing here allocates, and only the first call counts.
 pub fn keep_around_forks(around: AroundFork) {
     let _ = AROUND.set(around);
 }
@@ -40,7 +41,7 @@ pub unsafe fn fork() -> nix::Result<ForkResult> {
         (around.before)();
     }
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees the conditions.
     let forked = unsafe { nix::unistd::fork() };
     if let Some(around) = around {
         match forked {

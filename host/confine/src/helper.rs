@@ -1,11 +1,11 @@
-//! The helper: a process that runs programs for a client process that may not start any.
+//! The helper: a process that runs programs for a client process, which may not start programs.
 //!
 //! It is forked before the client confines itself, and only if policy, configuration or a record names a program
 //! (iptables, a native IPAM plugin). It keeps the runtime's environment and privileges, and runs only the programs of
 //! its list. It ends with its client, because the client's end closes the channel.
 //!
-//! A program that still runs then, or after its deadline, is killed with all that it has started. Otherwise it would
-//! hold the attachment's lock.
+//! A program that runs at the client's end or after its deadline is killed, with all processes that it has started.
+//! Otherwise it would hold the attachment's lock.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::bus::Bus;
@@ -27,20 +27,21 @@ use std::time::{Duration, Instant};
 /// The time that the answer may take after the program's own deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Characters of a piece of text: a message has room for them with any escapes.
+/// The characters in a piece of text. With any escapes, a piece fits into a message.
 const PIECE: usize = 64 << 10;
 
-/// A program of a helper's list, and the limits for starting it. An attacker who controls the client can ask for nothing
-/// else.
+/// A program of a helper's list, and the limits for starting it. An attacker who controls the client can start only
+/// these programs.
 #[derive(Clone, Debug)]
 pub struct Allowed {
     /// Absolute path.
     pub path: PathBuf,
-    /// True if it may be started with these arguments.
+    /// True if the program may be started with these arguments.
     pub arguments: fn(&[String]) -> bool,
-    /// True if it may get this as standard input.
+    /// True if the program may get this text as standard input.
     pub input: fn(&str) -> bool,
-    /// True if it may get this variable on top of the inherited environment. `None`: its environment is empty.
+    /// True if the program may get this variable in addition to the inherited environment. `None`: its environment is
+    /// empty.
     pub variable: Option<fn(&str) -> bool>,
 }
 
@@ -56,20 +57,21 @@ impl Allowed {
     }
 }
 
-/// A running helper. It ends when this is dropped.
+/// A running helper. The helper ends when this value is dropped.
 #[derive(Debug)]
 pub struct Helper {
     channel: UnixStream,
     programs: Vec<Allowed>,
     bus: Option<Bus>,
-    /// True if an answer did not come. It may still come, and must not be read as the answer to another question.
+    /// True if an answer did not come in time. The answer may come later, and must not be read as the answer to another
+    /// request.
     unanswered: Cell<bool>,
 }
 
 /// One request; the input follows in pieces.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    /// The program's index in the list; the message bus is behind its end.
+    /// The program's index in the list; the number after the last program stands for the message bus.
     number: usize,
     arguments: Vec<String>,
     environment: Environment,
@@ -90,8 +92,8 @@ enum Answer {
 }
 
 impl Helper {
-    /// Forks the helper, which may make these calls on the message bus, too. For a process with one thread that has given up
-    /// nothing yet.
+    /// Forks the helper. `bus` has calls on the message bus that the helper may also make. For a process with one
+    /// thread that has given up nothing yet.
     ///
     /// `lock` stays open in the helper and in its programs. If this process is killed, the next holder of the lock
     /// waits for them too.
@@ -147,7 +149,7 @@ impl Run for Helper {
 }
 
 impl Helper {
-    /// Returns what became of a program, unless the helper does not say.
+    /// Returns the result of a program. Fails if the helper does not answer.
     fn ask(&self, request: &Request, input: &str, until: Instant) -> Result<io::Result<ProgramOutput>, ChannelError> {
         let until = Some(until);
         send(&self.channel, request, until)?;
@@ -190,7 +192,7 @@ fn serve(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>, lock: Op
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
-    // Orphans of its programs become its own children, so that it finds them when it must kill them.
+    // Orphans of its programs become the helper's own children, so that it finds them when it must kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs, bus).is_ok() {}
     crate::end_process(0)

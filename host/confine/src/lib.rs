@@ -1,9 +1,9 @@
-//! Confinement: giving up privileges. Both processes of a run use it. The sandbox gives up everything; the gate gives
-//! up all that the operations granted in this run do not need.
+//! Confinement: giving up privileges. Both processes of a run use it. The sandbox gives up everything; the gate keeps
+//! only the rights that this run's granted operations need.
 //!
 //! A [`Confinement`] is built while everything is still allowed. It is applied to each thread, because the kernel keeps
-//! capabilities, filters and Landlock domains per thread. The code here does not decide what is needed: the gate's
-//! `confinement.rs` and the sandbox's `confine.rs` and `seal.rs` do.
+//! capabilities, filters and Landlock domains per thread. The gate's `confinement.rs` and the sandbox's `confine.rs`
+//! and `seal.rs` decide which privileges are needed.
 
 mod bpf;
 pub mod bus;
@@ -33,7 +33,8 @@ pub use rustix::thread::CapabilitySet;
 
 use std::fmt;
 
-/// A step of confinement that failed. The thread may have kept a privilege that it should have lost: it must not go on.
+/// A step of confinement that failed. The thread must not continue: it may still have a privilege that it should have
+/// lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {reason}")]
 pub struct ConfineError {
@@ -53,7 +54,7 @@ impl ConfineError {
 /// The privileges that a thread keeps.
 #[derive(Debug)]
 pub struct Confinement {
-    /// The capabilities that stay; all sets lose every other one.
+    /// The Linux capabilities that stay. All sets lose every other capability.
     pub capabilities: CapabilitySet,
     /// The files that stay in reach, if the kernel has Landlock.
     pub files: Files,

@@ -1,9 +1,9 @@
 //! The processor on which a gate and its sandboxes take turns.
 //!
-//! While its guest runs, a sandbox waits for the gate, or the gate for the sandbox. To wake a process on another processor
-//! means to interrupt that one, or to get it out of its sleep. So the processes of a run share one processor, once each
-//! of them has prepared itself. The gate leaves at the first message of a guest after [`LONGEST`]: others may need that
-//! processor for longer.
+//! While its guest runs, a sandbox waits for the gate, or the gate for the sandbox. To wake a process on another
+//! processor means to interrupt or to wake that processor. So the processes of a run share one processor, after each
+//! has prepared itself. The gate leaves the processor at the first message of a guest after [`LONGEST`], because other
+//! processes may need it.
 #![allow(unsafe_code, reason = "sched_getscheduler(2), which C libraries lack")]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -22,19 +22,19 @@ struct Shared {
     since: Instant,
 }
 
-/// `None` inside if the processes of this run don't share one. Forked processes know it too.
+/// `None` inside if the processes of this run don't share one. Forked processes inherit the value.
 static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
 
 /// True from [`pin`] until the process is unpinned.
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
-/// Notes the processor that this process runs on, for all that it forks. Only the first call counts.
+/// Notes the processor that this process runs on, for this process and its forks. Only the first call counts.
 pub fn choose() {
     SHARED.get_or_init(|| {
         // SAFETY: takes a number and touches no memory.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-        // A thread of SCHED_FIFO leaves its processor to no equal one. A guest that computes for ever would keep the gate
-        // from stopping it.
+        // A thread of SCHED_FIFO does not leave its processor to a thread of the same priority. So the gate could not
+        // stop a guest that computes for ever.
         if policy == libc::c_long::from(libc::SCHED_FIFO) {
             return None;
         }
@@ -43,8 +43,8 @@ pub fn choose() {
     });
 }
 
-/// Keeps the calling thread, and all that it starts, on the processor that was noted. If the kernel refuses, the run is
-/// slower and nothing else.
+/// Keeps the calling thread, and everything that it starts, on the noted processor. If the kernel refuses, the run is
+/// only slower.
 pub fn pin() {
     let Some(Some(shared)) = SHARED.get() else { return };
     let mut only = CpuSet::new();
@@ -53,11 +53,11 @@ pub fn pin() {
     }
 }
 
-/// Lets the calling thread go where the runtime allows, if the run takes long.
+/// If the run takes long, lets the calling thread use every processor that the runtime allows.
 pub fn unpin_if_late() {
     let Some(Some(shared)) = SHARED.get() else { return };
     if IS_PINNED.load(Ordering::Relaxed) && shared.since.elapsed() > LONGEST {
-        // It is tried once: a cpuset that has changed meanwhile has moved the process already.
+        // A single attempt is enough: a cpuset that has changed meanwhile has moved the process already.
         IS_PINNED.store(false, Ordering::Relaxed);
         let _ = sched_setaffinity(Pid::from_raw(0), &shared.allowed);
     }

@@ -23,11 +23,11 @@ const LIMIT: usize = 64 << 20;
 /// The directories of administrators' programs. `$PATH` comes from the caller and decides nothing here.
 pub const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
-/// The programs that were found. A run asks for the same ones several times.
+/// The programs that were found. A run looks for the same program several times.
 static FOUND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Returns the path of one of the system's programs; `None` if it is in none of [`PROGRAMS`]. Where it was found once, it is
-/// not looked for again by this process.
+/// Returns the path of one of the system's programs; `None` if no directory of [`PROGRAMS`] has the program. A found
+/// path is kept for the life of the process.
 pub fn locate(name: &str) -> Option<PathBuf> {
     debug_assert!(!name.contains('/'), "{name} is a path");
     let is_it = |path: &&PathBuf| path.file_name().is_some_and(|found| found == name);
@@ -40,7 +40,7 @@ pub fn locate(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A program to run, with all that it gets.
+/// A program to run, with its arguments, environment and input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Absolute path.
@@ -58,7 +58,7 @@ pub struct Program {
 pub enum Environment {
     /// An empty environment, and `/` as working directory.
     Empty,
-    /// The environment of the process that runs it, with these variables on top.
+    /// The environment of the process that runs the program, and these variables in addition.
     Inherited(Vec<(String, String)>),
 }
 
@@ -67,11 +67,11 @@ pub enum Environment {
 pub struct ProgramOutput {
     /// Exit status; `None` if a signal ended it.
     pub status: Option<i32>,
-    /// The way it ended, as text for people.
+    /// The way the program ended, as text for messages.
     pub ended: String,
     /// Its standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// Its standard error, likewise.
+    /// Its standard error; bytes that are not UTF-8 are replaced.
     pub stderr: String,
 }
 
@@ -80,11 +80,11 @@ pub trait Run {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// It can't be started, or it prints too much, or the deadline passes (`ETIMEDOUT`). A program that runs then is
+    /// The program can't be started, prints too much, or exceeds the deadline (`ETIMEDOUT`). A running program is
     /// killed.
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<ProgramOutput>;
 
-    /// False if it starts no program at all.
+    /// False if the runner starts no program at all.
     fn can_start(&self) -> bool {
         true
     }
@@ -146,7 +146,7 @@ impl Direct {
     }
 }
 
-/// A runner that refuses every program. It is for runs without any program in policy, configuration and record.
+/// A runner that refuses every program, for runs whose policy, configuration and record name no program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPrograms;
 
@@ -174,13 +174,13 @@ fn file_with(text: &str) -> io::Result<File> {
 
 type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
 
-/// Reads both outputs to their ends, then waits for the program's end. A child of the program that keeps an output open
-/// is waited for too, until the deadline.
+/// Reads both outputs to their ends, then waits for the program's end. If a child of the program keeps an output open,
+/// this waits for the child too, until the deadline.
 fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::from(ErrorKind::BrokenPipe));
     };
-    // Each output until its end, and what was read of it.
+    // Each output until its end, and the bytes that were read.
     let mut open = [OwnedFd::from(stdout), OwnedFd::from(stderr)].map(|output| Some(File::from(output)));
     let mut texts = [Vec::new(), Vec::new()];
     let mut piece = [0; 16 * 1024];
@@ -293,14 +293,14 @@ mod tests {
         for (script, mark) in [
             ("sleep 61.5; true", "61.5"),
             ("sh -c 'sleep 62.5; true' & wait", "62.5"),
-            // A program that has left the group, and one whose parent has ended.
+            // One program has left the process group; the parent of another has ended.
             ("setsid sleep 63.5; true", "63.5"),
             ("sleep 64.5 & exit 0", "64.5"),
         ] {
             let program = program("/bin/sh", &["-c", script], "");
             let error = Direct.run(&program, Instant::now() + Duration::from_millis(300)).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
-            // A process that is not our child has got its signal, and may need a moment to end.
+            // A process that is no child of this process has got its signal, and may need a moment to end.
             let until = Instant::now() + Duration::from_secs(5);
             while running(mark) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(10));

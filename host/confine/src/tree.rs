@@ -1,4 +1,4 @@
-//! The end of a program with all that it has started.
+//! The end of a program with all processes that it has started.
 
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::{Pid, getpid};
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// The time to wait for killed processes. A process that waits for a dead disk can't be killed: it is left to the
+/// The time to wait for killed processes. A process that waits for a dead disk can't be killed. It is left to the
 /// kernel, and does not delay this process.
 const WITHIN: Duration = Duration::from_millis(500);
 
@@ -18,7 +18,7 @@ pub(crate) fn kill(child: &mut Child) {
     let leader = i32::try_from(child.id()).map(Pid::from_raw);
     let mut pause = Duration::from_micros(200);
     loop {
-        // Descendants are searched first: once a parent is killed, its children are no longer found as descendants. An
+        // Descendants are searched first, because children of a killed parent are no longer found as descendants. An
         // error means that a process has ended meanwhile, which is fine.
         let below = leader.map(descendants).unwrap_or_default();
         if let Ok(leader) = leader {
