@@ -18,19 +18,20 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
-/// The length in bytes from which on a datagram needs a larger send buffer than a socket has.
+/// A datagram above this length in bytes needs a larger send buffer than a socket has at first.
 const LONG: usize = 128 * 1024;
 
 /// A netlink socket. It always acts in the network namespace where it was opened, in every thread.
 ///
-/// It is connected to the kernel and takes messages from no other sender. Otherwise a privileged process in the same
-/// namespace could send it answers.
+/// The socket is connected to the kernel, and accepts messages from no other sender. Otherwise a privileged process in
+/// the same namespace could send false answers.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
     sequence: Cell<u32>,
     buffer: RefCell<Vec<u8>>,
-    /// The sequence number of a dump that was not read to its end. Until then the kernel begins no other one here.
+    /// The sequence number of a dump that was not read to its end. Until its end the kernel begins no other dump on
+    /// this socket.
     unfinished: Cell<Option<u32>>,
 }
 
@@ -52,19 +53,19 @@ impl Connection {
         &self.socket
     }
 
-    /// Returns the most bytes of one datagram that the socket sends as it is.
+    /// Returns the most bytes of one datagram that the socket sends without a larger buffer.
     pub fn room(&self) -> usize {
         // The kernel keeps some bytes for itself.
         getsockopt(&self.socket, sockopt::SndBuf).map_or(LONG, |size| size.saturating_sub(64))
     }
 
-    /// Sends requests in one datagram, and gives every object of the answer to `each`. The kernel carries them out in
-    /// order. The last request must be one that is answered.
+    /// Sends requests in one datagram, and gives every object of the answer to `each`. The kernel carries out the
+    /// requests in order. The kernel must answer the last request.
     ///
-    /// If one fails, the kernel still carries out the next, but the error is returned.
+    /// If a request fails, the kernel still carries out the next requests, but the error is returned.
     ///
     /// # Errors
-    /// The kernel refuses one, its answer makes no sense, or the deadline passes.
+    /// The kernel refuses a request, its answer makes no sense, or the deadline passes.
     pub fn ask(
         &self,
         requests: &[NetlinkRequest],
@@ -104,7 +105,7 @@ impl Connection {
                 understood = object.is_some();
             });
             match asked {
-                // There is room now.
+                // The buffer has room now.
                 Err(NetlinkError::TooLong(length)) if length < LONGEST => {}
                 Err(error) => return Err(error),
                 Ok(()) if understood => return Ok(object),
@@ -113,7 +114,8 @@ impl Connection {
         }
     }
 
-    /// Sends requests that each ask for an acknowledgement, and returns the error number of each one; 0 for success.
+    /// Sends requests that each ask for an acknowledgement, and returns the error number of each request; 0 for
+    /// success.
     ///
     /// # Errors
     /// As [`Connection::ask`], except the refusals, which are returned.
@@ -136,8 +138,8 @@ impl Connection {
         Ok(answers)
     }
 
-    /// Sends the requests of one transaction (a batch of nfnetlink), and gives every object that the kernel shows
-    /// meanwhile to `each`. Only the request `acknowledged` asks for an acknowledgement.
+    /// Sends the requests of one transaction (a batch of nfnetlink), and gives every object in the kernel's answers to
+    /// `each`. Only the request `acknowledged` asks for an acknowledgement.
     ///
     /// Errors come in the order of the requests; an error of the whole transaction comes first, or alone. So the first
     /// error is returned. Success is returned only after all answers: the last request's success means nothing if an
@@ -173,8 +175,8 @@ impl Connection {
         Ok(refusal)
     }
 
-    /// Sends requests in one datagram, and returns the first one's sequence number. The kernel carries them out before
-    /// this returns, so no deadline can apply.
+    /// Sends requests in one datagram, and returns the sequence number of the first. The kernel carries out the
+    /// requests before this function returns, so no deadline can apply.
     fn send(&self, requests: &[NetlinkRequest], acknowledged: Option<usize>) -> Result<u32, NetlinkError> {
         self.forget_failure();
         let first = self.sequence.get();

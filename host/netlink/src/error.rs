@@ -32,7 +32,7 @@ pub enum NetlinkError {
     /// The socket's buffer ran over.
     #[error("the kernel's answer was lost")]
     Lost,
-    /// A datagram is longer than the buffer, and lost. The next one can be as long.
+    /// A datagram is longer than the buffer, and lost. The buffer has room for such a datagram now.
     #[error("the kernel's answer of {0} bytes is too long")]
     TooLong(usize),
     /// There are more objects than the caller allows.

@@ -2,8 +2,9 @@
 //! (`postern-kernel`) and packet filter rules (`postern-firewall`) go through it.
 //!
 //! Messages are built with the netlink-packet crates, whose types know their lengths. Answers are read attribute by
-//! attribute ([`Attributes`]), and only the needed ones. So a newer kernel can't make an answer unreadable. The decoder
-//! of netlink-packet-netfilter also prepares an error text for each attribute, which costs some 60 µs a rule.
+//! attribute ([`Attributes`]), and only needed attributes are read. So a newer kernel can't make an answer unreadable.
+//! The decoder of netlink-packet-netfilter also prepares an error text for each attribute, which costs some 60 µs a
+//! rule.
 
 mod connection;
 mod error;

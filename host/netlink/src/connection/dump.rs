@@ -1,6 +1,6 @@
 //! Lists: many objects, in many datagrams.
 //!
-//! The kernel goes on with a dump when a datagram is read. It begins no second one on a socket (`EBUSY`).
+//! The kernel continues a dump when a datagram is read. It begins no second dump on a socket (`EBUSY`).
 
 use super::receive::{Answer, LONGEST};
 use super::{Connection, refused};
@@ -15,27 +15,30 @@ use std::time::Instant;
 /// had no room for an object or for an answer.
 pub const MOST_ATTEMPTS: usize = 4;
 
-/// What a dump may cost, and what it has to be.
+/// The limits of a dump, and the conditions on its result.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpLimits {
-    /// The most times that it is read.
+    /// The most times that the dump is read.
     pub attempts: usize,
     /// The most objects that are kept.
     pub most: usize,
-    /// True if the last reading counts although other processes changed the list meanwhile: any object can be missing, or be
-    /// there twice, also one that did not change. For lists of a container, whose root could otherwise prevent that any reading counts.
+    /// True if the last reading counts even if other processes changed the list meanwhile. Then any object can be
+    /// missing or be there twice, even an unchanged object. For lists of a container: otherwise its root could make
+    /// every reading fail.
     pub may_change: bool,
 }
 
 impl DumpLimits {
-    /// Only the deadline limits it: a node can have any number of rules.
+    /// Only the deadline limits the dump, because a node can have any number of rules.
     pub const NONE: Self = Self { attempts: usize::MAX, most: usize::MAX, may_change: false };
 }
 
 impl Connection {
-    /// Asks for many objects. `read` returns those of one message. A message that it can't understand is left out.
+    /// Requests many objects. `read` returns the objects of one message. A message that `read` can't understand is left
+    /// out.
     ///
-    /// If other processes change them meanwhile, they are read again. If `read` gives more than `limits.most`, none is kept.
+    /// If other processes change the objects meanwhile, the list is read again. If there are more objects than
+    /// `limits.most`, none is kept.
     ///
     /// # Errors
     /// As [`Connection::ask`]; also [`NetlinkError::TooMany`] and [`NetlinkError::Changing`].
@@ -59,7 +62,7 @@ impl Connection {
             match asked {
                 Ok(_) if objects.len() > limits.most => return Err(NetlinkError::TooMany(limits.most)),
                 Ok(false) => return Ok(objects),
-                // There is room now.
+                // The buffer has room now.
                 Err(NetlinkError::TooLong(length)) if length < LONGEST => left = left.saturating_add(1),
                 Ok(true) if left == 0 && limits.may_change => return Ok(objects),
                 Ok(true) if left == 0 => return Err(NetlinkError::Changing),
@@ -90,9 +93,9 @@ impl Connection {
         Ok(interrupted)
     }
 
-    /// As [`Connection::dump`], without a limit, until `enough` holds for the objects that were read so far. The flag is
-    /// true if all were read. If it is false, the kernel waits with the rest, which the next dump on this socket has to
-    /// read first.
+    /// As [`Connection::dump`], without a limit, until `enough` is true for the objects that were read so far. The flag
+    /// is true if all objects were read. If it is false, the kernel keeps the rest, and the next dump on this socket
+    /// has to read the rest first.
     ///
     /// # Errors
     /// As [`Connection::dump`].
@@ -124,7 +127,7 @@ impl Connection {
                     }
                     done => drop(done?),
                 }
-                // Of objects that changed meanwhile, some may have been left out.
+                // If objects changed meanwhile, some may have been left out.
                 if !ended && !interrupted && enough(&objects) {
                     return Ok((objects, false));
                 }
@@ -145,9 +148,9 @@ impl Connection {
         Ok(sequence)
     }
 
-    /// Reads what is left of an earlier dump. Without memory the kernel stops in its midst and says no end. It goes on when a
-    /// datagram is read. So it is asked for one: the acknowledgement of a message that does nothing. If nothing follows
-    /// that, the dump is over.
+    /// Reads the rest of an earlier dump. If the kernel lacks memory, it stops a dump without an end message. It
+    /// continues when a datagram is read. So a message that does nothing is sent, and its acknowledgement is read. If
+    /// nothing follows the acknowledgement, the dump is over.
     fn read_unfinished(&self, deadline: Instant) -> Result<(), NetlinkError> {
         let asked = self.send(&[NetlinkRequest::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
         let mut answered = false;
@@ -161,7 +164,7 @@ impl Connection {
             };
             match self.receive_some(asked, asked, None, &mut take) {
                 Ok(_) | Err(NetlinkError::TooLong(_) | NetlinkError::Malformed) => {}
-                // Nothing is there.
+                // Nothing is left to read.
                 Err(NetlinkError::Late) => {
                     if answered {
                         self.unfinished.set(None);
@@ -175,7 +178,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Forgets a failure of an unfinished dump, which the kernel would tell to the next request.
+    /// Clears the error of an unfinished dump, which the kernel would report to the next request.
     pub(super) fn forget_failure(&self) {
         if self.unfinished.get().is_some() {
             let _ = getsockopt(&self.socket, sockopt::SocketError);

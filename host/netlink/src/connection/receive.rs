@@ -14,10 +14,10 @@ use std::time::Instant;
 /// link with many alternative names can be twice as long. Then the buffer grows.
 pub(super) const BUFFER: usize = 32 * 1024;
 
-/// The longest datagram that is read. An object's lists have lengths of 16 bits, and it has a few of them.
+/// The longest datagram that is read. An object has a few lists, and each list's length has 16 bits.
 pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Where a message has its sequence number (`nlmsg_seq`).
+/// The offset of the sequence number in a message (`nlmsg_seq`).
 const SEQUENCE: usize = 8;
 
 /// The content of one message of an answer.
@@ -29,8 +29,8 @@ pub(super) enum Answer<'a> {
 }
 
 impl Connection {
-    /// Gives every message that answers a sequence number from `first` to `last` to `take`. It stops when `take` says
-    /// that it was the last. At `deadline` it leaves the others unread.
+    /// Gives every message that answers a sequence number from `first` to `last` to `take`. It stops when `take`
+    /// returns true for the last message. At `deadline` it leaves further messages unread.
     pub(super) fn receive(
         &self,
         first: u32,
@@ -42,8 +42,8 @@ impl Connection {
         Ok(())
     }
 
-    /// As [`Connection::receive`], for one datagram. Returns true if `take` said that it was the last. Without a deadline
-    /// nothing is waited for.
+    /// As [`Connection::receive`], for one datagram. Returns true if `take` returned true for the last message. Without
+    /// a deadline it does not wait.
     pub(super) fn receive_some(
         &self,
         first: u32,
@@ -51,7 +51,7 @@ impl Connection {
         deadline: Option<Instant>,
         take: &mut impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, NetlinkError>,
     ) -> Result<bool, NetlinkError> {
-        // The rest of an exchange that ended early, by an error or a timeout, has another number.
+        // Messages of an earlier exchange, which ended by an error or a timeout, have another number.
         let is_awaited = |sequence: u32| sequence.wrapping_sub(first) <= last.wrapping_sub(first);
         let mut buffer = self.buffer.borrow_mut();
         let length = self.receive_datagram(&mut buffer, deadline)?;
@@ -63,7 +63,7 @@ impl Connection {
         }
         for message in Messages(&buffer) {
             let message = message?;
-            // A dump for which the kernel had no memory goes on later.
+            // If the kernel had no memory for a dump, the dump continues later.
             let ends = match message.kind {
                 NLMSG_DONE => true,
                 NLMSG_ERROR => message.errno() != libc::ENOBUFS,
@@ -89,8 +89,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// Reads one datagram into `buffer`, and returns its length, which can be more than fits. The kernel answers while the
-    /// request is being sent, so waiting is the exception.
+    /// Reads one datagram into `buffer`, and returns its length, which can exceed the buffer. The kernel usually
+    /// answers while the request is being sent, so a wait is rare.
     fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Option<Instant>) -> Result<usize, NetlinkError> {
         buffer.clear();
         buffer.reserve(BUFFER);

@@ -15,8 +15,8 @@ fn open() -> Connection {
     Connection::open(NETLINK_ROUTE, |socket| socket.set_ext_ack(true)).unwrap()
 }
 
-/// Without a mask of extensions the kernel has no room for a long link in a dump. It ends the dump there, and says
-/// nothing.
+/// Without a mask of extensions the kernel has no room for a long link in a dump. The kernel ends the dump there,
+/// without an error.
 fn links() -> NetlinkRequest {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -63,7 +63,7 @@ fn an_object_that_is_not_understood_is_left_out() {
     assert!(count(&connection) > 0);
 }
 
-/// A request that makes `lo` have this address, or no longer.
+/// A request that adds this address to `lo`, or removes it.
 fn address(address: [u8; 4], there: bool) -> NetlinkRequest {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
@@ -76,7 +76,7 @@ fn address(address: [u8; 4], there: bool) -> NetlinkRequest {
     }
 }
 
-/// Another test may have made it before.
+/// Another test may have made the address before.
 fn is_there(made: Result<(), NetlinkError>) {
     assert!(matches!(made, Ok(()) | Err(NetlinkError::Refused { errno: libc::EEXIST, .. })), "{made:?}");
 }
@@ -137,14 +137,14 @@ fn an_answer_of_more_than_32_kib_is_read() {
     make_long();
     let length = open().get(lo(), soon(), |link| Some(link.len())).unwrap().unwrap();
     assert!(length > BUFFER, "{length}");
-    // In a dump it is one of several.
+    // In a dump the long object is one of several.
     let all = open().dump(links(), soon(), limits(), |link| Some([link.len()])).unwrap();
     assert_eq!(all.iter().max(), Some(&length));
     let (all, whole) = open().dump_until(links(), soon(), |link| Some(link.len()), |_| false).unwrap();
     assert!(whole && all.contains(&length));
 }
 
-/// A late answer that is longer than the buffer is skipped as any other: it belongs to no later request.
+/// A late answer that is longer than the buffer is skipped like any late answer.
 #[test]
 fn a_long_answer_that_is_late_fails_no_other_request() {
     make_long();
@@ -156,7 +156,7 @@ fn a_long_answer_that_is_late_fails_no_other_request() {
     assert!(connection.dump(addresses(), soon(), limits(), |_| Some([()])).is_ok());
 }
 
-/// Without memory the kernel ends a dump without a word. The next request waits for no end.
+/// Without memory the kernel ends a dump without an end message. The next request does not wait for the end.
 #[test]
 fn an_end_that_never_comes_is_not_waited_for() {
     let connection = open();
@@ -167,7 +167,8 @@ fn an_end_that_never_comes_is_not_waited_for() {
     assert!(connection.unfinished.get().is_none());
 }
 
-/// The kernel refuses a dump if the socket's buffer is full, and goes on with it all the same when there is room.
+/// The kernel reports an error for a dump if the socket's buffer is full, but continues the dump when the buffer has
+/// room.
 #[test]
 fn a_full_buffer_is_no_end_of_a_dump() {
     make_addresses();
@@ -185,7 +186,7 @@ fn a_full_buffer_is_no_end_of_a_dump() {
     }
 }
 
-/// Calls `ip` with one argument after the other.
+/// Calls `ip` with the words of a text as arguments.
 fn ip(arguments: &str) {
     let status = std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
@@ -202,7 +203,7 @@ fn a_list_that_changes_without_end_is_an_error_or_taken() {
     let dump = |may_change| {
         connection.dump(links(), soon(), DumpLimits { may_change, ..limits() }, |_| {
             seen.set(seen.get() + 1);
-            // The next datagram is ready by now, and the one behind it is not.
+            // The next datagram is ready now, but the datagram after it is not.
             if seen.get() % 20 == 1 {
                 ip(if there.replace(!there.get()) { "link del new0" } else { "link add new0 type ifb" });
             }
@@ -219,7 +220,7 @@ fn a_list_that_changes_without_end_is_an_error_or_taken() {
 #[test]
 fn long_dumps_are_refused() {
     let connection = open();
-    // The first message has as many as allowed, or more.
+    // The first message has as many objects as allowed, or more.
     let dump = |more: usize| {
         let left = Cell::new(1000 + more);
         connection.dump(links(), soon(), limits(), |_| Some(vec![0_u8; left.take()]))
@@ -229,7 +230,7 @@ fn long_dumps_are_refused() {
     assert_eq!(dump(0).unwrap().len(), 1000);
 }
 
-/// A list that is read until something holds, which never does, is the whole list.
+/// If `enough` is never true, the whole list is read.
 #[test]
 fn a_dump_that_has_never_enough_is_whole() {
     let connection = open();
