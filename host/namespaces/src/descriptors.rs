@@ -1,7 +1,7 @@
 //! Open files of processes that keep a namespace alive: the namespace itself, a socket that was opened in it, a
 //! descriptor of `/dev/net/tun`.
 //!
-//! No file is opened for this but a namespace: containers choose what their descriptors lead to. A socket is copied
+//! Only namespaces are opened, because containers choose the files of their descriptors. A socket is copied
 //! (pidfd_getfd(2)), asked for the number of its namespace, and closed.
 
 use crate::mounts::NamespaceId;
@@ -21,7 +21,7 @@ const TUN: (u32, u32) = (10, 200);
 /// `KCMP_FILES` of linux/kcmp.h: the tables of open files.
 const KCMP_FILES: libc::c_int = 2;
 
-/// What a descriptor leads to.
+/// The object that a descriptor leads to.
 #[derive(Debug)]
 pub(crate) enum Lead {
     /// A namespace of any kind.
@@ -30,11 +30,12 @@ pub(crate) enum Lead {
     Socket,
     /// An open `/dev/net/tun`.
     Tun,
-    /// Something that keeps no namespace.
+    /// An object that keeps no namespace alive.
     Nothing,
 }
 
-/// Returns what a descriptor in `/proc/PID/fd` leads to. `nsfs` is the device of namespaces. No file system is waited for.
+/// Returns the object of a descriptor in `/proc/PID/fd`. `nsfs` is the device of namespaces. It never waits for a file
+/// system.
 pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO)?;
     if makedev(found.stx_dev_major.into(), found.stx_dev_minor.into()) == nsfs {
@@ -57,15 +58,15 @@ impl OpenFiles {
         Ok(Self(pidfd_open(process, PidfdFlags::empty())?))
     }
 
-    /// Asks a socket or an open `/dev/net/tun` for the namespace that it keeps, or for the number of that.
+    /// Asks a socket or an open `/dev/net/tun` for the namespace that it keeps alive, or for the namespace's number.
     ///
     /// # Errors
-    /// Those of pidfd_getfd(2): `EPERM` where this process may not look into the other one. Those of the question: for the
-    /// namespace of a socket `EPERM` without `CAP_NET_ADMIN` over it.
+    /// The errors of pidfd_getfd(2): `EPERM` if this process may not inspect the other process. The errors of the
+    /// question: for the namespace of a socket, `EPERM` without `CAP_NET_ADMIN` over the namespace.
     pub(crate) fn ask<T>(&self, number: u32, question: fn(OwnedFd) -> io::Result<T>) -> io::Result<T> {
         let number = i32::try_from(number).map_err(|_| Errno::EBADF)?;
         let copy = pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty());
-        // It was closed meanwhile, and its number may be another file's.
+        // The descriptor was closed meanwhile, and its number may belong to another file.
         copy.map_err(io::Error::from).and_then(question).map_err(|error| match error.raw_os_error() {
             Some(libc::EBADF | libc::ENOTSOCK) => Errno::ENOENT.into(),
             _ => error,
@@ -80,12 +81,12 @@ pub(crate) enum NamespaceKind {
     Network,
     /// A mount namespace.
     Mounts,
-    /// Any other.
+    /// Any other kind.
     Other,
 }
 
-/// Returns the kind of an open namespace; `ENOTTY` if it is none. Its name in `/proc/PID/fd` does not tell it: a mount has
-/// the path of its mount.
+/// Returns the kind of an open namespace; `ENOTTY` if the file is no namespace. Its name in `/proc/PID/fd` is not
+/// enough: a mounted namespace has the path of its mount.
 #[allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 pub(crate) fn kind_of(namespace: &File) -> io::Result<NamespaceKind> {
     // SAFETY: the request takes no argument, and touches no memory of this process.

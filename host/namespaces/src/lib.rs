@@ -6,12 +6,12 @@
 //! * a mount (`ip netns add`, and every container runtime): the mounts of nsfs in every mount namespace of a process;
 //! * an open file of a process: the namespace itself, a socket that was opened in it, an open `/dev/net/tun`.
 //!
-//! All these are searched. What a namespace may have beside them can't be seen: a descriptor on its way through a socket,
-//! a tree of mounts that is mounted nowhere, a network file system that was mounted in it.
+//! All these are searched. Other things that keep a namespace alive can't be seen: a descriptor in a message of a
+//! socket, a detached tree of mounts, or a network file system that was mounted in the namespace.
 //!
-//! Places that can't be looked at are reported as [`UnreadablePlace`]. A caller must not conclude that something is *in no
-//! namespace* while there are any. Containers control their namespaces and paths. So every step is bounded, of theirs
-//! only namespaces are opened, and the whole search has a deadline.
+//! Places that can't be examined are reported as [`UnreadablePlace`]. With such places a caller must not conclude that
+//! something is *in no namespace*. Containers control their namespaces and paths. So every step is bounded, only
+//! namespaces are opened, and the whole search has a deadline.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 mod descriptors;
@@ -37,17 +37,17 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of passes. New processes start during a pass, and may have the namespace of a parent that has ended
-/// since.
+/// The number of passes. New processes start during a pass. A new process may be in a namespace whose other processes
+/// have ended since.
 const ROUNDS: usize = 3;
 
-/// The number of namespaces that are walked to before their mounts are looked up again: each is an open file.
+/// The number of namespaces that are opened before their mounts are looked up again. The number limits open files.
 const AT_ONCE: usize = 64;
 
 /// The largest number of entries kept in [`Namespaces::unseen`]; a user without privileges can look at almost nothing.
 const MOST_UNSEEN: usize = 64;
 
-/// The number of descriptors that are looked at before the clock is.
+/// The clock is read after this number of descriptors.
 const DESCRIPTORS: usize = 256;
 
 /// `PID_NS_INIT_INO` of `linux/nsfs.h`: the PID namespace in which all processes of the node can be seen.
@@ -65,21 +65,21 @@ pub struct LiveNamespace {
     pub identity: (u64, u64),
     /// Its number, unique until the node reboots; see [`Netlink::cookie`].
     pub cookie: u64,
-    /// A path that led to it: a mount that this process sees, if there is one. Processes in the namespace can change
-    /// what lies below `/proc/PID/root`, so such a path must not be opened again.
+    /// A path that led to the namespace: a mount that this process sees, if there is one. Processes in the namespace
+    /// can change a path below `/proc/PID/root`. So such a path must not be opened again.
     pub path: PathBuf,
-    /// Processes with at least one thread in it.
+    /// The number of processes with at least one thread in the namespace.
     pub processes: usize,
-    /// One of them.
+    /// A process in the namespace.
     pub process: Option<u32>,
     /// Its links.
     pub links: Vec<Link>,
     /// Addresses of all links, each with the link's index.
     pub addresses: Vec<(u32, LinkAddress)>,
-    /// The reason why links or addresses may be missing: for example, there are too many, or root in there changes them
-    /// without end.
+    /// The reason why links or addresses may be missing: for example, there are too many, or root in the container
+    /// keeps changing them.
     pub unread: Option<String>,
-    /// Its unicast routes, each with its link's index; `None` if they were not asked for, or there are too many.
+    /// Its unicast routes, each with its link's index; `None` if they were not requested, or if there are too many.
     pub routes: Option<Vec<(u32, Route)>>,
 }
 
@@ -97,20 +97,22 @@ pub struct UnreadablePlace {
 pub struct Namespaces {
     /// Each namespace once.
     pub found: Vec<LiveNamespace>,
-    /// The numbers of the namespaces that only sockets keep, and that could not be entered, each with such a socket.
+    /// The numbers of namespaces that only sockets keep alive, and that could not be entered. Each has the path of such
+    /// a socket.
     pub held: BTreeMap<u64, PathBuf>,
     /// The places that could not be looked at, up to a maximum.
     pub unseen: Vec<UnreadablePlace>,
     /// The number of further such places above the maximum.
     pub more_unseen: usize,
-    /// True if this process is in its own PID namespace: outer processes were not looked at, and no error reports that.
+    /// True if this process is in its own PID namespace. Then processes outside are not seen, and no error reports
+    /// this.
     pub enclosed: bool,
 }
 
 impl Namespaces {
-    /// Looks at all namespaces that can be found, from a new thread; the calling thread stays in its namespace. Takes
-    /// about 30 µs per process, 2 µs per open file and 200 µs per namespace, and about `within` at most. Places that were not
-    /// reached by then are unseen. Routes are read of the namespaces with these cookies.
+    /// Examines all namespaces that can be found, from a new thread; the calling thread stays in its namespace. Takes
+    /// about 30 µs per process, 2 µs per open file and 200 µs per namespace, but at most about `within`. Places that
+    /// were not reached in time are unseen. Routes are read only in the namespaces with the cookies `routes_of`.
     ///
     /// # Errors
     /// Those of `clone(2)`, and of reading `/proc`.
@@ -125,8 +127,8 @@ impl Namespaces {
         result.map_err(|error| failed(reason(&error)))
     }
 
-    /// Looks for the numbers of all namespaces, from the calling thread. The thread does not come back to its namespace: it
-    /// is for a process that has just one, and ends with the answer.
+    /// Finds the numbers of all namespaces, from the calling thread. The thread does not return to its namespace. So
+    /// the process must have a single thread, and must end after the answer.
     ///
     /// # Errors
     /// As [`Namespaces::find`].
@@ -135,18 +137,18 @@ impl Namespaces {
         found.map_err(|error| format!("look for network namespaces: {}", reason(&error)))
     }
 
-    /// True if everything could be looked at: only then does "not found" mean that there is none.
+    /// True if everything could be examined. Only then is a namespace that was not found really absent.
     pub fn is_complete(&self) -> bool {
         self.gap().is_none()
     }
 
-    /// Returns the missing places in one sentence for people, if not everything could be looked at.
+    /// Returns a sentence for messages about the missing places; `None` if everything could be examined.
     pub fn gap(&self) -> Option<String> {
         let unread = |found: &LiveNamespace| Some(format!("{}: {}", found.path.display(), found.unread.as_ref()?));
         self.gap_of_search().or_else(|| self.found.iter().find_map(unread))
     }
 
-    /// As [`Namespaces::gap`], where only the numbers of namespaces count, and not their links and addresses.
+    /// As [`Namespaces::gap`], if only the numbers of namespaces matter, and not their links and addresses.
     pub fn gap_of_search(&self) -> Option<String> {
         let Some(first) = self.unseen.first() else {
             return self.enclosed.then(|| "processes outside of this PID namespace can't be seen from here".to_owned());
@@ -178,13 +180,14 @@ impl Namespaces {
 /// A search in progress, in its own thread, which goes from one namespace to the next.
 struct Search {
     deadline: Instant,
-    /// The namespaces whose routes are read, beside the links and addresses of all. `None`: only numbers are read.
+    /// The namespaces whose routes are read. Links and addresses are read in all namespaces. `None`: only numbers are
+    /// read.
     routes_of: Option<BTreeSet<u64>>,
     late: bool,
-    /// The path of this thread, which is in the namespace that it looked at last.
+    /// The path of this thread, which is in the last examined namespace.
     own: PathBuf,
     found: BTreeMap<NamespaceId, LiveNamespace>,
-    /// The cookies of these.
+    /// The cookies of the entered namespaces.
     entered: BTreeSet<u64>,
     /// Namespaces that exist but could not be opened or entered.
     refused: BTreeMap<NamespaceId, UnreadablePlace>,
@@ -195,7 +198,7 @@ struct Search {
     mount_spaces: BTreeMap<NamespaceId, BTreeMap<OsString, Vec<PathBuf>>>,
     /// The mount namespaces that have a process, once all processes were looked at.
     inhabited: BTreeSet<NamespaceId>,
-    /// The namespaces that only sockets keep, as far as they were not entered.
+    /// The namespaces that only sockets keep alive, as far as they were not entered.
     held: BTreeMap<u64, PathBuf>,
     /// The device of namespaces.
     nsfs: u64,
@@ -206,7 +209,7 @@ fn has_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL))
 }
 
-/// Takes what is gone for done.
+/// Converts the error of an object that is gone to success.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
 }
@@ -290,7 +293,7 @@ impl Search {
         }
     }
 
-    /// True if the time was up before `path` was looked at. It is reported once, for all later places.
+    /// True if the deadline passed before `path` was examined. The deadline is reported once, for all later places.
     fn is_late(&mut self, path: &Path) -> bool {
         if !self.late && Instant::now() > self.deadline {
             self.late = true;
@@ -362,7 +365,7 @@ impl Search {
         Ok(())
     }
 
-    /// Enters a namespace and looks around, unless that was done before.
+    /// Enters and examines a namespace, unless it was entered before.
     fn enter(&mut self, key: NamespaceId, path: &Path, namespace: &File) {
         if self.found.contains_key(&key) {
             return;
@@ -389,7 +392,7 @@ impl Search {
         for (space, mut roots) in spaces {
             if Some(space) == own {
                 self.view(&[OWN.into()]);
-                // In a chroot this process sees less than the first one.
+                // In a chroot this process sees fewer mounts than the first process.
                 let first = Path::new("/proc/1");
                 if target(&first.join("ns/mnt")).ok() == own
                     && target(&first.join("root")).ok() != target(Path::new("/")).ok()
@@ -410,7 +413,7 @@ impl Search {
         }
     }
 
-    /// Looks at the mounts that these threads see. All see the same ones, so the first thread that still exists is
+    /// Examines the mounts that these threads see. All threads see the same mounts, so the first living thread is
     /// enough.
     fn view(&mut self, tasks: &[PathBuf]) {
         for task in tasks {
@@ -471,7 +474,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at the open files of all processes. A process that can't be looked into was reported before.
+    /// Examines the open files of all processes. A process that can't be examined was reported before.
     fn all_descriptors(&mut self) -> io::Result<()> {
         for process in numbered("/proc")? {
             let (pid, process) = process?;
@@ -488,7 +491,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at the open files of a process, and of its threads that have a table of their own.
+    /// Examines the open files of a process, and of its threads that have their own table.
     fn descriptors(&mut self, pid: u32, process: &Path) -> io::Result<()> {
         let mut files = None;
         self.open_files(pid, process, &mut files)?;
@@ -500,7 +503,7 @@ impl Search {
             match has_own_files(pid, id) {
                 Ok(false) => {}
                 Err(error) if has_gone(&error) => {}
-                // In a kernel without this question each thread is looked at.
+                // In a kernel without kcmp(2) each thread is examined.
                 Ok(true) | Err(_) => unless_gone(self.open_files(pid, &path, &mut None))?,
             }
         }
@@ -539,7 +542,7 @@ impl Search {
             }
             Lead::Socket | Lead::Tun => {}
         }
-        // A thread with files of its own has others under these numbers, and they can't be copied.
+        // A thread with its own table has other files under these numbers. These files can't be copied.
         let first = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
         if path != first {
             if target(path)? != target(&first).unwrap_or_default() {
@@ -582,16 +585,17 @@ fn why_not_reached(error: &io::Error) -> String {
     }
 }
 
-/// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
+/// Returns the state of the calling thread's namespace. A namespace without a cookie can't be distinguished from
+/// others.
 fn look_around(key: NamespaceId, path: &Path, routes_of: Option<&BTreeSet<u64>>) -> Result<LiveNamespace, String> {
     let found = |cookie| LiveNamespace { identity: key, cookie, path: path.to_owned(), ..LiveNamespace::default() };
     let Some(routes_of) = routes_of else {
-        // Any socket tells the number, and this one can do nothing.
+        // Any socket tells the number. A datagram socket can do nothing else.
         return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));
     };
     let text = |error: KernelError| error.to_string();
-    // A list that changes while it is read is an error here: what is not in it would count as gone, and be removed. Runs of
-    // ADD and DEL ask for numbers alone, and go on.
+    // A list that changes while it is read is an error here: missing objects would count as gone, and would be removed.
+    // Runs of ADD and DEL need only the numbers, and continue.
     let netlink = Netlink::open().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());

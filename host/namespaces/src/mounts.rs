@@ -1,4 +1,4 @@
-//! Mounts that keep a namespace (`proc_pid_mountinfo(5)`), and a way to open one without touching anything else.
+//! Mounts that keep a namespace alive (`proc_pid_mountinfo(5)`), and a way to open only the namespace.
 //!
 //! The processes of a mount namespace control its paths. A path can be a link to another place, a FIFO, or on a file
 //! system served by a program that never answers. So a path is walked without following links, and only as far as the
@@ -25,7 +25,8 @@ pub(crate) type NamespaceId = (u64, u64);
 /// `RESOLVE_CACHED` of openat2(2), since Linux 5.12: never wait for a file system.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// The number of tries. The kernel gives up a walk in memory when a name changes during it; that passes.
+/// The number of attempts. The kernel gives up a walk in memory if a name changes meanwhile. The next attempt can
+/// succeed.
 const WALKS: usize = 8;
 
 /// The longest `mountinfo`, in bytes; by default a mount namespace can have 100,000 mounts.
@@ -90,7 +91,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, key, kind: kind.to_owned(), point })
 }
 
-/// Returns a field with blanks and the like, which are written as `\040`.
+/// Decodes a field. Blanks and some other characters are written as `\040`.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -124,15 +125,15 @@ pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns the number of the mount that a file is in. It stays the same while the file is open.
+/// Returns the number of the mount that a file is in. The number stays the same while the file is open.
 fn mount_id(file: &OwnedFd) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", file.as_raw_fd()))?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::Error::other("the kernel does not tell which mount a file is in"))
 }
 
-/// Opens the namespace that was walked to; `ESTALE` if it is not the namespace of the mount. The caller must have verified
-/// meanwhile that its mount is one of nsfs.
+/// Opens the namespace that `walk` found; `ESTALE` if it is not the namespace of the mount. The caller must have
+/// verified meanwhile that its mount is one of nsfs.
 pub(crate) fn open(found: &OwnedFd, key: NamespaceId) -> io::Result<File> {
     let file = File::open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))?;
     match identity(&file)? == key {
