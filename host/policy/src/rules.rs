@@ -113,7 +113,7 @@ pub struct RuleInput<'a> {
     /// The question.
     pub question: Question<'a>,
     /// The last object that the rule missed, as a change that adds it. A rule for several keys lists its objects itself
-    /// ([`Decide::objects`]).
+    /// ([`capability::Decide::objects`]).
     pub asked: Cell<Vec<Change>>,
 }
 

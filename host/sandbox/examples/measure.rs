@@ -36,7 +36,7 @@ impl CallReceiver for Mock {
     }
 }
 
-/// Answers a call of bridge as if all of it were there.
+/// Answers a call of the bridge plugin as if all its objects existed.
 fn answer(operation: &Operation) -> Reply {
     let made = match operation {
         Operation::Ipam(ops::Ipam::Add) => Reply::of(

@@ -1,12 +1,12 @@
-//! A linker that takes only what a component imports, and the crate `wasmtime` with it in its place.
+//! A linker that adds only a component's imports, and a stand-in for the crate `wasmtime` that has this linker.
 //!
-//! The generated functions add whole interfaces. A component imports single functions of them, and each entry costs time:
+//! The generated functions add whole interfaces. But a component imports single functions, and each entry costs time:
 //! `static` imports 12 functions of interfaces that have 26. So the bindings are generated for this module
 //! (`wasmtime_crate`).
 
 pub use wasmtime::*;
 
-/// The crate's module of the same name, with [`Linker`] and [`LinkerInstance`] of this one.
+/// The module `component` of the crate `wasmtime`, with [`Linker`] and [`LinkerInstance`] of this module.
 pub mod component {
     pub use super::{Linker, LinkerInstance};
     pub use wasmtime::component::*;
@@ -19,22 +19,22 @@ use wasmtime::component::{Component, ComponentNamedList, InstancePre, Lift, Lowe
 /// A linker of wasmtime that is filled import by import.
 pub struct Linker<T: 'static> {
     whole: whole::Linker<T>,
-    /// What the component names of the interface whose turn it is. `None`: nothing.
+    /// The functions and resources that the component imports of the current interface. `None`: it imports none.
     shape: Option<ComponentInstance>,
 }
 
 impl<T: 'static> Linker<T> {
-    /// Makes an empty one.
+    /// Makes an empty linker.
     pub fn new(engine: &Engine) -> Self {
         Self { whole: whole::Linker::new(engine), shape: None }
     }
 
-    /// Begins with an import. Of what is added next, it takes the functions and resources that are in this shape.
+    /// Begins with an import. Later calls add only functions and resources that this shape has.
     pub fn begin(&mut self, shape: Option<ComponentInstance>) {
         self.shape = shape;
     }
 
-    /// Returns wasmtime's own, which takes everything: for bindings of other crates.
+    /// Returns wasmtime's own linker, which adds everything, for bindings of other crates.
     #[cfg(feature = "wasi")]
     pub fn whole(&mut self) -> &mut whole::Linker<T> {
         &mut self.whole
@@ -43,7 +43,7 @@ impl<T: 'static> Linker<T> {
     /// Adds an interface.
     ///
     /// # Errors
-    /// Something else has its name.
+    /// Another item has the name.
     pub fn instance(&mut self, name: &str) -> Result<LinkerInstance<'_, T>> {
         let engine = self.whole.engine().clone();
         Ok(LinkerInstance { instance: self.whole.instance(name)?, engine, shape: self.shape.as_ref() })
@@ -58,7 +58,7 @@ impl<T: 'static> Linker<T> {
     }
 }
 
-/// One interface in such a linker.
+/// One interface in a [`Linker`].
 pub struct LinkerInstance<'a, T: 'static> {
     instance: whole::LinkerInstance<'a, T>,
     engine: Engine,
@@ -73,7 +73,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
     /// Adds a function, if the component imports it.
     ///
     /// # Errors
-    /// It is there already.
+    /// The function exists already.
     pub fn func_wrap<F, Params, Return>(&mut self, name: &str, func: F) -> Result<()>
     where
         F: Fn(StoreContextMut<T>, Params) -> Result<Return> + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
     /// Adds a resource, if the component imports it.
     ///
     /// # Errors
-    /// It is there already.
+    /// The resource exists already.
     pub fn resource(
         &mut self,
         name: &str,

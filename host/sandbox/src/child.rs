@@ -13,21 +13,23 @@ use std::os::unix::net::UnixStream;
 use std::panic;
 use std::sync::Arc;
 
-/// Runs one plugin in this process, and ends the process. It must be a fresh fork of a process with a single thread.
+/// Runs one plugin in this process, and ends the process. The process must be a fresh fork of a process with a single
+/// thread.
 ///
-/// `channel` is one end of a pair of sockets (`postern_types::channel::pair`). The gate holds the other end, and uses the protocol of
-/// `postern_types::channel`. `code` is an open file of precompiled code. The caller has verified that only root (or the
-/// user that the process runs as) can have written it.
+/// `channel` is one end of a pair of sockets (`postern_types::channel::pair`). The gate has the other end, and uses the
+/// protocol of `postern_types::channel`. `code` is an open file of precompiled code. The caller has verified that only
+/// root (or the user that the process runs as) can have written it.
 ///
-/// The process first gives up all privileges, loads the plugin, waits for [`postern_types::Start`], runs the plugin and sends the
-/// outcome. Then it waits for the next `Start`, because a confined gate can't make another process. It ends at once if
-/// it was told that none follows. If the channel breaks, it exits without a message. It measures no time: the gate kills
-/// it at the deadline.
+/// The process first gives up all privileges, loads the plugin, waits for [`postern_types::Start`], runs the plugin and
+/// sends the outcome. Then it waits for the next `Start`, because a confined gate can't make another process. After the
+/// last `Start` it ends at once. If the channel breaks, the process exits without a message. It does not measure time:
+/// the gate kills the process at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, || {}, Guest::load)
 }
 
-/// Does the same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
+/// As [`run`], for a component that needs all of WASI, without real files and sockets. The process was started for this
+/// component.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, crate::full_wasi::make_ready, Guest::load_whole)
@@ -44,7 +46,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         Ok(guest) => guest,
         Err(last) => finish(&channel, &last),
     };
-    // The last run, with its memory. It is freed when another run follows: mostly none does, and unmapping takes time.
+    // The last run, with its memory. The memory is freed only if another run follows, because unmapping takes time.
     let mut before = None;
     loop {
         let (start, is_last) = match receive_in_sandbox(&channel, None) {
@@ -79,8 +81,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
     heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
-    // Newer C libraries map something for their random numbers when they are first asked.
-    // SAFETY: asks for no bytes.
+    // Newer C libraries map memory at the first request of random numbers. SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
     processor::pin();
@@ -120,7 +121,7 @@ impl CallReceiver for Line {
 fn tell(channel: &UnixStream, last: &FromSandbox) {
     if let Err(ChannelError::TooLarge(size)) = send(channel, last, None) {
         let reason = format!("wrote too much to standard output: {size} bytes as JSON");
-        // If this fails too, the gate sees only the end of the process.
+        // If this message fails too, the gate sees only the end of the process.
         let _ = send(channel, &FromSandbox::Failed(reason), None);
     }
 }
@@ -137,7 +138,7 @@ fn report_panics(channel: Arc<UnixStream>) {
     }));
 }
 
-/// Ends the process without cleanup: nothing needs it, and unmapping takes time.
+/// Ends the process without cleanup, which would only take time for unmapping.
 fn exit() -> ! {
     end_process(0)
 }

@@ -11,7 +11,8 @@ use std::ptr::NonNull;
 use wasmtime::component::Component;
 use wasmtime::{CustomCodeMemory, Engine, Result, bail, error::Context};
 
-/// Maps the file and makes a component of it. The mapping stays for the life of the process; the descriptor is closed.
+/// Maps the file and makes a component from it. The mapping stays for the life of the process; the descriptor is
+/// closed.
 ///
 /// wasmtime's own loader needs a path, but a confined process may be unable to reach a path of the file. The file is
 /// mapped read-only at once, so the code is never in writable memory.
@@ -48,7 +49,7 @@ impl Executable {
 
 impl CustomCodeMemory for Executable {
     fn required_alignment(&self) -> usize {
-        // The smallest page. For larger pages the compiler aligns code to those.
+        // The smallest page size. If pages are larger, the compiler aligns code to the larger size.
         4096
     }
 

@@ -1,4 +1,4 @@
-//! Compiles a component ahead of time, and refuses components that a sandbox would not run.
+//! Compiles a component ahead of time. Components that a sandbox would not run are refused.
 
 use crate::engine::config;
 use crate::full_wasi::is_request;
@@ -16,7 +16,7 @@ const PACKAGE: &str = "postern:cni";
 const VERSION: &str = "0.1.1";
 // end of the list
 
-/// This platform, if the compiler can be told its name.
+/// The name of this platform, if the compiler knows it.
 const TARGET: Option<&str> =
     match (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"), cfg!(target_env = "musl")) {
         (true, _, false) => Some("x86_64-unknown-linux-gnu"),
@@ -31,7 +31,8 @@ const TARGET: Option<&str> =
 pub struct Compiled {
     /// Machine code for this architecture and [`crate::engine::fingerprint`].
     pub cwasm: Vec<u8>,
-    /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. They are its ceiling.
+    /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. The component can never
+    /// use more.
     pub imports: Vec<String>,
 }
 
@@ -44,27 +45,27 @@ pub enum ComponentError {
     /// The bytes are not valid WebAssembly. The text says why.
     #[error("not a valid WebAssembly component: {0}")]
     Malformed(String),
-    /// It imports a version of the package that this host is too old for: this one.
+    /// The component imports this version of the package, and this host is too old for it.
     #[error(
         "the component imports {0}, but this host has {PACKAGE}@{VERSION}: update Postern, or build the plugin for {VERSION}"
     )]
     Newer(String),
-    /// It imports a version of the package that this host no longer has: this one.
+    /// The component imports this version of the package, and this host no longer has it.
     #[error(
         "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin for {VERSION} (a Rust plugin: with \
          a newer postern-guest)"
     )]
     Older(String),
-    /// It imports these, and a sandbox doesn't have them.
+    /// The component imports these interfaces, and a sandbox doesn't have them.
     #[error(
         "the component imports what a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
         .0.join(", ")
     )]
     Imports(Vec<String>),
-    /// It does not export `wasi:cli/run`, so it is not a command.
+    /// The component does not export `wasi:cli/run`, so it is not a command.
     #[error("the component does not export wasi:cli/run: build it as a program, not as a library")]
     NotACommand,
-    /// It imports an interface of the right name in the wrong shape.
+    /// The component imports a known interface in the wrong shape.
     #[error("the component does not fit this host's interfaces: {0:#}")]
     Shape(wasmtime::Error),
     /// The engine gives an error.
@@ -81,8 +82,9 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, ComponentError> {
     check_header(wasm)?;
     let mut config = config().map_err(ComponentError::Engine)?;
     config.with_custom_code_memory(Some(Arc::new(NeverRun)));
-    // For any processor of the architecture. A target that is named has no features beyond that. So the code outlives a
-    // move of the machine, and no run has to ask the processor, which takes long in a virtual machine.
+    // The code is for any processor of the architecture, because a named target has no further features. So the code
+    // still works after the virtual machine moves. And no run has to query the processor, which takes long in a virtual
+    // machine.
     if let Some(target) = TARGET {
         config.target(target).map_err(ComponentError::Engine)?;
     }
@@ -125,7 +127,8 @@ pub(crate) fn check_header(wasm: &[u8]) -> Result<(), ComponentError> {
     Err(ComponentError::NotAComponent(what.to_owned()))
 }
 
-/// Checks the names of interfaces first, because the linker's message would not give the reason for a missing one.
+/// Checks the names of interfaces first, because the linker's message would not give the reason for a missing
+/// interface.
 pub(crate) fn check_names<'a>(
     imports: impl Iterator<Item = &'a str>,
     mut exports: impl Iterator<Item = &'a str>,
@@ -146,8 +149,8 @@ pub(crate) fn check_names<'a>(
     if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(ComponentError::NotACommand) }
 }
 
-/// Checks the version of an import of [`PACKAGE`] by the rule of `wit/VERSIONS.md`. The linker takes a newer patch version
-/// too, if it has the functions. What else its author counted on, this host can't know.
+/// Checks the version of an import of [`PACKAGE`] by the rule of `wit/VERSIONS.md`. The linker would accept a newer
+/// patch version with the same functions. But this host can't know what else changed in that version.
 fn check_version(import: &str, version: &str) -> Result<(), ComponentError> {
     let (wanted, own) = (numbers(version), numbers(VERSION));
     if wanted > own {
@@ -157,7 +160,7 @@ fn check_version(import: &str, version: &str) -> Result<(), ComponentError> {
     if track(wanted) == track(own) { Ok(()) } else { Err(ComponentError::Older(import.to_owned())) }
 }
 
-/// Returns the three numbers of a version. `None`: it has something else, such as a mark of a release candidate.
+/// Returns the three numbers of a version. `None` for another form, such as a release candidate.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     let three = [numbers.next()??, numbers.next()??, numbers.next()??];
@@ -236,7 +239,7 @@ mod tests {
             ("1.1.0", "update Postern, or build"),
             ("0.0.1", "build the plugin for"),
             ("0.0.99", "build the plugin for"),
-            // No release: it fits no other version.
+            // A release candidate fits no other version.
             ("0.1.1-rc.1", "build the plugin for"),
         ] {
             let error = refused(&format!(r#"(import "postern:cni/link@{version}" (instance))"#));
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn refuses_two_versions_of_an_interface() {
-        // They name nothing in common.
+        // The two interfaces have no common name.
         let error = refused(
             r#"(import "wasi:cli/environment@0.2.0" (instance (export "get-arguments" (func (result (list string))))))
             (import "wasi:cli/environment@0.2.6" (instance (export "initial-cwd" (func (result (option string))))))"#,
@@ -292,14 +295,14 @@ mod tests {
         }
     }
 
-    /// No run reads them, and they are a thirteenth of a file.
+    /// No run reads names of functions, and they would be a thirteenth of a file.
     #[test]
     fn the_code_has_no_names_of_functions() {
         let compiled = precompile(&wat::parse_str(format!("(component {PROGRAM})")).unwrap()).unwrap();
         assert!(!compiled.cwasm.windows(8).any(|bytes| bytes == b"wasm[0]:"));
     }
 
-    /// The linker has each of them, for any use by a component.
+    /// The linker has each interface, for any use by a component.
     #[test]
     fn takes_all_of_wasi() {
         for (import, whole) in [

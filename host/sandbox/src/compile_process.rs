@@ -1,9 +1,9 @@
-//! Reads and compiles a component in a separate process that can do nothing else.
+//! Reads and compiles a component in a separate process without any other rights.
 //!
-//! The component is untrusted: nothing has read it before. Its process is forked for this purpose and first gives up
+//! The component is untrusted: nothing has read it before. The process is forked for this purpose, and first gives up
 //! everything: Linux capabilities, user, descriptors, environment, and every system call that is not about its own
-//! memory. It has limits of memory and time, and can only answer. Its answer is bytes, whose number the caller limits.
-//! The list of imports is trusted because its process ran no compiler that could be attacked.
+//! memory. It has limits of memory and time, and can only answer. The caller limits the bytes of the answer. The list
+//! of imports is trusted, because its process runs no compiler that a component could attack.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use crate::compile::precompile;
@@ -26,17 +26,17 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// The factor from its processor time to its real time: on a busy node it waits most of the time.
+/// The factor from the process's processor time to its real time: on a busy node it waits most of the time.
 const WAITING: u32 = 6;
 
-/// An answer: its length in eight bytes, then one of these, then the rest. Without the length, a part written by a
-/// killed process could pass for the whole answer.
+/// An answer is its length in eight bytes, then `DONE` or `REFUSED`, then the text. Without the length, a part from a
+/// killed process could look like a whole answer.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 /// The number of bytes in an answer besides the text.
 const HEAD: u64 = 9;
 
-/// The time to exit for a process that has sent its whole answer.
+/// The time for a process to exit after its whole answer.
 const EXITING: Duration = Duration::from_secs(5);
 
 /// The longest list of imports in bytes, and the longest refusal: a component with more is hostile.
@@ -45,10 +45,10 @@ const WORDS: u64 = 4 * MIB;
 /// Returns the imports of a component and its version.
 ///
 /// # Errors
-/// A text for people: the reason for the refusal, or for the end of the process that read it.
+/// A text for messages: the reason for the refusal, or for the end of the reading process.
 pub fn read(wasm: &[u8]) -> Result<Contents, String> {
     let bounds = reading(wasm.len() as u64);
-    // The first line is the version. Names of imports have no newline, and a version with one is cut there.
+    // The first line is the version. Names of imports have no newline, and a version is cut at a newline.
     let answer = work("reading", wasm, bounds, WORDS, |wasm| match read_whole(wasm) {
         Ok(Contents { imports, version }) => {
             let version = version.as_deref().and_then(|version| version.lines().next()).unwrap_or_default();
@@ -174,7 +174,7 @@ fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec
         match from.read(&mut piece) {
             Ok(0) => return Ok(Some(answer)),
             Ok(length) => answer.extend(piece.iter().take(length)),
-            // It ended with unread input: the answer so far is all there is.
+            // The process ended with unread input. Its answer is complete.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(Some(answer)),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.to_string()),
@@ -185,8 +185,8 @@ fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec
     }
 }
 
-/// Ends the process in any state: its answer may be false. A process that `has_said` everything and closed its end is
-/// about to exit. Its exit status then decides if the answer is used.
+/// Ends the process in any state, because its answer may be false. With `has_said`, the process has sent everything and
+/// closed its end, and will exit. Then its exit status decides if the answer is used.
 fn end(child: Pid, has_said: bool) -> Option<WaitStatus> {
     let until = Instant::now() + EXITING;
     while has_said && Instant::now() < until {
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn half_an_answer_is_none() {
-        // The earlier format: no length.
+        // The earlier format has no length.
         let short = work("x", b"", SMALL, 100, |_| say_and_exit(&[DONE, b'a', b'b'], 0));
         assert!(short.unwrap_err().contains("ended without an answer (status 0)"));
-        // Too short.
+        // The answer is too short.
         let cut = work("x", b"", SMALL, 100, |_| say_and_exit(&[4, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
         assert!(cut.unwrap_err().contains("ended without an answer"));
-        // Complete, but the process failed.
+        // The answer is complete, but the process failed.
         let failed = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 3));
         assert!(failed.unwrap_err().contains("ended without an answer (status 3)"));
         let whole = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
@@ -284,7 +284,7 @@ mod tests {
         assert!(words.contains("64 MiB") && words.contains("opt-level"), "{words}");
     }
 
-    /// Shared memory is no data, and the heap has reserved space before. Both count as one.
+    /// The kernel does not count shared memory as data, and the heap has reserved space before. One limit counts both.
     #[test]
     fn the_limit_of_memory_is_one_for_all_kinds() {
         let taken = work("x", b"", SMALL, 100, |_| {
@@ -306,7 +306,7 @@ mod tests {
         });
         let text = String::from_utf8(taken.unwrap()).unwrap();
         let pieces: Vec<usize> = text.split(' ').map(|number| number.parse().unwrap()).collect();
-        // Some blocks come from what its parent has used and freed.
+        // Some blocks come from memory that the parent has used and freed.
         assert!((48..80).contains(&pieces.iter().sum::<usize>()), "shared and private MiB: {text}");
     }
 

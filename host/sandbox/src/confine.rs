@@ -1,7 +1,7 @@
 //! Gives up everything that a sandbox does not need, at once: descriptors, privileges, resources.
 //!
 //! Afterwards the process has a socket to the gate and the file of its code. [`crate::seal`] follows when the guest is
-//! loaded. All of this is valid for one thread only: a sandbox never has a second one.
+//! loaded. All steps are for one thread only: a sandbox never has a second thread.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::errno::Errno;
@@ -16,9 +16,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// The first of the sandboxes' users and groups; the process ID is added. They are above the numbers of distributions
-/// and container runtimes, so they own nothing. Neither another sandbox nor `nobody` can send signals to such a
-/// process.
+/// The first of the sandboxes' users and groups; the process ID is added. These numbers are above the numbers of
+/// distributions and container runtimes, so such users own nothing. Neither another sandbox nor `nobody` can send
+/// signals to such a process.
 const NOBODY: u32 = 0x7fff_0000;
 
 /// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for allocations of the host's
@@ -34,7 +34,7 @@ const STACK: u64 = 8 << 20;
 /// In a user namespace that does not map the new user, the process keeps its user, without Linux capabilities.
 ///
 /// # Errors
-/// The step that failed. The process must end then, because it may still have something that it must not keep.
+/// The step that failed. The process must end then, because it may still have a right that it must not keep.
 pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     give_up(channel, &[channel.as_raw_fd(), code.as_raw_fd()])?;
     limit_resources(DATA).map_err(|e| format!("setrlimit: {e}"))?;
@@ -51,14 +51,14 @@ pub(crate) struct Bounds {
     pub memory: u64,
 }
 
-/// Does the same for a process that computes for its parent, and has only a line to it.
+/// As [`confine`], for a process that computes for its parent. It keeps only a channel to its parent.
 ///
 /// # Errors
 /// As [`confine`].
 #[cfg(feature = "compiler")]
 pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box<dyn Error>> {
-    // The kernel has no limit for the additional memory, so the limit is the sum. What the heap has only reserved is a part
-    // of what the process may still get.
+    // The kernel has no limit for additional memory. So the limit is the sum of mapped and additional memory. Memory
+    // that the heap has only reserved counts as additional.
     let mapped = std::fs::read_to_string("/proc/self/statm")
         .ok()
         .and_then(|pages| pages.split_whitespace().next()?.parse::<u64>().ok())
@@ -91,8 +91,8 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
 /// Gives up the runtime's protection from the kernel's search for a victim when memory is short. Services such as
 /// containerd have -999, and their children inherit it. Without `/proc` it stays.
 ///
-/// Any process may raise its own number, but only the user that owns its files in `/proc` may open this one. So it comes
-/// before the change of user.
+/// Any process may raise its own number, but only the user that owns its files in `/proc` may open this one. So this
+/// step comes before the change of user.
 fn give_up_protection() {
     let Ok(mut score) = File::options().read(true).write(true).open("/proc/self/oom_score_adj") else { return };
     let mut sign = [0];
@@ -101,8 +101,7 @@ fn give_up_protection() {
     }
 }
 
-/// Restores the default signal dispositions. Otherwise handlers of the parent would run here, without the data that
-/// they refer to.
+/// Restores the default signal dispositions. Otherwise handlers of the parent would run here, without their data.
 fn default_signals() -> nix::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in [
@@ -123,7 +122,7 @@ fn default_signals() -> nix::Result<()> {
 
 /// Drops Linux capabilities and user. The order matters: each step needs a capability that a later one removes.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
-    // Nothing could gain from the set: the filter allows no execve(2). But it is one more wall, if another one breaks.
+    // The filter allows no execve(2), so the set has no use here. An empty set still protects if another barrier fails.
     empty_bounding_set()?;
     // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
     match setgroups(&[]) {
@@ -139,10 +138,10 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
     Ok(keep_capabilities(CapabilitySet::empty())?)
 }
 
-/// Must come after the change of user, which resets the signal (prctl(2)).
+/// Sets the signal for the parent's death. Must come after the change of user, which resets the signal (prctl(2)).
 fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("PR_SET_PDEATHSIG: {e}"))?;
-    // A parent that ended before this sends no signal, but it has closed its end of the channel.
+    // A parent that has ended already sends no signal, but its end of the channel is closed.
     let mut channel = [PollFd::new(channel, PollFlags::empty())];
     poll(&mut channel, PollTimeout::ZERO).map_err(|e| format!("poll: {e}"))?;
     if channel.iter().any(|fd| fd.any() == Some(true)) {
@@ -160,14 +159,14 @@ fn limit_resources(data: u64) -> nix::Result<()> {
     lower(Resource::RLIMIT_DATA, data)
 }
 
-/// Lowers a limit; one that is lower already stays.
+/// Lowers a limit. A limit that is lower already stays.
 fn lower(resource: Resource, limit: u64) -> nix::Result<()> {
     let (soft, _) = getrlimit(resource)?;
     setrlimit(resource, soft.min(limit), soft.min(limit))
 }
 
-/// Lifts a limit of the address space, as far as this user may. A guest's memory is reserved there: gigabytes of it,
-/// which are mostly never used.
+/// Lifts a limit of the address space, as far as this user may. The reservation for a guest's memory takes gigabytes of
+/// the address space, of which most are never used.
 fn lift_address_space() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_AS)?;
     if soft == RLIM_INFINITY {

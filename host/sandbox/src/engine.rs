@@ -14,8 +14,8 @@ const WASMTIME: &str = "48.0.8";
 const REVISION: u32 = 2;
 
 /// Returns the name of the engine that code must be compiled for: wasmtime's version, the architecture, and the
-/// settings. It can be a file name. It is written into the code, and code with another one is refused. The CPU's
-/// features are not in it: wasmtime compares those when it loads.
+/// settings. The name can be a file name. The code has the name, and code with another name is refused. The name has no
+/// CPU features: wasmtime compares them when it loads code.
 pub fn fingerprint() -> String {
     format!("wasmtime-{WASMTIME}-{}-{REVISION}", std::env::consts::ARCH)
 }
@@ -23,12 +23,12 @@ pub fn fingerprint() -> String {
 /// Returns the settings, with or without a compiler.
 ///
 /// # Errors
-/// The fingerprint is longer than wasmtime takes.
+/// The fingerprint is too long for wasmtime.
 pub fn config() -> wasmtime::Result<Config> {
     let mut config = Config::new();
     config
         .module_version(ModuleVersionStrategy::Custom(fingerprint()))?
-        // The code is mapped by `Code`, read-only from the start; this adds the permission to execute it.
+        // `code::load` maps the code read-only. `Executable` adds the permission to execute it.
         .with_custom_code_memory(Some(Arc::new(Executable)))
         // A trap shows its kind. A backtrace has no reader, and a stripped guest has no names for it.
         .wasm_backtrace_max_frames(None)
@@ -42,8 +42,8 @@ pub fn config() -> wasmtime::Result<Config> {
         // The values of `Reserve`. Both are the engine's own defaults, and compiled code depends on them.
         .memory_reservation(RESERVATION)
         .memory_guard_size(GUARD)
-        // A memory is initialised by copying. Mapping it from the file would need a descriptor after confinement, and
-        // saves nothing if most of it is written to.
+        // A memory is initialised by copying. A mapping of the file would need a descriptor after confinement, and
+        // saves nothing if the guest writes to most pages.
         .memory_init_cow(false);
     Ok(config)
 }
@@ -51,12 +51,12 @@ pub fn config() -> wasmtime::Result<Config> {
 /// Makes an engine with these settings. Installs wasmtime's handlers for the signals of traps.
 ///
 /// # Errors
-/// This CPU or kernel lacks what the settings need.
+/// This CPU or kernel lacks a feature that the settings need.
 pub fn engine() -> wasmtime::Result<Engine> {
     Engine::new(&config()?)
 }
 
-/// Makes the same, with the memories of guests from `reserve`.
+/// As [`engine`], with the memories of guests from `reserve`.
 ///
 /// # Errors
 /// As [`engine`].

@@ -21,14 +21,14 @@ use wasmtime::{Engine, Result, Store, Trap};
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestOutcome {
-    /// It ended by itself.
+    /// The guest ended by itself.
     Finished {
         /// The guest's standard output.
         stdout: String,
         /// Exit status: 0, or 1 for failure.
         status: u8,
     },
-    /// It was ended: one short reason, without a plugin's name.
+    /// The guest was ended: one short reason, without a plugin's name.
     Failed(String),
 }
 
@@ -53,17 +53,17 @@ pub struct Ended {
 impl Guest {
     /// Maps precompiled code and links it. Does all the work that doesn't depend on the run.
     ///
-    /// The caller guarantees that the compiling program made the file, and that no other user can write there. Machine
-    /// code of any other origin would be executed too.
+    /// The caller guarantees that the compiling program made the file, and that no other user can write to it. Other
+    /// machine code would be executed too.
     ///
     /// # Errors
-    /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component imports
-    /// something that is not linked. There is no address space for its memories.
+    /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component
+    /// imports something that is not linked. The address space is too small for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
         Self::load_on(WasiFloor::Small, code)
     }
 
-    /// Does the same for a component that needs all of WASI: it gets that, with nothing behind it.
+    /// As [`Guest::load`], for a component that needs all of WASI, without real files and sockets.
     ///
     /// # Errors
     /// As [`Guest::load`].
@@ -80,12 +80,12 @@ impl Guest {
         let component = code::load(&engine, code)?;
         let (program, linker) = link(&engine, &component, floor)?;
         let program = FloorPre::new(program)?;
-        // A number of memories above the limit is refused when the guest starts.
+        // If the component has too many memories, its start is refused later.
         let needed = component.resources_required();
         let memories = needed.as_ref().map_or(0, |needed| needed.num_memories);
         let pages = needed.and_then(|needed| needed.max_initial_memory_size).unwrap_or(0);
         reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES), usize::try_from(pages)?)?;
-        // The stack of its signal handler: nothing can be mapped once the process is sealed.
+        // This maps the stack of the signal handler, because a sealed process can't map memory.
         Engine::tls_eager_initialize();
         Ok(Self {
             engine,
@@ -141,7 +141,7 @@ fn exit_status(error: wasmtime::Error) -> Result<u8> {
     Err(error)
 }
 
-/// Returns the reason of the guest's end, in one line that fits behind a plugin's name.
+/// Returns the reason of the guest's end, in one line that can follow a plugin's name.
 fn reason(error: &wasmtime::Error) -> String {
     if let Some(error) = error.downcast_ref::<OutOfMemory>() {
         return error.to_string();

@@ -1,4 +1,4 @@
-//! All interfaces that a guest can import, and the linking of those that it does import.
+//! All interfaces that a guest can import, and the linking of a guest's actual imports.
 
 use crate::by_need::Linker;
 use crate::state::State;
@@ -7,7 +7,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre};
 use wasmtime::{Engine, Result, ensure};
 
-/// An interface by its name without version, and the function that adds what a component needs of it to a linker.
+/// An interface by its name without version, and the function that adds its needed functions to a linker.
 pub type LinkedInterface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
 
 /// The type parameter of the generated functions: the store's data implements every interface.
@@ -23,13 +23,13 @@ pub fn own(state: &mut State) -> &mut State {
 pub enum WasiFloor {
     /// The interfaces that every command needs: `crate::wasi`.
     Small,
-    /// All of it, with nothing behind it: `crate::whole`.
+    /// All of WASI, without real files and sockets: `crate::full_wasi`.
     #[cfg(feature = "wasi")]
     Whole,
 }
 
 impl WasiFloor {
-    /// Returns the smallest one that has these imports.
+    /// Returns the smallest floor that has these imports.
     #[cfg(feature = "compiler")]
     pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
         let is_small = |import: &str| Self::Small.interfaces().any(|(interface, _)| interface == split(import).0);
@@ -63,7 +63,7 @@ pub fn split(import: &str) -> (&str, &str) {
 
 /// Links what the component imports. Linking everything would take a tenth of a millisecond longer.
 ///
-/// It also returns the linker, which nobody needs any more: a process that exits need not drop it.
+/// It also returns the linker, only so that a process that exits need not drop it.
 ///
 /// # Errors
 /// An import is missing, or has not the shape that the component expects. Or two versions of one interface are imported.
@@ -73,10 +73,10 @@ pub fn link(engine: &Engine, component: &Component, floor: WasiFloor) -> Result<
     let mut names = Vec::with_capacity(32);
     for (import, item) in shape.imports(engine) {
         let (name, _) = split(import);
-        // A linker has one entry for all versions that go with each other.
+        // A linker has one entry for all compatible versions.
         ensure!(!names.contains(&name), "it imports {name} in two versions");
         names.push(name);
-        // It gets nothing of an import of another kind, whose name is here: the linker's own message tells what is wrong.
+        // An import with a known name but another kind gets nothing: the linker's own message tells the fault.
         let instance = match item.ty {
             ComponentItem::ComponentInstance(instance) => Some(instance),
             _ => None,

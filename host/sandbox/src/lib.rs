@@ -1,14 +1,14 @@
 //! The unprivileged side: one process that runs one guest and has only a socket to the gate.
 //!
 //! The gate forks, and the child calls [`child::run`], which gives up every privilege, maps the precompiled component,
-//! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`CallReceiver`]. Tests,
-//! measurements and hosts without privileges use that.
+//! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`CallReceiver`].
+//! Tests, measurements and hosts without privileges use this way.
 //!
 //! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The executable that
 //! runtimes start is built without it.
 //!
-//! With the feature `wasi` a guest can have all of WASI, with nothing behind it. The executable `postern-wasi` is built
-//! with it; the one that runtimes start is not.
+//! With the feature `wasi` a guest can have all of WASI, without real files and sockets. The executable `postern-wasi`
+//! is built with this feature, and the executable that runtimes start without it.
 
 pub mod child;
 #[cfg(feature = "compiler")]
@@ -33,7 +33,7 @@ mod seal;
 mod state;
 mod wasi;
 
-/// As of every executable that has a sandbox.
+/// Every executable that has a sandbox uses this heap.
 #[cfg(test)]
 #[global_allocator]
 static HEAP: Heap = Heap::new();

@@ -49,8 +49,8 @@ impl ResourceLimiter for Ceiling {
         Ok(true)
     }
 
-    // A component made by rustc has a main module and two small ones; one composed of several components has a few
-    // more.
+    // A component from rustc has a main module and two small modules. A component that is composed of several
+    // components has a few more.
     fn instances(&self) -> usize {
         64
     }

@@ -1,9 +1,9 @@
 //! A guest's linear memories: address space that is reserved before the process is sealed.
 //!
-//! A sealed process can't map anything, and this gives its memory a real limit. The kernel's limit on data
-//! (`RLIMIT_DATA`) doesn't count all memory. It misses shared memory, stacks, pages that were written and then hidden,
-//! and the page tables of a large empty mapping. Here the process can only make more of its reservation writable, which
-//! is counted, and never undo that.
+//! A sealed process can't map memory, so its memory has a real limit. The kernel's limit on data (`RLIMIT_DATA`)
+//! doesn't count all memory. It misses shared memory, stacks, pages that were written and then hidden, and the page
+//! tables of a large empty mapping. A sealed process can only make more of its reservation writable. The kernel counts
+//! this memory, and the process can't undo the change.
 #![allow(unsafe_code, reason = "maps memory, and gives it to wasmtime as a guest's")]
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
@@ -14,8 +14,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result, bail, error::Context};
 
-/// The address space of one memory, and of the guard on either side, in bytes. Compiled code relies on both. It checks
-/// no bounds, because every address that a 32-bit index can reach is reserved.
+/// The address space of one memory in bytes, without the guards on both sides. Compiled code relies on this size and on
+/// [`GUARD`]. It checks no bounds, because every address that a 32-bit index can reach is reserved.
 pub const RESERVATION: u64 = 4 << 30;
 /// See [`RESERVATION`].
 pub const GUARD: u64 = 32 << 20;
@@ -23,7 +23,7 @@ pub const GUARD: u64 = 32 << 20;
 /// The unit in which memory is made writable: a page of wasm, and a multiple of every page size of the kernel.
 const UNIT: usize = 64 << 10;
 
-/// The beginning of what a guest writes first: the last page of its stack. See [`Slot::make_present`].
+/// The beginning of the part that a guest writes first: the last page of its stack. See [`Slot::make_present`].
 const STACK: usize = (1 << 20) - 4096;
 
 /// The most bytes that become present before a guest starts.
@@ -32,7 +32,8 @@ const PRESENT: usize = 256 << 10;
 /// The most pages of wasm that become writable before a guest starts.
 const MOST_READY: usize = 64;
 
-/// The address space that must stay free if it is limited. At its limit the kernel no longer counts writable memory.
+/// The address space that must stay free if the address space is limited. At this limit the kernel no longer counts
+/// writable memory.
 const ROOM: usize = 1 << 30;
 
 /// Reserved memories without a guest.
@@ -52,15 +53,16 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Reserve {
-    /// Reserves this many memories. A single one, that begins with this many pages of wasm, is made ready to be used: what a
-    /// guest writes first becomes present, which takes less time now than fault by fault while the gate waits.
+    /// Reserves `count` memories. A single memory, which begins with `pages` pages of wasm, is made ready: its part
+    /// that a guest writes first becomes present. This takes less time now than later page faults, for which the gate
+    /// would wait.
     ///
     /// # Errors
-    /// The address space is too small: a text with the way out.
+    /// The address space is too small: a text with a hint.
     pub fn fill(&self, count: usize, pages: usize) -> Result<()> {
         for _ in 0..count {
             let mut slot = Slot::new()?;
-            // A guest that begins with more may be one that is refused.
+            // A guest that begins with more memory may be refused later.
             if count == 1 && pages <= MOST_READY {
                 slot.grow_to(pages * UNIT)?;
                 slot.make_present();
@@ -82,7 +84,7 @@ impl Reserve {
     }
 
     fn give_back(&self, slot: Slot) {
-        // The next one to be given out is the one with the smallest writable part.
+        // The memory with the smallest writable part is given out next.
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(slot);
         slots.sort_by_key(|slot| std::cmp::Reverse(slot.writable));
@@ -126,9 +128,9 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes the end of the writable part present, if it can be what a guest writes first. Compilers for wasm put the stack
-    /// first, 1 MiB with its end at the data, and the heap behind the data. A kernel before Linux 5.14 refuses, and all
-    /// works without.
+    /// Makes the end of the writable part present, if a guest may write it first. Compilers for wasm put the stack
+    /// first (1 MiB that ends at the data), and the heap after the data. A kernel before Linux 5.14 refuses. Then only
+    /// the speed differs.
     fn make_present(&self) {
         let Some(length) = self.writable.checked_sub(STACK).filter(|length| *length <= PRESENT) else { return };
         // SAFETY: the range is in the writable part, as was checked above. Its contents stay.
@@ -153,7 +155,8 @@ unsafe impl MemoryCreator for Reserve {
         }
         let slot = match self.take() {
             Some(slot) => slot,
-            // Only outside of a sandbox process. A sandbox process has reserved all memories that its component needs.
+            // This happens only outside of a sandbox process. A sandbox process has reserved all memories that its
+            // component needs.
             None => Slot::new().map_err(|error| format!("{error:#}"))?,
         };
         let mut memory = Memory { slot: Some(slot), size: 0, reserve: self.clone() };
@@ -164,7 +167,7 @@ unsafe impl MemoryCreator for Reserve {
 
 /// A memory of a guest.
 struct Memory {
-    /// `Some` until it is returned.
+    /// `Some` until the slot is returned.
     slot: Option<Slot>,
     size: usize,
     reserve: Reserve,
@@ -243,7 +246,7 @@ mod tests {
         let memory = memory(&reserve, 18 * UNIT);
         assert_eq!(memory.byte_size(), 18 * UNIT);
         assert!((0..18 * UNIT).all(|at| unsafe { memory.as_ptr().add(at).read() } == 0));
-        // A guest that begins with more memory than it may have gets none before it is refused.
+        // A guest that begins with more memory than its limit is refused before it gets memory.
         let other = Reserve::default();
         other.fill(1, MOST_READY + 1).unwrap();
         assert_eq!(other.0.lock().unwrap()[0].writable, 0);

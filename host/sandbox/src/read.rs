@@ -1,4 +1,4 @@
-//! The imports of a component, and the version that it says of itself, found without compiling it.
+//! The imports of a component, and the version in it, found without compiling it.
 
 use crate::compile::{ComponentError, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
@@ -8,12 +8,12 @@ use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Valida
 /// (`wasm-tools metadata`), and so does `postern_guest::version!`.
 const VERSION: &str = "version";
 
-/// What a component says before it runs.
+/// The facts that a component's file shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Its imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
+    /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
     pub imports: Vec<String>,
-    /// The text of its version, as its author wrote it. It is not checked.
+    /// The version, as the author wrote it. It is not checked.
     pub version: Option<String>,
 }
 
@@ -23,15 +23,15 @@ pub struct Contents {
 /// have this host's types.
 ///
 /// # Errors
-/// It is not a component, or a sandbox would not run it: see [`ComponentError`].
+/// The bytes are not a component, or a sandbox would not run it: see [`ComponentError`].
 pub fn read(wasm: &[u8]) -> Result<Contents, ComponentError> {
     check_header(wasm)?;
-    // The engine refuses some of these later on.
+    // The engine later refuses some of these features.
     let mut validator = Validator::new_with_features(WasmFeatures::default());
     let mut buffers = FuncValidatorAllocations::default();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let (mut depth, mut types) = (0_u32, None);
-    // The component's own one has priority over that of the program in it, which a compiler made.
+    // The version of the component has priority over the version of the core module in it, which a compiler made.
     let (mut version, mut of_program) = (None, None);
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload?;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::compile::precompile;
 
-    /// Both ways to read it must have the same result.
+    /// Both ways to read a component must have the same result.
     #[test]
     fn the_compiler_sees_the_same_imports() {
         let wat = r#"(component

@@ -4,14 +4,14 @@
 use postern_confine::NO_NEW_CODE;
 use postern_confine::{Argument, CallRule, ConfineError, DefaultAction, Filter};
 
-/// Seals the process: from here on it can use its channel and its reserved memory, and exit. Any other system call
-/// kills it.
+/// Seals the process: from now on it can use its channel and its reserved memory, and exit. Any other system call kills
+/// the process.
 ///
 /// Nothing can be mapped, moved or unmapped any more, and writable memory stays writable. So the limits of `confine.rs`
-/// count all memory that there can be.
+/// count all possible memory.
 ///
-/// It must come after loading, which maps the guest's code and makes it executable. It must also come after
-/// `PR_SET_NO_NEW_PRIVS`: without that the kernel accepts a filter only from root.
+/// Call it after loading, which maps the guest's code and makes it executable. Call it also after
+/// `PR_SET_NO_NEW_PRIVS`: without this flag the kernel accepts a filter only from root.
 ///
 /// # Errors
 /// The kernel has no system call filters.

@@ -13,7 +13,7 @@ pub trait CallReceiver: Send {
     /// Decides on one operation and carries it out.
     ///
     /// # Errors
-    /// The guest's error in place of a reply.
+    /// The error that the guest gets in place of a reply.
     fn call(&mut self, operation: Operation) -> Result<Reply, OpError>;
 
     /// Takes the guest's new standard error output, before the next call and at the guest's end.
@@ -60,7 +60,7 @@ impl State {
         bytes
     }
 
-    /// Makes a call: the only way out for every imported function. Each knows the type of its answer.
+    /// Makes a call: the only way from an imported function to the gate. Each function knows the type of its answer.
     pub(crate) fn call<T: DeserializeOwned>(&mut self, operation: impl Into<Operation>) -> Result<T, Failure> {
         self.forward_stderr();
         Ok(self.gate.call(operation.into())?.read()?)

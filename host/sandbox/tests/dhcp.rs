@@ -1,5 +1,5 @@
-//! The DHCP client as it is installed: hostile packets through the compiled component. Whatever a server sends, a step
-//! ends by itself, with an answer that can be read, without an operation, and with a lease that is unhurt.
+//! Hostile packets for the DHCP client, as the installed, compiled component. For any packets of a server, a step ends
+//! by itself, with a readable answer and without an operation. The lease stays intact.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x50];
 
-/// A gate behind which nothing is. The client must never ask it.
+/// A gate without any operation. The client must never call it.
 struct Nothing;
 
 impl CallReceiver for Nothing {
@@ -25,7 +25,7 @@ impl CallReceiver for Nothing {
     fn stderr(&mut self, _text: String) {}
 }
 
-/// The component's code: it is compiled once.
+/// The component's code, compiled once.
 static CODE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest/postern-dhcp.wasm");
     let wasm =
@@ -111,7 +111,7 @@ impl Lab {
         }
         let length = if self.below(5) == 0 { self.below(bytes.len()) } else { bytes.len() };
         bytes.truncate(length);
-        // No more than the host hands on.
+        // The host passes on at most 4096 bytes.
         bytes.truncate(4096);
         bytes
     }
@@ -137,7 +137,7 @@ impl Lab {
         }
         let length = if self.below(5) == 0 { self.below(bytes.len()) } else { bytes.len() };
         bytes.truncate(length);
-        // No more than the host hands on.
+        // The host passes on at most 4096 bytes.
         bytes.truncate(4096);
         bytes
     }
@@ -205,7 +205,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
         let output = lab.packet(state, payload.clone());
         match (run % 4, &output.outcome) {
             (_, None) => outcomes[0] += 1,
-            // An address that the packet did not give would be one of nobody's.
+            // An address that is not in the packet would belong to nobody.
             (1, Some(Outcome::Bound { lease, .. })) | (3, Some(Outcome::Kept { lease })) => {
                 assert_eq!(lease.addresses[0].address.addr().to_string(), "10.5.0.50", "{payload:?}");
                 outcomes[1] += 1;
@@ -213,7 +213,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
             (1, Some(Outcome::Failed { .. })) | (3, Some(Outcome::Lost { .. })) => outcomes[2] += 1,
             (phase, other) => panic!("{other:?} in phase {phase}, seed {seed}, run {run}: {payload:?}"),
         }
-        // What was held is held, or was lost in words.
+        // The lease is still held, or its loss has an error text.
         let is_over = matches!(output.outcome, Some(Outcome::Failed { .. } | Outcome::Lost { .. }));
         assert_eq!(
             output.wake_ms.is_none(),
@@ -227,7 +227,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
     assert!(outcomes.iter().all(|count| *count > 0), "the packets are too much alike: {outcomes:?}");
 }
 
-/// The same for DHCPv6 and router advertisements.
+/// As the test above, for DHCPv6 and router advertisements.
 #[test]
 fn no_ipv6_packet_stops_the_client_or_hurts_a_lease() {
     let seed = std::env::var("POSTERN_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_0046);
@@ -258,7 +258,7 @@ fn no_ipv6_packet_stops_the_client_or_hurts_a_lease() {
             (_, None) => outcomes[0] += 1,
             (1, Some(Outcome::Bound { lease, .. })) | (3, Some(Outcome::Kept { lease })) => {
                 let [one] = lease.addresses.as_slice() else { panic!("{lease:?}") };
-                // A router is one that has advertised itself from this link.
+                // Only a host that has advertised itself on this link is a router.
                 assert!(one.gateway.is_none_or(|it| it.to_string() == "fe80::1"), "{lease:?}");
                 outcomes[1] += 1;
             }
@@ -275,7 +275,7 @@ fn no_ipv6_packet_stops_the_client_or_hurts_a_lease() {
     assert!(outcomes.iter().all(|count| *count > 0), "the packets are too much alike: {outcomes:?}");
 }
 
-/// A lease's state comes from a file. Another one than the client has written is refused with words.
+/// A lease's state comes from a file. A state that the client has not written is refused with an error text.
 #[test]
 fn a_damaged_state_is_refused_in_words() {
     let mut lab = Lab { guest: component("states"), family: 4, random: 7, now_ms: 1_000 };

@@ -1,4 +1,4 @@
-//! The small floor compared with the whole one, and both with unchanged wasmtime-wasi: the same component, the same
+//! The small floor and the whole floor are compared with unchanged wasmtime-wasi: the same component must get the same
 //! answers.
 //!
 //! wasmtime-wasi is the oracle. A program that only computes gets the same answers here, on either floor.
@@ -85,7 +85,8 @@ impl WasiView for WasmtimeWasi {
     }
 }
 
-/// Runs it with wasmtime-wasi as its documentation describes: with its own streams, clock, random numbers and runtime.
+/// Runs the component with wasmtime-wasi as its documentation describes: with its own streams, clock, random numbers
+/// and runtime.
 fn stock(engine: &Engine, component: &Component, start: &Start) -> ProgramOutcome {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();

@@ -137,7 +137,7 @@ pub const INTERFACES: &[LinkedInterface] = &[
 ];
 
 impl State {
-    /// Gives the guest these values: all of them or none. Their number is not the guest's fault.
+    /// Gives the guest all these values, or none. The guest does not choose their number.
     fn push_all<T: Send + 'static>(
         &mut self,
         interface: &str,

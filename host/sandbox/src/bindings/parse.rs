@@ -44,9 +44,9 @@ pub(super) fn list<T: Text>(operation: &str, texts: &[String]) -> Result<Vec<T>,
     texts.iter().map(|given| text(operation, given)).collect()
 }
 
-/// A value of texts and numbers that do not all go together.
+/// A value of texts and numbers, of which some combinations are invalid.
 pub(super) trait Checked {
-    /// Returns what is wrong: the object, and the message.
+    /// Returns the fault: the object, and the message.
     fn fault(&self) -> Option<(String, &'static str)>;
 }
 
@@ -57,7 +57,7 @@ impl Checked for Forward {
     }
 }
 
-/// Returns a value whose parts go together.
+/// Returns the value if the combination of its parts is valid.
 pub(super) fn checked<T: Checked>(operation: &str, value: T) -> Result<T, OpError> {
     let Some((object, message)) = value.fault() else { return Ok(value) };
     let mut error = OpError::new(ErrorCode::InvalidArgument, object, message);

@@ -1,8 +1,8 @@
 //! `wasi:http`: a request can be built, but sending it is refused.
 //!
-//! Programs import it because their toolchain has `fetch`. An implementation would link an HTTP library only to refuse.
-//! So the functions are defined in the shape that a component expects. Functions for building a request make empty
-//! objects, sending returns the interface's own error, and any other function ends the guest.
+//! Programs import it because their toolchain has `fetch`. An implementation would link an HTTP library only to refuse
+//! requests. So the functions are defined in the shape that a component expects. Functions for building a request make
+//! empty objects, sending returns the interface's own error, and any other function ends the guest.
 
 use crate::imports::split;
 use crate::state::State;
@@ -13,13 +13,13 @@ use wasmtime::{Engine, Result, StoreContextMut, bail};
 /// The interfaces that are refused this way.
 const REFUSED: [&str; 3] = ["wasi:http/incoming-handler", "wasi:http/outgoing-handler", "wasi:http/types"];
 
-/// The interface that has its own objects; the others refer to these.
+/// The interface that has the objects of `wasi:http`. Other interfaces refer to these objects.
 const OWNER: &str = "wasi:http/types";
 
-/// Objects of `wasi:io` that it refers to.
+/// Objects of `wasi:io` that `wasi:http` refers to.
 const OTHERS: [&str; 4] = ["error", "input-stream", "output-stream", "pollable"];
 
-/// An object of it: all are empty.
+/// An object of `wasi:http`. All objects are empty.
 struct Nothing;
 
 /// The behaviour of a function.
@@ -27,9 +27,9 @@ struct Nothing;
 enum Answer {
     /// Makes an object.
     Object,
-    /// Succeeds, with an object if it has one to return.
+    /// Succeeds, with an object if the function returns one.
     Success,
-    /// The interface's own error for it.
+    /// Returns the interface's own error for a refusal.
     Denied,
     /// Ends the guest.
     End,
@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    /// Returns the value, if the function returns one of this kind.
+    /// Returns the value, if the function's result has this kind.
     fn value(self, store: StoreContextMut<'_, State>, ty: &Type) -> Result<Option<Val>> {
         let object =
             |store| -> Result<Val> { Ok(Val::Resource(Resource::<Nothing>::new_own(0).try_into_resource_any(store)?)) };
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-/// Releases the objects that a function was given.
+/// Releases the objects in a function's parameter.
 fn let_go(store: &mut StoreContextMut<'_, State>, parameter: &Val) -> Result<()> {
     match parameter {
         Val::Resource(object) => object.resource_drop(&mut *store),
@@ -80,7 +80,7 @@ fn let_go(store: &mut StoreContextMut<'_, State>, parameter: &Val) -> Result<()>
     }
 }
 
-/// True if an interface, by its name without version, is one of them.
+/// True if an interface, by its name without version, is one of `REFUSED`.
 pub fn is_request(interface: &str) -> bool {
     REFUSED.contains(&interface)
 }
@@ -88,7 +88,7 @@ pub fn is_request(interface: &str) -> bool {
 /// Adds an interface in the shape that the component expects.
 ///
 /// # Errors
-/// It exists already.
+/// The interface exists already.
 pub fn refuse(linker: &mut Linker<State>, engine: &Engine, import: &str, shape: &ComponentInstance) -> Result<()> {
     let owns = split(import).0 == OWNER;
     let mut instance = linker.instance(import)?;

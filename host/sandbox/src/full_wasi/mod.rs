@@ -1,9 +1,10 @@
-//! All of WASI 0.2, with nothing behind it: Python, JavaScript and C programs import it and never use it.
+//! All of WASI 0.2, without real files and sockets. Python, JavaScript and C programs import all of WASI, but never use
+//! most of it.
 //!
-//! The implementation is wasmtime-wasi, so that such a program gets the expected behaviour. It finds no directory, no
-//! argument, no socket that may be made, a clock, and streams in memory. Requests (`wasi:http`) are refused by name,
-//! without an implementation. Random numbers are those of [`crate::wasi`]. No further thread runs, and no further
-//! descriptor is open; the process is sealed as any other.
+//! The implementation is wasmtime-wasi, so that such a program gets the expected behaviour. The program finds a clock,
+//! and streams in memory. It finds no directory and no argument, and can't make a socket. Requests (`wasi:http`) are
+//! refused by name, without an implementation. Random numbers come from [`crate::wasi`]. There is no further thread and
+//! no further open descriptor, and the process is sealed like any other.
 
 mod http;
 mod streams;
@@ -30,7 +31,7 @@ use wasmtime_wasi_io::bindings::wasi::io::error;
 
 pub use http::{is_request, refuse};
 
-/// The part of it that belongs to one run.
+/// The part of WASI that belongs to one run.
 #[derive(Default)]
 pub struct FullWasi {
     /// `Some` in runs that need all of WASI.
@@ -41,11 +42,11 @@ pub struct FullWasi {
 }
 
 impl FullWasi {
-    /// Makes it for a run with this input, and with the clock of `runtime`.
+    /// Makes the state of a run with this input, and with the clock of `runtime`.
     pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
         let stdout = Shared::new(GuestOutput::new(start.limits.stdout, OverLimit::Trap));
         let stderr = Shared::new(GuestOutput::new(start.limits.stderr, OverLimit::Drop));
-        // Settings left out are absent: arguments, directories, networks, name resolution.
+        // Without settings, a run has no arguments, directories, networks and name resolution.
         let context = WasiCtx::builder()
             .stdin(MemoryInputPipe::new(start.stdin.as_bytes().to_vec()))
             .stdout(stdout.clone())
@@ -62,20 +63,20 @@ impl FullWasi {
         self.stdout.take()
     }
 
-    /// Returns the same for standard error.
+    /// Returns the standard error since the last call.
     pub fn take_stderr(&self) -> Vec<u8> {
         self.stderr.take()
     }
 }
 
-/// Does the work that must be done while files can still be opened. A wasmtime-wasi context makes a random generator. The
-/// first one of a thread reads its seed from a device. The guest's random numbers come from another
-/// source (`crate::wasi`).
+/// Does the work that needs to open files, before the process is sealed. A wasmtime-wasi context makes a random
+/// generator. The first generator of a thread reads its seed from a device. The guest's random numbers come from
+/// another source (`crate::wasi`).
 pub fn make_ready() {
     drop(wasmtime_wasi::thread_rng());
 }
 
-/// Makes the runtime that waits for a clock: one thread, the calling one. It must be made before the process is sealed.
+/// Makes the runtime that waits for a clock, in the calling thread only. It must be made before the process is sealed.
 ///
 /// # Errors
 /// There is not enough memory.
@@ -122,8 +123,8 @@ fn table(state: &mut State) -> &mut ResourceTable {
     &mut state.table
 }
 
-/// Each interface that `crate::wasi` lacks, or that shares objects with such a one, and the function that adds it to a
-/// linker.
+/// Each interface that `crate::wasi` lacks, and each interface that shares objects with these. Beside the name is the
+/// function that adds it to a linker.
 pub const INTERFACES: [LinkedInterface; 24] = [
     ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),

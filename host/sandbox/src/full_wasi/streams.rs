@@ -1,4 +1,5 @@
-//! Standard output and error, kept in memory as `crate::wasi` keeps them: with the same limits, and the same beyond them.
+//! Standard output and error, kept in memory, with the limits of `crate::wasi` and its treatment of output beyond the
+//! limits.
 
 use crate::wasi::{BLOCK, GuestOutput, OverLimit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +17,12 @@ impl HasData for StreamTable {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// An output, shared by every handle that the guest has of it.
+/// An output, shared by all handles of the guest to it.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<GuestOutput>>);
 
 impl Default for Shared {
-    /// Makes one that keeps nothing.
+    /// Makes an output that keeps no bytes.
     fn default() -> Self {
         Self::new(GuestOutput::new(0, OverLimit::Drop))
     }

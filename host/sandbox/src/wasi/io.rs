@@ -21,7 +21,7 @@ impl Input {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the next bytes, at most `length`; none at the end.
+    /// Returns the next bytes, at most `length`; an empty slice at the end.
     fn take(&mut self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(BLOCK);
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -45,7 +45,7 @@ pub struct GuestOutput {
 /// The treatment of output beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverLimit {
-    /// It is dropped: the guest doesn't see that.
+    /// The output is dropped, and the guest doesn't notice.
     Drop,
     /// The guest ends.
     Trap,
@@ -70,7 +70,7 @@ impl GuestOutput {
     /// Adds bytes to the output.
     ///
     /// # Errors
-    /// The output exceeds its limit, and must not be dropped.
+    /// The output exceeds its limit, and the guest must end.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Flood> {
         let kept = bytes.get(..self.room).unwrap_or(bytes);
         if kept.len() < bytes.len() && self.beyond == OverLimit::Trap {
@@ -82,10 +82,10 @@ impl GuestOutput {
     }
 }
 
-/// A guest's handle of its input.
+/// A guest's handle to its input.
 pub struct InputStream;
 
-/// A guest's handle of one of its outputs.
+/// A guest's handle to one of its outputs.
 #[derive(Clone, Copy)]
 pub enum OutputStream {
     Stdout,

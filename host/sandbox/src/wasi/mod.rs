@@ -1,7 +1,7 @@
 //! The floor of WASI 0.2: the imports of a command that only computes. `wasi/floor.wit` lists it.
 //!
 //! Everything happens in memory: input is known before the guest starts, output is kept until it ends, and nothing
-//! waits. So it needs no runtime, no thread and no descriptor. The file systems and sockets of a complete
+//! waits. So this floor needs no runtime, no thread and no descriptor. The file systems and sockets of a complete
 //! implementation are not part of the program.
 
 mod cli;

@@ -185,7 +185,7 @@ fn in_a_sealed_process(call: &str) -> ! {
         "brk" => {
             unsafe { libc::syscall(libc::SYS_brk, 0) };
         }
-        // Memory that can't be written any more does not count as data.
+        // The kernel does not count memory as data after it became unwritable.
         "hide" => {
             unsafe { libc::mprotect(null_mut(), 4096, libc::PROT_NONE) };
         }
@@ -271,7 +271,8 @@ fn a_flood_of_complaints_is_cut() {
 /// The option with which this program is started again, under a low limit.
 pub const LITTLE_HEAP: &str = "--with-a-little-heap";
 
-/// A process that was started under a low limit has reserved little for its heap. Its sandboxes have as much as others.
+/// A process that was started under a low limit has reserved little memory for its heap. Its sandboxes still get the
+/// usual memory.
 fn a_process_with_a_little_heap_has_whole_sandboxes() {
     let code = code(&precompile(&wat::parse_str(guests::writing("stdout", 4096)).unwrap()).unwrap().cwasm);
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
@@ -287,7 +288,7 @@ fn a_process_with_a_little_heap_has_whole_sandboxes() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The same program under that limit. It raises the limit, as a gate does, and starts a guest. This one has an output of
+/// This program under a low limit. It raises the limit, as a gate does, and starts a guest. The guest has an output of
 /// 16 MiB, of which its process makes several copies.
 pub fn with_a_little_heap() {
     let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
@@ -327,7 +328,7 @@ fn a_gate_that_leaves_ends_it() {
     let sandbox = Sandbox::fork(code(&precompile(&wat::parse_str(guests::calling()).unwrap()).unwrap().cwasm));
     let Sandbox { child, channel } = sandbox;
     drop(channel);
-    // The outcome depends on the time: before the guest is loaded the process sends the reason, which is not read.
+    // The outcome depends on the time: if the guest is not loaded yet, the process sends a reason that nobody reads.
     assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
 }
 

@@ -34,7 +34,7 @@ const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 /// A name, and the attempt from inside, with the reservation as its argument.
 type Attempt = (&'static str, fn(*mut u8));
 
-/// A limit from outside: the soft and the hard one, as far as the test itself may set them.
+/// A limit from outside, as far as the test may set it: the soft and the hard limit.
 type Limit = (Resource, u64, u64);
 
 const ATTEMPTS: [Attempt; 19] = [
@@ -93,7 +93,7 @@ fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     assert_eq!(ours.read(&mut ready).unwrap(), 1, "the attempt did not begin");
     let until = Instant::now() + Duration::from_secs(20);
     let mut most = 0;
-    // It stops itself when it has enough, or is killed for the attempt.
+    // The child stops itself when it has enough memory, or is killed for the attempt.
     while Instant::now() < until && most <= CEILING {
         most = most.max(memory_of(child));
         match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
@@ -162,7 +162,7 @@ fn protected(start: *mut u8, length: usize, protection: i32) -> bool {
 }
 
 fn the_reservation(reserved: *mut u8) {
-    // First all at once: the kernel counts this differently if the address space is limited.
+    // First the whole size is tried at once, because the kernel counts it differently if the address space is limited.
     if protected(reserved, RESERVED / 2, RW) || protected(reserved, WANTED, RW) {
         touch(reserved, WANTED);
     }
@@ -211,7 +211,7 @@ fn moved(reserved: *mut u8) {
     }
 }
 
-/// Takes blocks from the heap, as the host's side of the process does. There is no limit but the kernel's.
+/// Takes blocks from the heap, as the host's side of the process does. Only the kernel limits it.
 fn the_heap() {
     let layout = std::alloc::Layout::from_size_align(STEP, PAGE).unwrap();
     for _ in 0..WANTED / STEP {
@@ -223,11 +223,11 @@ fn the_heap() {
     }
 }
 
-/// The rest of the heap's reservation. An intruder knows where it is, by the heap's own data.
+/// The address of the rest of the heap's reservation. An intruder finds it in the heap's own data.
 static HEAP_BEGIN: AtomicUsize = AtomicUsize::new(0);
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the rest of the heap's reservation: what can't be used yet, behind the last block.
+/// Finds the rest of the heap's reservation: the part after the last block, which can't be used yet.
 fn find_the_heap() {
     let block = Box::new(0_u8);
     let at = (&raw const *block).addr();
@@ -279,7 +279,7 @@ fn the_stack() {
 }
 
 fn page_tables() {
-    // A page table for every two MiB that are read, and no page.
+    // Each read in a new range of 2 MiB costs a page table, but no page.
     for _ in 0..512 {
         if let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_READ) {
             for at in (0..1 << 30).step_by(2 << 20) {

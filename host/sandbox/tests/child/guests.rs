@@ -26,7 +26,7 @@ pub fn running(body: &str) -> String {
     )
 }
 
-/// Calls `forwarding.enable`, and fails if that fails.
+/// Calls `forwarding.enable`, and fails if the call fails.
 pub fn calling() -> String {
     format!(
         r#"(component
