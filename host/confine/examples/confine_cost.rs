@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// As many rules as the gate has, with those that this process needs.
+/// As many rules as the gate has, and the rules that this process needs.
 static FILTER: Filter = Filter::new(&[&OTHERS, OWN], &[RULES], DefaultAction::Absent);
 
 const OWN: &[libc::c_long] = &[

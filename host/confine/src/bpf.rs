@@ -1,4 +1,5 @@
-//! The compiler of filters: from rules to the kernel's classic BPF machine (linux/filter.h). It runs at build time only.
+//! The compiler of filters: from rules to the kernel's classic BPF machine (linux/filter.h). It runs at build time
+//! only.
 #![allow(clippy::indexing_slicing, reason = "it runs at build time: a fault fails the build")]
 
 use crate::filter::{Argument, CallRule, DefaultAction};
@@ -11,7 +12,7 @@ use libc::{
 /// later instruction.
 pub const LONGEST: usize = 160;
 
-/// A number beyond those of system calls. Kernels have some 470.
+/// A number above all numbers of system calls. Kernels have some 470.
 const NUMBERS: usize = 480;
 
 /// `AUDIT_ARCH_*` of linux/audit.h. A process can make system calls of another architecture (32 bits, on x86-64), with

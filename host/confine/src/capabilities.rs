@@ -26,8 +26,8 @@ fn failed(call: &'static str, error: rustix::io::Errno) -> ConfineError {
     ConfineError::new(call, Errno::from_raw(error.raw_os_error()))
 }
 
-/// Empties the bounding set, one capability after the other, up to the last one that this kernel has. The kernel may
-/// have more than any list here. A thread without `CAP_SETPCAP` keeps the set, but can't use it.
+/// Empties the bounding set, one capability after the other, up to the last capability of this kernel. The kernel may
+/// have more capabilities than any list here. A thread without `CAP_SETPCAP` keeps the set, but can't use it.
 ///
 /// Each call takes 0.45 µs. To ask for each capability first would cost more, because most runtimes have all of them.
 ///

@@ -24,8 +24,8 @@ pub fn forget_backtraces() {
 ///
 /// For a process with one thread. Copy needed variables first.
 pub fn forget_environment() {
-    // SAFETY: `environ` is a null-terminated array of pointers to null-terminated strings in writable memory: the ones
-    // that the kernel placed on the stack. Nothing in this program holds on to them, and no other thread looks.
+    // SAFETY: `environ` is a null-terminated array of pointers to null-terminated strings in writable memory: the
+    // kernel placed them on the stack. This program keeps no reference to them, and no other thread reads them.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {

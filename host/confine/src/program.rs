@@ -120,8 +120,8 @@ impl Direct {
         // The program gets its own process group, which can be killed as one.
         command.process_group(0);
         #[expect(clippy::disallowed_methods, reason = "nothing is allocated")]
-        // SAFETY: between fork(2) and exec(3) only prctl(2) is called, and nothing is allocated: this fork(2) of the standard
-        // library does not keep the heap's lock.
+        // SAFETY: between fork(2) and exec(3) only prctl(2) is called, and nothing is allocated: this fork(2) of the
+        // standard library does not keep the heap's lock.
         unsafe {
             command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?))
         };

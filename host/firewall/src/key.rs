@@ -33,7 +33,7 @@ impl ChainKind {
 
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 pub(crate) const COMMENT_MAX: usize = 128;
-/// The beginning of the names of links that limit what a container sends.
+/// The beginning of the names of links that limit a container's sent traffic.
 const IFB_PREFIX: &str = "bwp";
 /// Bytes of an instance: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
@@ -94,8 +94,9 @@ impl AttachmentKey {
         self.names(28, kind.prefix(), &[&self.network, &self.container_id])
     }
 
-    /// Returns the two possible names of the link that shapes what the container sends. The first is the native plugin's,
-    /// which the container's attachments to the network share. The second is this attachment's alone.
+    /// Returns the two possible names of the link that limits the container's sent traffic. The first name is the
+    /// native plugin's: all attachments of the container to the network share it. The second name is only for this
+    /// attachment.
     pub fn ifb_names(&self) -> [String; 2] {
         self.names(15, IFB_PREFIX, &[&self.network, &self.container_id, &self.ifname])
     }

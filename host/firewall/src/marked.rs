@@ -1,4 +1,4 @@
-//! Rules of the node by the attachment whose mark they bear.
+//! Rules of the node, grouped by the attachment that their mark names.
 
 use std::net::IpAddr;
 

@@ -74,8 +74,8 @@ fn file_of(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Returns the variant in which new rules of these addresses are made; `None` if the families' programs differ, are missing,
-/// or are of an unknown variant.
+/// Returns the variant in which new rules of these addresses are made; `None` if the families' programs differ, are
+/// missing, or are of an unknown variant.
 #[must_use]
 pub fn of_new(addrs: &[IpNet]) -> Option<Variant> {
     let mut variants = by_family(addrs).map(|(v6, _)| installed(v6));

@@ -378,9 +378,9 @@ fn rules_are_found_by_their_handles() {
     let other = nft_ensure(&mut nft, &key("cid2"), &addrs(&["10.1.0.3/16"]), true).unwrap();
     assert_eq!(nft_remove_known(&mut nft, &key("cid2"), &other).unwrap(), 1);
     assert_eq!(ruleset(), NATIVE);
-    // If some rules are gone, none of the handles are believed.
+    // If a rule is gone, all handles are ignored.
     assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &[made[0], other[0]]).unwrap(), 2);
-    // The handles start again, and are another's.
+    // The handles start again, and belong to another attachment.
     tool("nftables", "nft delete table inet cni_plugins_masquerade");
     let again = nft_ensure(&mut nft, &key("cid2"), &addrs(&DUAL), true).unwrap();
     let before = ruleset();
@@ -389,7 +389,7 @@ fn rules_are_found_by_their_handles() {
     assert_eq!(ruleset(), before);
 }
 
-/// The hashes alone identify the owner of a comment that was cut.
+/// The hashes alone identify the owner in a comment that was cut.
 #[test]
 fn collection_knows_the_valid_by_name_and_by_hash() {
     own_namespace();

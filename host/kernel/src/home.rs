@@ -28,8 +28,8 @@ impl NumberedNamespace {
     /// Opens the calling thread's network namespace.
     ///
     /// # Errors
-    /// Too many files are open. `ENOPROTOOPT` on kernels before 5.14. Without `CAP_NET_ADMIN` over the namespace also the
-    /// errors of [`Namespace::current`].
+    /// Too many files are open. `ENOPROTOOPT` on kernels before 5.14. Without `CAP_NET_ADMIN` over the namespace also
+    /// the errors of [`Namespace::current`].
     pub fn open() -> Result<Self> {
         let subject = Subject { operation: "open", object: &OWN };
         let socket = UnixDatagram::unbound().map_err(|error| subject.failed(error))?;
@@ -57,7 +57,7 @@ pub fn namespace_of(socket: impl AsFd) -> io::Result<OwnedFd> {
     // SAFETY: the request takes no argument, and touches no memory of this process.
     match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGSKNS as _) } {
         ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
+        // SAFETY: the kernel has just made this descriptor, so it has no other owner.
         made => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
     }
 }

@@ -48,7 +48,8 @@ impl LinkFiles {
     /// Mounts a sysfs for the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before Linux 5.2.
+    /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before
+    /// Linux 5.2.
     pub fn mount() -> Result<Self> {
         let subject = Subject { operation: "mount", object: &"sysfs" };
         let flags =
@@ -60,7 +61,8 @@ impl LinkFiles {
         mounted.map(Self).map_err(|errno| subject.failed(errno))
     }
 
-    /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such link.
+    /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such
+    /// link.
     pub fn directory(&self, link: &str) -> Result<Option<String>> {
         let subject = Subject { operation: "look for files of", object: &link };
         if link.contains('/') {

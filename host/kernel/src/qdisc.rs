@@ -1,8 +1,8 @@
 //! Queueing disciplines (qdiscs) and filters that limit a link's rate (`tc(8)`, `tc-tbf(8)`; `linux/pkt_sched.h`,
 //! `linux/pkt_cls.h`).
 //!
-//! Only three forms are made: a token bucket at a link's root, an ingress qdisc, and in it one filter that redirects all
-//! received packets to another link. All requests are for one link, so their cost does not grow with the number of
+//! Only three forms are made: a token bucket at a link's root, an ingress qdisc, and in it one filter that redirects
+//! all received packets to another link. All requests are for one link, so their cost does not grow with the number of
 //! links.
 
 use crate::error::{Result, Subject, unless};
@@ -226,7 +226,7 @@ fn bucket_message(index: u32, bucket: &TokenBucket) -> TcMessage {
 fn redirect_message(index: u32, to: u32) -> TcMessage {
     let mut selector = TcU32Selector::default();
     selector.flags = TcU32SelectorFlags::Terminal;
-    // One key whose mask is empty fits every packet.
+    // A key with an empty mask fits every packet.
     selector.nkeys = 1;
     selector.keys = vec![TcU32Key::default()];
     let mut mirror = TcMirror::default();

@@ -17,7 +17,8 @@ use std::os::unix::fs::FileExt;
 /// The text form has only slashes as separators, because a link's name may contain the dots that `sysctl(8)` uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sysctl {
-    /// `net/ipv4/conf/<link>/<key>`: the name of a link, and the key. `all` and `default` are not links and are refused.
+    /// `net/ipv4/conf/<link>/<key>`: the name of a link, and the key. `all` and `default` are not links and are
+    /// refused.
     Ipv4Conf(String, &'static str),
     /// `net/ipv6/conf/<link>/<key>`, with the same limits.
     Ipv6Conf(String, &'static str),

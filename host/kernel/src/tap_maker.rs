@@ -83,7 +83,8 @@ impl TapMaker {
     }
 }
 
-/// Reads one request from standard input, and answers with the kernel's error number, or 0. Does nothing if no request comes.
+/// Reads one request from standard input, and answers with the kernel's error number, or 0. Does nothing if no request
+/// comes.
 pub(crate) fn serve(make: impl FnOnce([u8; REQUEST]) -> nix::Result<()>) {
     let mut request = [0; REQUEST];
     if io::stdin().lock().read_exact(&mut request).is_ok() {

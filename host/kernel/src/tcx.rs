@@ -112,7 +112,7 @@ impl Sight {
 fn ask(link: u32, attached: u32) -> std::result::Result<u32, Errno> {
     let mut query = Query { link, attached, ..Query::default() };
     let size = libc::c_long::try_from(size_of::<Query>()).unwrap_or_default();
-    // SAFETY: the kernel reads and writes the structure, which outlives the call, and no more than its size.
+    // SAFETY: the kernel reads and writes only the structure, up to its size. The structure outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, libc::c_long::from(BPF_PROG_QUERY), &raw mut query, size) };
     Errno::result(result).map(|_| query.count)
 }

@@ -197,9 +197,9 @@ impl Worker {
     /// persistent.
     ///
     /// # Errors
-    /// That of opening `/dev/net/tun`, with the operation `open`; those of a context, with `set context` and `start in context`; `EBUSY` or `EEXIST` if the name is taken; `EINVAL` for a bad
-    /// name, and for a user or group that the thread's user namespace does not have, with their operations; `EADDRNOTAVAIL`
-    /// for an address that is not unicast; `EBADFD` for a second tap.
+    /// The operation `open` for `/dev/net/tun`, and `set context` and `start in context` for a context. `EBUSY` or
+    /// `EEXIST` if the name is taken. `EINVAL` for a bad name, and for a user or group that the thread's user namespace
+    /// lacks. `EADDRNOTAVAIL` for an address that is not unicast. `EBADFD` for a second tap.
     pub fn make_tap(&self, spec: &TapSpec) -> Result<()> {
         let spec = spec.clone();
         self.ask(move |tap| {

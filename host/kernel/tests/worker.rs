@@ -109,8 +109,8 @@ fn sysctls(way: usize) {
     assert_eq!(sysctl::get(&conf("later", "arp_notify")).unwrap(), None);
 }
 
-/// The kernel keeps each name that is looked up in a foreign namespace until that namespace ends, and later look-ups are
-/// slower. Other processes may add names meanwhile, so one round without new names is enough.
+/// The kernel keeps each name that is looked up in a foreign namespace until that namespace ends, and later look-ups
+/// are slower. Other processes may add names meanwhile, so one round without new names is enough.
 #[test]
 fn entering_leaves_no_names_in_the_kernel() {
     isolated(|| {

@@ -48,7 +48,8 @@ pub(crate) struct Mount {
 /// Returns the mounts of nsfs that a process sees, by number.
 ///
 /// # Errors
-/// Those of `open(2)` and `read(2)`; `ENOENT`, `ESRCH` or `EINVAL` if the process has gone. `TimedOut` after `deadline`.
+/// Those of `open(2)` and `read(2)`; `ENOENT`, `ESRCH` or `EINVAL` if the process has gone. `TimedOut` after
+/// `deadline`.
 pub(crate) fn read(process: &Path, deadline: Instant) -> io::Result<BTreeMap<u64, Mount>> {
     let mut lines = BufReader::with_capacity(1 << 18, File::open(process.join("mountinfo"))?.take(LONGEST));
     let (mut mounts, mut line) = (BTreeMap::new(), Vec::new());

@@ -44,7 +44,8 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// True if the kernel had no room for an object, or for an answer: an object can have grown while the list was read.
+    /// True if the kernel had no room for an object, or for an answer: an object can have grown while the list was
+    /// read.
     pub(crate) fn is_short_of_room(&self) -> bool {
         match self {
             Self::Refused { errno, .. } => matches!(*errno, libc::EMSGSIZE | libc::ENOBUFS),

@@ -83,7 +83,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages of a datagram; an `Err` is the last item: it does not consist of whole messages.
+/// The messages of a datagram. If the datagram does not consist of whole messages, the last item is an `Err`.
 pub(crate) struct Messages<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
@@ -106,7 +106,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// One attribute (`struct nlattr`). Netfilter's numbers are big-endian (`be32`); those of the other families are not.
+/// One attribute (`struct nlattr`). Netfilter's numbers are big-endian (`be32`); numbers of other families have the
+/// machine's byte order.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute<'a> {
     /// Its type, without the flags for nesting and byte order.

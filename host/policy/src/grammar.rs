@@ -84,7 +84,7 @@ pub const fn required(name: &'static str, kind: ValueKind, placeholder: &'static
     Key { name, kind, count: Count::Some, placeholder: Some(placeholder) }
 }
 
-/// A key of every table with a grant: the grant holds only if one of these values is `true`.
+/// A key of every table with a grant: the grant applies only if one of these values is `true`.
 pub const WHEN: Key = key("when", ValueKind::Flag, Count::Some);
 
 /// A key of tables about links: the plugin may look at them, but neither make, change nor delete them.

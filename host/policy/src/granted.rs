@@ -78,7 +78,7 @@ impl Grant {
         self.patterns("addresses").any(|pattern| is_address(pattern, address))
     }
 
-    /// True if the grant holds for this run: always, or if its `when` is true.
+    /// True if the grant applies to this run: it has no `when`, or its `when` is true.
     pub(super) fn holds(&self) -> bool {
         !self.sets("when") || self.on("when")
     }
@@ -118,7 +118,7 @@ impl Granted {
         self.grant(capability).is_some()
     }
 
-    /// Returns a grant of the file, even if it does not hold for this run.
+    /// Returns a grant of the file, even if it does not apply to this run.
     pub(super) fn written(&self, capability: Capability) -> Option<&Grant> {
         self.tables.get(&TableName::Grant(capability))
     }

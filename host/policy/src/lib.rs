@@ -32,8 +32,8 @@
 //! [`ranges`] on leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line that a
 //! refusal offers.
 //!
-//! This crate decides, and does nothing else. Its input is text. It has no standard library. So it can't reach a file,
-//! the environment, a clock, a socket or a process. `postern_gate::policies` reads the files.
+//! This crate only decides. Its input is text. It has no standard library. So it can't reach a file, the environment, a
+//! clock, a socket or a process. `postern_gate::policies` reads the files.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -75,7 +75,8 @@ use postern_types::Capability;
 use template::Sources;
 use view::Collector;
 
-/// The directory of the operator's policy files. Their tables replace those of the shipped file of the same name.
+/// The directory of the operator's policy files. Their tables replace the tables of the shipped file with the same
+/// name.
 pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
 
 /// The text of a policy file, and its path for messages.

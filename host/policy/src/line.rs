@@ -66,8 +66,7 @@ pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<
             if *name != key.name {
                 continue;
             }
-            // A star would match more than this one object. A text that looks like a placeholder would mean another
-            // object.
+            // A star would match more than this object. A text that looks like a placeholder would mean another object.
             let is_literal = Template::parse(text).is_ok_and(|read| read.by_default().as_ref() == Some(text));
             if text.contains('*') && !text.contains("${") || !is_literal && !texts.contains(text) && !is_known(text) {
                 return None;

@@ -2,7 +2,7 @@
 //!
 //! Policy names the allowed interfaces and objects; its rule for each operation is in [`capability`]. Other rules hold
 //! for every plugin under any policy: a handle was given to this run, an address is the attachment's own. The gate
-//! checks those where it carries out the operation.
+//! checks these other rules when it carries out the operation.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 

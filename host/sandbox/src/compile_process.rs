@@ -100,8 +100,8 @@ fn work(
     act: fn(&[u8]) -> Result<Vec<u8>, String>,
 ) -> Result<Vec<u8>, String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| format!("{doing} the component: socketpair: {e}"))?;
-    // SAFETY: the child runs `child`, which never returns. It may allocate: the heap keeps its lock usable in the child of
-    // a process with threads.
+    // SAFETY: the child runs `child`, which never returns. It may allocate: the heap keeps its lock usable in the child
+    // of a process with threads.
     let child = match unsafe { fork() } {
         Ok(ForkResult::Child) => {
             drop(ours);

@@ -91,8 +91,8 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
 /// Gives up the runtime's protection from the kernel's search for a victim when memory is short. Services such as
 /// containerd have -999, and their children inherit it. Without `/proc` it stays.
 ///
-/// Any process may raise its own number, but only the user that owns its files in `/proc` may open this one. So this
-/// step comes before the change of user.
+/// Any process may raise its own number, but only the owner of its files in `/proc` may open this file. So this step
+/// comes before the change of user.
 fn give_up_protection() {
     let Ok(mut score) = File::options().read(true).write(true).open("/proc/self/oom_score_adj") else { return };
     let mut sign = [0];

@@ -66,7 +66,8 @@ pub fn split(import: &str) -> (&str, &str) {
 /// It also returns the linker, only so that a process that exits need not drop it.
 ///
 /// # Errors
-/// An import is missing, or has not the shape that the component expects. Or two versions of one interface are imported.
+/// An import is missing, or has not the shape that the component expects. Or two versions of one interface are
+/// imported.
 pub fn link(engine: &Engine, component: &Component, floor: WasiFloor) -> Result<(InstancePre<State>, Linker<State>)> {
     let mut linker = Linker::new(engine);
     let shape = component.component_type();

@@ -4,8 +4,8 @@
 //! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`CallReceiver`].
 //! Tests, measurements and hosts without privileges use this way.
 //!
-//! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The executable that
-//! runtimes start is built without it.
+//! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The
+//! executable that runtimes start is built without it.
 //!
 //! With the feature `wasi` a guest can have all of WASI, without real files and sockets. The executable `postern-wasi`
 //! is built with this feature, and the executable that runtimes start without it.

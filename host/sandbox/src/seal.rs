@@ -63,7 +63,8 @@ const ALLOWED: &[libc::c_long] = &[
 const RESERVED_MEMORY: &[CallRule] = &[
     // mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
     // memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
-    // stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were new.
+    // stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were
+    // new.
     CallRule(
         libc::SYS_mprotect,
         &[

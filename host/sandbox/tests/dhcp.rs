@@ -91,7 +91,7 @@ impl Lab {
         self.step(Some(state), Event::Packet { payload: Payload(payload), from: from.parse().unwrap() })
     }
 
-    /// Makes a DHCPv6 message, or a router advertisement, whose options are of any form.
+    /// Makes a DHCPv6 message, or a router advertisement, with options of any form.
     fn hostile_v6(&mut self, xid: u32) -> Vec<u8> {
         let is_router = self.below(4) == 0;
         let mut bytes = if is_router { advertisement() } else { reply_v6(7, xid) };
@@ -116,7 +116,7 @@ impl Lab {
         bytes
     }
 
-    /// Makes a packet of a server whose options are of any form: cut off, too long, repeated, in any field.
+    /// Makes a packet of a server with options of any form: cut off, too long, repeated, in any field.
     fn hostile(&mut self, xid: u32) -> Vec<u8> {
         let mut bytes = reply(5, xid);
         for _ in 0..self.below(12) {

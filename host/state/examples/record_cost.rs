@@ -2,8 +2,8 @@
 //! attachment are noted in it, and it is removed. Prints medians in microseconds. Nothing is synced to a disk (see the
 //! crate's documentation).
 //!
-//! `cargo run --release -p postern-state --example record_cost [DIRECTORY]` (default: a directory in `/dev/shm`, which is in
-//! memory as `/run` is).
+//! `cargo run --release -p postern-state --example record_cost [DIRECTORY]` (default: a directory in `/dev/shm`, which
+//! is in memory as `/run` is).
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 
 use postern_state::{Header, Record, boot_id};

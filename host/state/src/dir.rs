@@ -60,8 +60,8 @@ impl OpenMode {
 
 /// An open directory, for opening the files in it. This use needs no right to read the directory.
 ///
-/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. A link in the directory
-/// gives `ELOOP`, or `ENOTDIR` where a directory is expected.
+/// Errors come from the system calls; `EINVAL` for a text that is not a single name. A link in the directory gives
+/// `ELOOP`, or `ENOTDIR` where a directory is expected.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 
@@ -137,12 +137,12 @@ impl Dir {
         self.0.rename(single(from)?, &self.0, single(to)?)
     }
 
-    /// Puts `content` at `name` in one step, with mode 0600, and replaces a file that is there. No other process may use the
-    /// name `temporary` meanwhile. After an error, what was written is removed.
+    /// Puts `content` at `name` in one step, with mode 0600, and replaces a file that is there. No other process may
+    /// use the name `temporary` meanwhile. After an error, what was written is removed.
     pub fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
         let written = self.file(temporary, OpenMode::Rewrite(0o600)).and_then(|mut file| file.write_all(content));
         written.and_then(|()| self.rename(temporary, name)).inspect_err(|_| {
-            // The first failure is the one to report. The next call overwrites the rest of the temporary file.
+            // The first failure is reported. The next call overwrites the rest of the temporary file.
             let _ = self.unlink(temporary);
         })
     }

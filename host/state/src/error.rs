@@ -54,7 +54,7 @@ pub enum StateError {
     /// No address is left in a range set; the text is the native plugin's.
     #[error("{0}")]
     Exhausted(String),
-    /// The record was written by a version whose records this version can't read.
+    /// Another version wrote the record, and this version can't read its format.
     #[error(
         "{}: format version {version}, written by {writer}, is unknown to this version; use {writer}, or move the file away \
          to give up its effects",

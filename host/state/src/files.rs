@@ -203,7 +203,7 @@ pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result
     }
 }
 
-/// Says which process holds the `flock` of a file. A confined gate may not read the kernel's list.
+/// Returns a text about the process that holds the `flock` of a file. A confined gate may not read the kernel's list.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel's own")]
 fn holder(file: &File, path: &Path) -> String {
     let listed = std::fs::read_to_string("/proc/locks").unwrap_or_default();

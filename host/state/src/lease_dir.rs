@@ -91,7 +91,8 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     examined(data_dir, network).map(|(place, _)| place)
 }
 
-/// Refuses a data directory that another user could replace or redirect. Returns its real path, and opens it if it exists.
+/// Refuses a data directory that another user could replace or redirect. Returns its real path, and opens it if it
+/// exists.
 pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directory>)> {
     // The directory is opened after its path was verified, so that it is the verified directory.
     let known = known_path(data_dir);

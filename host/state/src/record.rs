@@ -264,8 +264,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(section, Change::Joined(true))
     }
 
-    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970. The attachment exists after
-    /// an error too.
+    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970. The attachment exists
+    /// after an error too.
     pub fn given(&mut self, section: &str, time: u64) -> Result<()> {
         self.change(section, Change::Given(time))
     }

@@ -1,8 +1,8 @@
 //! The conditions on the owner and the mode of a path before Postern runs or reads the file.
 //!
-//! The path must belong to root or to the effective user, and no other user may write it. The same holds for every
-//! directory above it: a user who can put a file there has the host's privileges. A directory with the sticky bit
-//! (`/tmp`) is accepted above the path even if others can write it, but never as the path itself.
+//! The path must belong to root or to the effective user, and no other user may write it. Every directory above the
+//! path must satisfy this too, because a user who can put a file there gets the host's privileges. A directory with the
+//! sticky bit (`/tmp`) is accepted above the path even if others can write it, but never as the path itself.
 //!
 //! In a user namespace (rootless runtimes) root of the node is one of the users that the namespace does not map. The
 //! kernel shows all unmapped users as one user. Then only the place of a file proves that root of the node made it: the
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The reasons why a path is not trusted, with the way out.
+/// The reasons why a path is not trusted, each with a hint how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
     /// Its attributes can't be read.
@@ -107,7 +107,7 @@ pub(crate) fn is_system(path: &Path) -> bool {
 
 /// True if a path is a directory of an installation, or a catalog beside a copy of the host executable.
 ///
-/// An installation has its versions in directories whose names are made of their content:
+/// An installation has each version in a directory that is named after its content:
 /// `versions/0.1.0-10bcee53b749/postern.d`. `make install` chooses all other names.
 fn is_installed(path: &Path) -> bool {
     let below = |top: &str| Some(path.strip_prefix(top).ok()?.iter().map(OsStr::as_bytes).collect::<Vec<_>>());
@@ -317,7 +317,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Makes a fresh directory for one test, with an inner one that has a file.
+    /// Makes a fresh directory for one test, with a file in an inner directory.
     fn place(name: &str) -> (PathBuf, PathBuf) {
         let dir = std::env::temp_dir().join(format!("postern-trust-{name}-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("inner")).unwrap();

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// The greatest length of one message, in bytes.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// The greatest length of a guest's standard input, in bytes: 16,384 port mappings as a runtime may write them, and GC's
-/// lists of a full node.
+/// The greatest length of a guest's standard input, in bytes: 16,384 port mappings as a runtime may write them, and
+/// GC's lists of a full node.
 pub const MAX_INPUT: usize = 4 << 20;
 
 /// The size of the length in front of a message, in bytes.

@@ -24,7 +24,7 @@ pub struct GuestLimits {
     /// Linear memory of all the component's memories together, in bytes. A confined process has 384 MiB for this and
     /// everything else.
     pub memory: usize,
-    /// Entries of all tables together. A function table has one entry for each function whose address is taken.
+    /// Entries of all tables together. A function table has an entry for each function that a pointer can refer to.
     pub tables: usize,
     /// Resources that the guest may hold at one time: links, options, streams.
     pub resources: usize,
@@ -50,7 +50,7 @@ pub enum ToSandbox {
     Start(Start),
     /// Run the guest, then end the process: no message follows.
     StartLast(Start),
-    /// The answer to the one outstanding call.
+    /// The answer to the guest's current call.
     Answer(Result<Reply, OpError>),
 }
 

@@ -139,7 +139,8 @@ pub struct Address {
     pub tentative: bool,
 }
 
-/// A route through a held link. The optional attributes are those of a CNI 1.1.0 route object.
+/// A route through a link of which the guest has a handle. The optional attributes are from the route object of CNI
+/// 1.1.0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Route {
     /// The destination network; host bits are cut off.

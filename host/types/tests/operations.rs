@@ -80,7 +80,7 @@ fn the_table_lists_every_handle() {
     }
 }
 
-/// These facts decide what is opened and kept for a run.
+/// These facts decide which rights a run opens and keeps.
 #[test]
 fn where_capabilities_act() {
     let names = |wanted: fn(Capability) -> bool| {

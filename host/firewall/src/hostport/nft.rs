@@ -255,7 +255,7 @@ pub fn remove_all(
     Ok(removed)
 }
 
-/// Returns the forwards and masquerading rules of all containers, whoever made them. Changes nothing.
+/// Returns the forwards and masquerading rules of all containers, whatever program made them. Changes nothing.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.

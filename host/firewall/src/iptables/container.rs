@@ -20,7 +20,7 @@ impl ChainKind {
         Ok(key.iptables_chains(self).map(owner))
     }
 
-    /// Returns the container and network whose chain a rule leads to. The rule's comment names them.
+    /// Returns the container and network of the chain that a rule leads to. The rule's comment names them.
     pub(super) fn key_of(self, rule: &IptablesRule) -> Option<AttachmentKey> {
         let key = || AttachmentKey::of_iptables(self, rule.target_chain()?, rule.comment()?);
         (rule.chain == self.home()).then(key).flatten()

@@ -123,7 +123,7 @@ fn changes(set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
     changes
 }
 
-/// The chains whose rules have an order that matters. They have few rules, however many attachments there are.
+/// The chains in which the order of rules matters. They have few rules, for any number of attachments.
 const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
 
 /// Completes a set. `is_first` says that the owner has no rules yet. Returns the number of changes, and the handles of

@@ -182,7 +182,8 @@ impl HostPorts {
     /// and their table's handle, no other rules are read.
     ///
     /// # Errors
-    /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is there.
+    /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is
+    /// there.
     pub fn iptables_remove(&self, known: RuleHandles<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let numbered = known.tables.first().map(|table| (known.handles, *table));

@@ -93,7 +93,7 @@ pub fn check_known(
     })
 }
 
-/// True if `check` holds for the rules of each family of these addresses.
+/// True if `check` is true for the rules of each family of these addresses.
 fn is_each(
     key: &AttachmentKey,
     addrs: &[IpNet],

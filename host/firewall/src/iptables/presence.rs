@@ -5,8 +5,8 @@ use super::prelude::*;
 use crate::variant::has_legacy_table;
 use std::cell::OnceCell;
 
-/// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy iptables,
-/// and its programs are installed.
+/// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy
+/// iptables, and its programs are installed.
 pub(super) fn only_programs(
     table: &'static str,
     runner: ProgramRunner<'_>,
@@ -25,9 +25,9 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
 
-/// As [`any_may_exist`], for the containers of `network` without those that are `known`: pairs of container ID and
-/// interface name. For other containers, only the rules that lead to their chains are read. With an empty `network`,
-/// chains of every network count.
+/// As [`any_may_exist`], for the containers of `network` that are not in `known`: pairs of container ID and interface
+/// name. For other containers, only the rules that lead to their chains are read. With an empty `network`, chains of
+/// every network count.
 ///
 /// # Errors
 /// As [`super::may_exist`].

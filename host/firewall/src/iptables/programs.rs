@@ -95,7 +95,7 @@ impl Files {
         let found = match variant::installed(v6) {
             Some(Variant::Legacy) => Self::of_new(v6),
             Some(Variant::Nft) => named(),
-            // Programs of an unknown variant can be those of legacy iptables.
+            // Programs of an unknown variant may belong to legacy iptables.
             None => named().or_else(|missing| Self::of_new(v6).map_err(|_| missing)),
         };
         found.map_err(|missing| FirewallError { hint: LEGACY.to_owned(), ..missing })

@@ -68,8 +68,9 @@ impl IptablesOwner {
         self.chain.is_some() && rule.target_chain() == self.chain.as_deref()
     }
 
-    /// Returns the changes that remove the rules for which `goes` holds, and the chain if no other rule leads to it. For an
-    /// owner with a chain, `goes` is asked only about rules that lead to it: the rules inside are removed with the chain.
+    /// Returns the changes that remove the rules for which `goes` is true, and the chain if no other rule leads to it.
+    /// For an owner with a chain, `goes` is asked only about rules that lead to it: the rules inside are removed with
+    /// the chain.
     pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&IptablesRule) -> bool) -> Vec<TableChange> {
         let is_concerned = |saved: &&SavedRule| {
             (self.chain.is_none() || self.leads_here(&saved.rule)) && !self.has_inside(&saved.rule)
@@ -204,7 +205,7 @@ mod tests {
         let lines_of_second = lines(&second);
         assert!(!lines_of_second.iter().any(|line| line.contains("FORWARD") || line == "-N SHARED"), "{second:?}");
         apply(&mut table, &second);
-        // A rule with `IptablesPlace::Early` is put before the others, which are there.
+        // A rule with `IptablesPlace::Early` is put before the other rules, which exist.
         table.rules.retain(|saved| !saved.line().starts_with("OWN-one -p"));
         let repair = one.additions(&table);
         assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j ACCEPT"]);

@@ -159,7 +159,7 @@ fn named(expression_type: &str, parts: &[(u16, u32)]) -> Expressions {
     Expressions::Other { expression_type: expression_type.to_owned(), attributes }
 }
 
-/// True if an expression has these numbers and nothing else.
+/// True if an expression has exactly these numbers.
 fn reads(data: Attributes<'_>, parts: &[(u16, u32)]) -> bool {
     data.iter().map(|part| (part.kind, part.be32())).eq(parts.iter().map(|(kind, value)| (*kind, Some(*value))))
 }

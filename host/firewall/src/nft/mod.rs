@@ -330,7 +330,7 @@ impl Nft {
         Ok(all)
     }
 
-    /// As [`Nft::dump`], until `enough` holds for the objects that were read so far. The rest of the answer is not
+    /// As [`Nft::dump`], until `enough` is true for the objects that were read so far. The rest of the answer is not
     /// read.
     pub(crate) fn dump_until<T>(
         &mut self,

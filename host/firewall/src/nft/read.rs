@@ -14,8 +14,8 @@ use super::batch::{Table, chain_name, message, rule_place};
 use super::rule::{NF_DROP, NftRule};
 use crate::FirewallError;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_TABLE`,
-/// `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`,
+/// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;
 const TABLE_HANDLE: u16 = 4;
@@ -49,7 +49,7 @@ pub(crate) struct ChainState {
 }
 
 impl Nft {
-    /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
+    /// Returns the rule set's generation. Every change in the namespace, by any program, increments the generation.
     pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
         let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
         self.ask(NetlinkRequest::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))

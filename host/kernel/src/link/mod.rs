@@ -117,7 +117,7 @@ impl Netlink {
         self.links_with(|_| true)
     }
 
-    /// Returns the links of the namespace for which `wanted` holds. Other links take no memory here: root in a
+    /// Returns the links of the namespace for which `wanted` is true. Other links take no memory here: root in a
     /// container can make very many links.
     pub fn links_with(&self, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
         self.list(LinkMessageBuilder::<LinkUnspec>::new(), wanted)
@@ -245,7 +245,7 @@ impl Netlink {
     /// program of one mode.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link, `EBUSY` if a process holds a program there by a descriptor.
+    /// `ENODEV` if there is no such link, `EBUSY` if a process attached a program by a descriptor.
     pub fn remove_xdp(&self, index: u32) -> Result<()> {
         for mode in [XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE, XDP_FLAGS_HW_MODE] {
             let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1), LinkXdp::Flags(mode)]);

@@ -87,8 +87,8 @@ pub struct Link {
     /// `IFLA_VLAN_PROTOCOL`: true for a VLAN of the provider (802.1ad). A link can have VLANs of both protocols with
     /// one ID.
     pub is_provider_vlan: bool,
-    /// `IFLA_TUN_NUM_DISABLED_QUEUES`: the queues of a tap that programs have open and have switched off. `None` for every
-    /// other link, and for a tap with one queue.
+    /// `IFLA_TUN_NUM_DISABLED_QUEUES`: the queues of a tap that programs have open and have switched off. `None` for
+    /// every other link, and for a tap with one queue.
     pub disabled_queues: Option<u32>,
     /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
     pub vrf_table: Option<u32>,

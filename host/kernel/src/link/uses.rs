@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The highest MTU that a VLAN can have.
 const MOST_MTU: u32 = 65535;
-/// The number of VLANs that one datagram asks about.
+/// The number of VLANs in the questions of one datagram.
 const AT_ONCE: u16 = 64;
 /// All VLANs that a link can have (IEEE 802.1Q).
 const VLANS: u16 = 4095;

@@ -238,7 +238,7 @@ fn a_dump_that_has_never_enough_is_whole() {
     assert!(whole && all.len() == count(&connection));
 }
 
-/// The deadline holds for all messages together, however many come.
+/// The deadline is for all messages together, for any number of messages.
 #[test]
 fn an_exchange_has_a_deadline() {
     let connection = open();

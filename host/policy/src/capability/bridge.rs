@@ -74,7 +74,7 @@ fn joins(input: &RuleInput<'_>, grant: &Grant, port: &PortSpec) -> Result<&'stat
 }
 
 impl Granted {
-    /// Returns the grant of bridges, if it holds.
+    /// Returns the grant of bridges, if it applies to this run.
     pub fn bridge(&self) -> Option<&Grant> {
         self.grant(Capability::Bridge)
     }

@@ -1,4 +1,5 @@
-//! `firewall`: the packet filters that may be used, and what the operator's configuration may name in them.
+//! `firewall`: the packet filters that may be used, and the zones and chains that the operator's configuration may
+//! name.
 
 use super::prelude::*;
 use crate::rules::on;
@@ -81,7 +82,7 @@ impl Decide for ops::Firewall {
 /// Checks a backend together with its object: the zone, or the admin chain.
 ///
 /// # Errors
-/// The refused object, and the way out.
+/// The refused object, and a hint how to allow it.
 fn allowed(granted: &Granted, grant: &Grant, backend: FirewallBackend, named: &Named) -> Result<(), (String, String)> {
     let (key, kind, object) = match backend {
         FirewallBackend::Iptables => ("admin-chains", ValueKind::Chain, &named.admin_chain),

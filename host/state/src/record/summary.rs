@@ -93,7 +93,7 @@ pub fn is_there(root: &Path, key: &RecordKey) -> bool {
 }
 
 /// Returns the records of one network below `root`, as [`list_known`] does. No file of another network is opened,
-/// except those of Postern 0.1, whose names don't show the network.
+/// except files of Postern 0.1: their names don't show the network.
 pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
     let listed = list_that(root, |key| !key.is_of_other(network))?;
     let mut summaries = listed.into_iter().map(Summary::known).collect::<Result<Vec<_>>>()?;
