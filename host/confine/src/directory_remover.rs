@@ -36,7 +36,7 @@ impl DirectoryRemover {
     /// first.
     ///
     /// # Errors
-    /// The kernel gives no process or no channel.
+    /// The kernel can't make a process or a channel.
     pub fn start(directories: &[PathBuf]) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.

@@ -34,7 +34,7 @@ pub fn keep_around_forks(around: AroundFork) {
 /// The child has one thread. It uses nothing that another thread of its parent may have held, except for the heap.
 ///
 /// # Errors
-/// The kernel gives no process.
+/// The kernel can't make a process.
 pub unsafe fn fork() -> nix::Result<ForkResult> {
     let around = AROUND.get();
     if let Some(around) = around {

@@ -99,7 +99,7 @@ impl Helper {
     /// waits for them too.
     ///
     /// # Errors
-    /// The kernel gives no process or no channel.
+    /// The kernel can't make a process or a channel.
     pub fn start(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (ours, theirs) = pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.

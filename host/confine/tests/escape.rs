@@ -1,5 +1,5 @@
-//! Escapes: after confinement, code of the host tries what an attacker would try. Each case runs in its own process,
-//! because confinement can't be undone.
+//! Escapes: after confinement, code of the host tries an attacker's steps. Each case runs in its own process, because
+//! confinement can't be undone.
 #![allow(unsafe_code, reason = "fork(2), and system calls that have no safe form")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test; it has no harness")]
 
@@ -52,7 +52,7 @@ fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[CallRule]
     confinement.apply().unwrap();
 }
 
-/// Runs a case in a child; a panic there fails here.
+/// Runs a case in a child process. A panic of the child fails the test.
 fn apart(name: &str, case: impl FnOnce()) {
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
@@ -87,7 +87,7 @@ fn the_kernel_reports_the_confinement() {
     assert_eq!(status_field(&status, "Seccomp"), "2");
 }
 
-/// The bounding set stays as it is: a program that could still be started gains nothing from it.
+/// The bounding set stays. A program that could still be started must gain no capability from it.
 fn programs_gain_nothing() {
     let (read, write) = nix::unistd::pipe().unwrap();
     match unsafe { fork() }.unwrap() {
@@ -150,7 +150,7 @@ fn calls_that_escapes_need_are_absent() {
     ] {
         refused(call, [path, 0, 0, 0]);
     }
-    // Landlock does not cover modes: without these calls there is no way to change one.
+    // Landlock does not cover modes of files. So the filter must refuse every call that changes a mode.
     for call in [libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_chown, libc::SYS_setxattr] {
         refused(call, [path, 0o4755, 0, 0]);
     }
@@ -185,7 +185,7 @@ fn files_out_of_reach() {
     denied(fs::create_dir(dir.join("new")));
     denied(fs::read("/etc/passwd").map(drop));
     denied(fs::read(dir.join("mine/../foreign")).map(drop));
-    // A file that was open before stays open, so none that matters may be.
+    // A file that was opened before the confinement stays readable. So no important file may be open then.
     let mut text = String::new();
     (&open).read_to_string(&mut text).unwrap();
     assert_eq!(text, "x");

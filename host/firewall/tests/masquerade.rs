@@ -60,7 +60,7 @@ fn writes_what_native_writes() {
     tool("nftables", "nft flush ruleset");
     nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL), false).unwrap();
     assert_eq!(ruleset(), NATIVE);
-    // Handles count on after the flush: only they may differ.
+    // After the flush the kernel gives higher handles. Only the handles may differ.
     let plain = |text: &str| {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
@@ -222,7 +222,7 @@ fn a_flush_in_between_spares_foreign_rules() {
     own_namespace();
     let mut nft = nft();
     nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"]), false).unwrap();
-    // Handles start again with the table: the foreign rule gets the handle that ours had.
+    // A new table starts its handles again: the foreign rule gets the handle of the attachment's earlier rule.
     tool(
         "nftables",
         "nft flush ruleset

@@ -45,7 +45,7 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         for name in ["", "uplink-of-another-node", &"x".repeat(127), &"x".repeat(128), "uplink\0of-the-node"] {
             assert_eq!(host.link_by_any_name(name).unwrap(), None, "{name}");
         }
-        // A name that is taken, a name that no link can have, and a parent that takes no further links.
+        // Refused are a taken name, an impossible name, and a parent that accepts no further links.
         host.create_inner(&spec).unwrap();
         let second = link(inside, "temporary0");
         assert!(inside.rename(second.index, &"eth0".into()).unwrap_err().is(Errno::EEXIST));

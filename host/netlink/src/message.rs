@@ -165,14 +165,14 @@ impl<'a> Attribute<'a> {
         self.value.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    /// Returns the attributes inside it.
+    /// Returns the attributes in the attribute's value.
     #[must_use]
     pub fn nested(&self) -> Attributes<'a> {
         Attributes(self.value)
     }
 }
 
-/// A sequence of attributes; it ends where a length makes no sense.
+/// A sequence of attributes. It ends at a senseless length.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
@@ -182,7 +182,7 @@ impl<'a> Attributes<'a> {
         NlasIterator::new(self.0).map_while(|attribute| {
             let attribute = attribute.ok()?;
             let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
-            // Not `value()`, whose result lives only as long as the iterator's item.
+            // `value()` is not used, because its result lives only as long as the iterator's item.
             Some(Attribute { kind, value: attribute.into_inner().get(4..length)? })
         })
     }

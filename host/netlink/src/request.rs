@@ -19,7 +19,7 @@ impl NetlinkRequest {
         Self::raw(message.message_type(), flags, payload)
     }
 
-    /// Makes a request of a message for which they have no type.
+    /// Makes a request of a message for which the netlink-packet crates have no type.
     #[must_use]
     pub fn raw(kind: u16, flags: u16, payload: Vec<u8>) -> Self {
         Self { kind, flags: flags | NLM_F_REQUEST, payload }

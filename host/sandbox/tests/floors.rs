@@ -110,7 +110,7 @@ fn stock(engine: &Engine, component: &Component, start: &Start) -> ProgramOutcom
     ProgramOutcome { stdout, stderr: text(&stderr), status }
 }
 
-/// Runs a component on both floors, and with the oracle.
+/// Runs a component on both floors, and with unchanged wasmtime-wasi.
 struct BothImplementations {
     small: Guest,
     whole: Guest,
@@ -178,7 +178,7 @@ fn what_every_command_imports_is_the_same_everywhere() {
     assert!(left.stdout.starts_with("[0, 1, 32, 1000, 60000] [0, 1, 300] true false"), "{left:?}");
 }
 
-/// Both floors have the same limits where wasmtime-wasi has none.
+/// Both floors have the same limits of output. wasmtime-wasi has no limits.
 #[test]
 fn limits_of_output_are_the_same_on_both_floors() {
     let left = BothImplementations::of("floor.wasm").floors(&start("ADD", "flood", ""));

@@ -158,7 +158,7 @@ impl Dir {
     }
 
     /// Returns the `wanted` names in this directory, without `.` and `..`. Names that aren't UTF-8 are left out:
-    /// Postern and the native plugin make none.
+    /// Postern and the native plugin never make such names.
     pub fn names_that(&self, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut listing = Listing::from_fd(OwnedFd::from(self.listable(".")?))?;
         let mut names = Vec::new();

@@ -72,7 +72,7 @@ impl From<Errno> for ChannelError {
 /// Makes the two ends of a channel. They close on exec.
 ///
 /// # Errors
-/// The kernel gives no sockets.
+/// The kernel can't make sockets.
 pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
     let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     Ok((one.into(), other.into()))

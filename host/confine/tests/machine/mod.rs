@@ -1,4 +1,4 @@
-//! The kernel's machine for filters: what becomes of a call?
+//! The kernel's machine for filters, which gives the verdict on a call.
 
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, seccomp_data, sock_filter,

@@ -232,8 +232,8 @@ impl Tables {
         is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| IptablesRuleSet::is_complete(sets, table))))
     }
 
-    /// Returns the chains with a native plugin's name that belong to none of these attachments, and the rules that lead
-    /// to them.
+    /// Returns the chains with a native plugin's name that belong to other attachments than these, and the rules that
+    /// lead to them.
     #[must_use]
     pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         let known: Vec<String> = known.iter().flat_map(|key| key.iptables_chains(Masquerading)).collect();

@@ -98,7 +98,7 @@ fn both(source: bool, destination: bool) -> u8 {
 }
 
 impl Match {
-    /// Returns the form that iptables 1.8.7 gives it. `None` if it has none.
+    /// Returns the match in the form of iptables 1.8.7. `None` if that version has no such form.
     pub(super) fn write(&self) -> Option<Extension> {
         let flag = |is: &bool| u8::from(!is);
         Some(match self {
@@ -200,7 +200,7 @@ impl Match {
 }
 
 impl Target {
-    /// Returns the form that iptables 1.8.7 gives it. `None` for a verdict, or if it has none.
+    /// Returns the target in the form of iptables 1.8.7. `None` for a verdict, or if that version has no such form.
     pub(super) fn write(&self, v6: bool) -> Option<Extension> {
         Some(match self {
             Self::Accept | Self::Drop | Self::Return | Self::Jump(_) | Self::Other(_) => return None,

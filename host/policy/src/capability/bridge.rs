@@ -27,7 +27,7 @@ impl Decide for ops::Bridge {
                 Ok(rule)
             }
             Self::Find { name } => named(input, grant, name),
-            // A plugin that may attach no link needs to find no link.
+            // The gate finds only links that `attach` names.
             Self::PreviousLink => Ok(if grant.texts("attach").next().is_some() { "bridge.attach" } else { grant.name }),
             Self::Attach { port, .. } => joins(input, grant, port),
             Self::EnsureGateways { port, force, .. } => {

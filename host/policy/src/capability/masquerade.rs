@@ -26,7 +26,7 @@ impl Decide for ops::Masquerade {
 
     fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
-            // The default comes from the configuration.
+            // Other cases need no object: the placeholder of the key takes the backend from the configuration.
             Self::Ensure { backend: Some(Backend::Iptables) } => line::object("backends", Backend::Iptables.name()),
             Self::Ensure { backend: Some(Backend::Nftables) | None } | Self::Check { .. } | Self::Remove => Vec::new(),
         }

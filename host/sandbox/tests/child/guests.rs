@@ -100,7 +100,7 @@ pub fn writing(stream: &str, times: u32) -> String {
     )
 }
 
-/// Makes `veth.options` endlessly and drops none.
+/// Makes `veth.options` without end, and never drops them.
 pub fn hoarding() -> String {
     format!(
         r#"(component
