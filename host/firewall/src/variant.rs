@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// Returns the variant of the system's programs of this family; `None` if they are not installed, or if their variant
-/// is unknown: a script that starts a program, a copy, or a program of another name.
+/// is unknown. Unknown are scripts, copies, and programs of another name.
 pub(crate) fn installed(v6: bool) -> Option<Variant> {
     INSTALLED.with(|[of_v4, of_v6]| {
         let known = if v6 { of_v6 } else { of_v4 };
@@ -74,8 +74,8 @@ fn file_of(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Returns the variant in which new rules of these addresses are made; `None` if the families' programs differ, are
-/// missing, or are of an unknown variant.
+/// Returns the variant in which new rules of these addresses are made. `None` if the families' programs differ, are
+/// missing, or have an unknown variant.
 #[must_use]
 pub fn of_new(addrs: &[IpNet]) -> Option<Variant> {
     let mut variants = by_family(addrs).map(|(v6, _)| installed(v6));

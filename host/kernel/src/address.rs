@@ -82,8 +82,8 @@ impl Netlink {
         self.new_address(index, net, AddressHeaderFlags::empty())
     }
 
-    /// Puts an address on a link that no other host can have: the link's own until now, or a gateway on a link of the
-    /// node. The kernel makes no duplicate address detection for the address (IPv6).
+    /// Puts an address on a link. No other host can have this address: it was the link's own, or is a gateway on a link
+    /// of the node. The kernel makes no duplicate address detection for the address (IPv6).
     ///
     /// # Errors
     /// As [`Netlink::add_address`].

@@ -1,9 +1,9 @@
 //! Queueing disciplines (qdiscs) and filters that limit a link's rate (`tc(8)`, `tc-tbf(8)`; `linux/pkt_sched.h`,
 //! `linux/pkt_cls.h`).
 //!
-//! Only three forms are made: a token bucket at a link's root, an ingress qdisc, and in it one filter that redirects
-//! all received packets to another link. All requests are for one link, so their cost does not grow with the number of
-//! links.
+//! Only three forms are made: a token bucket at a link's root, an ingress qdisc, and a filter in the ingress qdisc. The
+//! filter redirects all received packets to another link. All requests are for one link, so their cost does not grow
+//! with the number of links.
 
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;

@@ -70,8 +70,8 @@ pub fn get(key: &Sysctl) -> Result<Option<String>> {
 /// written, so `/proc/sys` may be read-only.
 ///
 /// # Errors
-/// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
-/// of `open(2)` and `write(2)`.
+/// `EINVAL` for an invalid link name or a value that the key refuses. `ENOENT` if there is no such key. Otherwise the
+/// errors of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     SysctlFile::of(&key.setting(WRITE)?).set(value)
 }

@@ -6,8 +6,8 @@
 //! * a mount (`ip netns add`, and every container runtime): the mounts of nsfs in every mount namespace of a process;
 //! * an open file of a process: the namespace itself, a socket that was opened in it, an open `/dev/net/tun`.
 //!
-//! All these are searched. Other things that keep a namespace alive can't be seen: a descriptor in a message of a
-//! socket, a detached tree of mounts, or a network file system that was mounted in the namespace.
+//! All these are searched. Other things that keep a namespace alive can't be seen. Examples are a descriptor in a
+//! message of a socket, a detached tree of mounts, and a network file system that was mounted in the namespace.
 //!
 //! Places that can't be examined are reported as [`UnreadablePlace`]. With such places a caller must not conclude that
 //! something is *in no namespace*. Containers control their namespaces and paths. So every step is bounded, only

@@ -202,8 +202,8 @@ impl Granted {
         Capability::ALL.iter().copied().filter(asks)
     }
 
-    /// Returns the hint for a refusal that these changes of a table would lift: the policy lines, the file for them,
-    /// and the table that they replace.
+    /// Returns the hint for a refusal that these changes of a table would lift. The hint has the policy lines, their
+    /// file, and the table that they replace.
     fn way_out(&self, table: TableName, changes: Vec<Change>) -> String {
         let file = self.operator_file();
         let Some(line) = line::table(&self.file, table, changes) else {

@@ -89,8 +89,8 @@ pub struct Sources<'a> {
 pub enum Value {
     /// A text, a number or a boolean, with the text around it, possibly with open parts.
     Text(Pattern),
-    /// A range of the configuration, and the set of ranges that contains it: the number of the template, and the
-    /// positions of all stars except the last.
+    /// A range of the configuration, and the set of ranges that contains it. The set is the number of the template, and
+    /// the positions of all stars except the last.
     Range(LeaseRange, Vec<usize>),
     /// Addresses, each with its gateway, which may be in any network.
     Pairs(Vec<(Pattern, Pattern)>),

@@ -1,7 +1,7 @@
 //! The channel between gate and sandbox: [`crate::ToSandbox`] in one direction, [`crate::FromSandbox`] in the other.
 //!
-//! A message is its length (four bytes, little-endian), and then its bytes in the form of postcard: numbers, texts and
-//! lists one after the other, without keys. Both ends are of one build. A guest's standard input may be longer than a
+//! A message is its length (four bytes, little-endian), and then its bytes in the form of postcard. Numbers, texts and
+//! lists follow each other, without keys. Both ends are of one build. A guest's standard input may be longer than a
 //! message. So it follows the message that starts the guest, as a length and a text.
 //!
 //! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). Each message begins a new packet, and a long

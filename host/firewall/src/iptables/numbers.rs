@@ -48,8 +48,8 @@ pub(super) fn tables(name: &'static str, addrs: &[IpNet], runner: ProgramRunner<
 /// Removes the owner's chain and all rules that lead to it. `numbered` has the handles of these rules, and the handle
 /// of their table. `sets` are the forms that the owner's rules can have. Returns the number of removed rules.
 ///
-/// Returns `None`, and changes nothing, in these cases: the numbers are not known, the table or a rule is gone, the
-/// chain has other rules, or foreign rules lead to it.
+/// Returns `None`, and changes nothing, if the numbers are not known, or if the table or a rule is gone. The result is
+/// also `None` if the chain has other rules, or if foreign rules lead to it.
 ///
 /// # Errors
 /// The deadline passes.

@@ -5,8 +5,8 @@ use super::prelude::*;
 use crate::variant::has_legacy_table;
 use std::cell::OnceCell;
 
-/// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy
-/// iptables, and its programs are installed.
+/// True if `can_read` fails in a family, or if the kernel has this table of legacy iptables. In both cases the programs
+/// must be installed.
 pub(super) fn only_programs(
     table: &'static str,
     runner: ProgramRunner<'_>,

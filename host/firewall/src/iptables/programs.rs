@@ -153,8 +153,8 @@ impl<'a> Programs<'a> {
         Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6), runner }
     }
 
-    /// The possible places of a table's rules, as far as their record allows: nf_tables if the kernel has it, and
-    /// legacy iptables if the kernel has its table. Programs of recorded rules may be missing.
+    /// The possible places of a table's rules, as far as their record allows. nf_tables is a place if the kernel has
+    /// it. Legacy iptables is a place if the kernel has its table. Programs of recorded rules may be missing.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
         let has_table = || variant::has_legacy_table(v6, table);

@@ -1,5 +1,5 @@
-//! The matches and targets of an iptables rule that are no expressions of nf_tables: their data, as the kernel and the
-//! programs lay it out (linux/netfilter/xt_*.h, nf_nat.h).
+//! The matches and targets of an iptables rule that are no expressions of nf_tables. Their data have the kernel's
+//! layout (linux/netfilter/xt_*.h, nf_nat.h).
 //!
 //! Numbers are in host byte order, unless a comment says otherwise. Data is padded to 8 bytes.
 

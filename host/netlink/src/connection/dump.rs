@@ -11,8 +11,8 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::time::Instant;
 
-/// The most times that a dump is read: once, and three times more if other processes change it meanwhile, or if the
-/// kernel had no room for an object or for an answer.
+/// The most times that a dump is read. It is read again if other processes changed the list meanwhile, or if the kernel
+/// had no room for an object or an answer.
 pub const MOST_ATTEMPTS: usize = 4;
 
 /// The limits of a dump, and the conditions on its result.

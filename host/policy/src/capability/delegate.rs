@@ -1,5 +1,5 @@
-//! `delegate`: the main plugins that a network of flannel may name, the main plugins that may be native programs, and
-//! the files that flannel may use.
+//! `delegate`: the main plugins that a network of flannel may name, and the files that flannel may use. A further key
+//! names the plugins that may be native programs.
 
 use super::prelude::*;
 use postern_cni::{Flannel, NetConf};
