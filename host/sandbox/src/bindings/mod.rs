@@ -1,8 +1,8 @@
 //! The guest's typed imports: one file per WIT interface, written by `cargo xtask surface`. They only translate.
 //!
-//! A call becomes an [`postern_types::Operation`], goes through the [`crate::CallReceiver`], and its answer becomes the WIT
-//! value. Values that a guest builds before it acts (options, a port, a route) stay in its own resource table on this
-//! side.
+//! A call becomes an [`postern_types::Operation`], and goes through the [`crate::CallReceiver`]. Its answer becomes the
+//! WIT value. Values that a guest builds before it acts (options, a port, a route) stay in its own resource table on
+//! this side.
 
 mod parse;
 mod types;
