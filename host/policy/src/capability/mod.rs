@@ -1,8 +1,8 @@
 //! The policy of each capability, one file for each.
 //!
 //! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
-//! configuration that this rule needs. Capabilities without keys have a row here. An operation that has no rule does
-//! not compile.
+//! configuration that this rule needs. Capabilities whose operations choose no object have a row here. An operation
+//! that has no rule does not compile.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
