@@ -13,6 +13,7 @@ mod inside;
 pub mod kernel;
 pub mod measure;
 mod names;
+mod netlink;
 mod network;
 mod node;
 mod paths;

@@ -1,15 +1,19 @@
 //! A node: a network and a mount namespace for one host, and container namespaces in it.
 
 use crate::inside::{Namespaces, on_thread};
-use crate::{Answer, Call, plugin_bin};
+use crate::{Answer, Call, netlink, plugin_bin};
 use anyhow::{Context, Result, bail, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+
+/// The directory of the containers' network namespaces.
+const NETNS: &str = "/run/netns";
 
 /// The variable that `tests/in-namespaces` sets.
 const PRIVATE: &str = "POSTERN_PRIVATE";
@@ -47,9 +51,11 @@ impl Node {
             for directory in OWN {
                 mount(Some("own"), directory, Some("tmpfs"), MsFlags::empty(), Some("mode=755")).context(directory)?;
             }
-            ["/run/netns", "/run/lock"].iter().try_for_each(std::fs::create_dir)?;
-            let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().context("ip (package iproute2)")?;
-            ensure!(up.success(), "could not set up a node's lo: the messages above say why");
+            [NETNS, "/run/lock"].iter().try_for_each(std::fs::create_dir)?;
+            // As `ip netns add` has it: what is mounted there is seen in mount namespaces that are made of this one.
+            mount(Some(NETNS), NETNS, none, MsFlags::MS_BIND, none)?;
+            mount(none, NETNS, none, MsFlags::MS_SHARED, none)?;
+            netlink::lo_up()?;
             // It waits for the end of its input, and holds the namespaces until then.
             let holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
             Ok(Self { holder: Arc::new(Holder(holder)) })
@@ -147,7 +153,14 @@ impl Node {
     /// # Errors
     /// When there is one of that name.
     pub fn add_container(&self, container: &str) -> Result<()> {
-        self.sh(&format!("ip netns add {container}")).map(drop)
+        let path = netns(container);
+        self.within(None, || {
+            File::create_new(&path)?;
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            let none = None::<&str>;
+            Ok(mount(Some("/proc/thread-self/ns/net"), path.as_str(), none, MsFlags::MS_BIND, none)?)
+        })
+        .with_context(|| format!("a namespace for container {container}"))
     }
 
     /// Removes a container's network namespace and waits until the kernel has removed the links in it (it does that
@@ -275,5 +288,5 @@ impl Drop for Holder {
 }
 
 fn netns(container: &str) -> String {
-    format!("/run/netns/{container}")
+    format!("{NETNS}/{container}")
 }

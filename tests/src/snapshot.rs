@@ -5,7 +5,7 @@
 //! kernel's additions for them; IPv6 local routes and carrier state. The last ones appear when the kernel has time, not
 //! when a plugin acts. The values that they depend on (flags, sysctls, addresses, masters) are in.
 
-use crate::{Names, Node};
+use crate::{Names, Node, netlink};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -13,12 +13,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 
-/// What `ip` prints of both IP versions, then of IPv6 alone.
-const LINKS: [(&[&str], &str); 2] = [
-    (&["-j", "-d", "-batch", "-"], "addr show\nroute show table all\nrule show\n"),
-    (&["-6", "-j", "-d", "-batch", "-"], "route show table all\nrule show\n"),
-];
+/// What `ip` prints of both IP versions.
+const BOTH: (&[&str], &str) = (&["-j", "-d", "-batch", "-"], "addr show\nroute show table all\nrule show\n");
+
+/// What `ip` prints of IPv6 rules. The key is the kernel's answer: most namespaces have the same rules.
+static RULES_V6: Mutex<BTreeMap<Vec<u8>, String>> = Mutex::new(BTreeMap::new());
 
 /// The sysctls of a namespace, below /proc/sys/net: directory, and names in each of its directories.
 const SYSCTLS: [(&str, &[&str]); 2] = [
@@ -97,12 +98,11 @@ impl Node {
 
     /// Returns links, routes, rules and sysctls of a namespace.
     fn network(&self, container: Option<&str>) -> Result<Network> {
-        let [both, v6] = LINKS;
-        let [links, routes4, rules4] = arrays(&self.tool(container, "ip", both.0, both.1)?)?;
-        let [routes6, rules6] = arrays(&self.tool(container, "ip", v6.0, v6.1)?)?;
+        let [links, routes, rules4] = arrays(&self.tool(container, "ip", BOTH.0, BOTH.1)?)?;
+        let [rules6] = arrays(&self.rules_v6(container)?)?;
         Ok(Network {
             links,
-            routes: [routes4, routes6].concat(),
+            routes,
             rules: [rules4, rules6].concat(),
             sysctls: self.within(container, || Ok(sysctls()))?,
             nft: Vec::new(),
@@ -112,10 +112,24 @@ impl Node {
         })
     }
 
-    /// Adds the rules of both packet filters. The save programs run only if their tables exist.
+    /// What `ip` prints of the IPv6 rules of a namespace.
+    fn rules_v6(&self, container: Option<&str>) -> Result<String> {
+        let key = self.within(container, netlink::rules_v6)?;
+        if let Some(printed) = RULES_V6.lock().ok().and_then(|known| known.get(&key).cloned()) {
+            return Ok(printed);
+        }
+        let printed = self.tool(container, "ip", &["-6", "-j", "-d", "rule", "show"], "")?;
+        if let Ok(mut known) = RULES_V6.lock() {
+            known.insert(key, printed.clone());
+        }
+        Ok(printed)
+    }
+
+    /// Adds the rules of both packet filters. The programs run only if there are tables.
     fn firewall(&self, network: &mut Network) -> Result<()> {
-        let rules = self.tool(None, "nft", &["-j", "list", "ruleset"], "")?;
-        if rules.contains("table") {
+        let mut rules = String::new();
+        if self.within(None, netlink::has_nft_tables)? {
+            rules = self.tool(None, "nft", &["-j", "list", "ruleset"], "")?;
             network.nft_text = self.tool(None, "nft", &["-s", "list", "ruleset"], "")?;
             network.iptables = self.tool(None, "iptables-save", &[], "")?;
             network.iptables.push_str("# ip6\n");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files of the tests' library that an observation depends on.
-const SEEN_THROUGH: [&str; 6] = ["call.rs", "case.rs", "inside.rs", "names.rs", "node.rs", "snapshot.rs"];
+const SEEN_THROUGH: [&str; 7] = ["call.rs", "case.rs", "inside.rs", "names.rs", "netlink.rs", "node.rs", "snapshot.rs"];
 
 /// The directory of observations, and the common part of their dependencies.
 pub struct Observed {
