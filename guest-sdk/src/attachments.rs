@@ -7,8 +7,8 @@ use crate::sys;
 
 /// Both namespaces: removes the objects of every attachment of this network that is gone. An attachment is gone
 /// if the runtime's list of valid attachments (`cni.dev/valid-attachments`) lacks it. The host finds the
-/// objects by its records and by the tags of rules, whichever plugin made them. The host removes rules first
-/// and addresses last.
+/// objects of all plugins by its records and by the tags of rules. The host removes rules first and addresses
+/// last.
 ///
 /// An address is kept if a rule of the node still leads traffic to it. If the runtime passes no list, nothing
 /// changes. An empty list means that no attachment is valid. Objects of other networks are never touched.

@@ -1,5 +1,5 @@
-# Sourced by the first process of the emulated machine: file systems, modules and plugins. `$modules` are its modules, in order,
-# `$kinds` its plugins.
+# Sourced by the first process of the emulated machine: file systems, modules and plugins. `$modules` lists the kernel
+# modules in the order of loading, and `$kinds` the plugins.
 export PATH=/bin
 /bin/busybox --install -s /bin 2> /dev/null
 exec 2>&1

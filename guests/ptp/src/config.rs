@@ -27,7 +27,7 @@ impl Config {
     }
 }
 
-/// Adds the native plugins' prefix to the decoder's message. An error about a value that was decoded needs none.
+/// Adds the native plugins' prefix to a message of the decoder. Errors about decoded values get no prefix.
 pub fn load_error(error: Error) -> Error {
     match error.object().code {
         postern_guest::cni::code::INTERNAL => error.context("failed to load netconf"),

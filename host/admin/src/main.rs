@@ -336,7 +336,8 @@ enum Verb {
         /// The directory of network lists. A list there counts if it is still the one of the runtimes' cache.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
-        /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
+        /// Directories of native plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
+        /// /usr/libexec/cni].
         #[arg(long, value_name = "DIRS")]
         cni_path: Option<String>,
         /// The time that each program of a list has, in seconds. One that takes longer is killed, with all that it started.

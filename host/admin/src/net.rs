@@ -13,7 +13,8 @@ pub struct Places {
     /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].
     #[arg(long, global = true, value_name = "DIR")]
     conf_dir: Option<PathBuf>,
-    /// Directories of plugins, separated by colons [default: CNI_PATH, or those of distributions].
+    /// Directories of plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
+    /// /usr/libexec/cni].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
     /// An option of earlier versions. Scripts that have it are told to leave it out.
@@ -26,8 +27,8 @@ pub struct Places {
 pub enum Verb {
     /// Attach a network namespace, and print the result.
     ///
-    /// If a plugin fails, DEL of the whole list follows. It does not if the namespace was attached by this interface name
-    /// before.
+    /// If a plugin fails, DEL of the whole list follows. No DEL follows if the cache already has an attachment of this
+    /// container with this interface name.
     Add(One),
     /// Compare an attachment with what ADD made.
     Check(One),
@@ -35,38 +36,40 @@ pub enum Verb {
     Del(One),
     /// Remove what is left of attachments that are gone.
     ///
-    /// As with cnitool, without --valid no attachment is valid: each one that the cache has for this network is removed.
+    /// Without --valid, every attachment that the cache has for this network is removed, as with cnitool.
     Gc {
         /// The network's name.
         network: String,
-        /// Ignored; cnitool wants one here.
+        /// Ignored. cnitool needs the path of a namespace here.
         netns: Option<PathBuf>,
         /// An attachment that stays. Can be given several times.
         #[arg(long, value_name = "CONTAINER/INTERFACE", value_parser = valid)]
         valid: Vec<(String, String)>,
     },
-    /// Ask the plugins if an ADD could work. Lists before CNI 1.1.0 have no STATUS: it succeeds.
+    /// Ask the plugins if an ADD could work. For a list before CNI 1.1.0, which has no STATUS, the command succeeds.
     Status {
         /// The network's name.
         network: String,
-        /// Ignored; cnitool wants one here.
+        /// Ignored. cnitool needs the path of a namespace here.
         netns: Option<PathBuf>,
     },
     /// Check a network before a container needs it: keys, types, values, addresses, versions, programs, policy.
     ///
-    /// An error is what a plugin, the runtime or policy refuses. A warning is what works, and probably not as it was meant.
-    /// Each one has file, line and column. Keys of plugins that are not shipped with Postern are not known: of these, only
-    /// the keys that all plugins have are checked.
+    /// An error is a configuration that a plugin, the runtime or policy refuses. A warning is a configuration that is
+    /// accepted, but probably does not do what its author wanted. Errors and warnings have file, line and column.
+    /// Postern knows only the keys of its own plugins. For other plugins, it checks the keys that all plugins have.
     ///
-    /// Policy is asked as `postern plan` asks it. Nothing is changed. With --policy it says instead which networks and
-    /// attachments of this node a change of policy would refuse, at the next ADD, CHECK, STATUS, GC or DEL.
+    /// Policy is checked as in `postern plan`. Nothing is changed. With --policy, the command shows the effect of a new
+    /// policy instead: which networks and attachments of this node the policy would refuse at the next ADD, CHECK,
+    /// STATUS, GC or DEL.
     ///
     /// Exit status: 0 no error (there may be warnings); 1 errors, or something could not be read; 2 the command line makes
     /// no sense.
     Validate(validate::Options),
     /// Print the JSON Schema (2020-12) of a network list, or of one plugin's configuration.
     ///
-    /// For an IPAM plugin it is the schema of `ipam`. A schema is stricter than plugins are: an unknown key is an error.
+    /// The schema of an IPAM plugin describes the object `ipam`. A schema is stricter than plugins are: an unknown key
+    /// is an error.
     Schema {
         /// A plugin that is shipped with Postern.
         plugin: Option<String>,
@@ -78,7 +81,7 @@ pub enum Verb {
 pub struct One {
     /// The network's name, as in its list.
     network: String,
-    /// The path of the network namespace. The container ID is `cnitool-` and a hash of it.
+    /// The path of the network namespace. The container ID is `cnitool-` and a hash of this path.
     netns: PathBuf,
     /// The interface's name in the namespace [default: CNI_IFNAME, or eth0].
     #[arg(short, long, value_name = "NAME")]

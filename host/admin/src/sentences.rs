@@ -1,17 +1,18 @@
-//! The parts of the sentences about the functions of `wit/`: one sentence per group of functions. The sentences are in
-//! [`crate::capability`]. A test compares them with `wit/`: no reviewer would learn of a function without a sentence.
+//! Helpers for the sentences that tell people what a plugin can do. Each group of functions of `wit/` has one sentence,
+//! in [`crate::capability`]. A test finds functions of `wit/` without a sentence, because reviewers would miss such a
+//! function.
 
 use crate::words::{Objects, Switch};
 
 /// A group of functions with the same meaning for people.
 pub struct Group {
-    /// One of these has to be imported.
+    /// The sentence counts if the component imports one of these functions.
     pub functions: &'static [&'static str],
-    /// All of these as well: setters of the functions' arguments.
+    /// Setters of the functions' arguments. The sentence counts only if the component imports all of these too.
     pub with: &'static [&'static str],
     /// The ability of a plugin, after "can"; `None` if the policy grants no object for it.
     pub text: fn(&Objects<'_>) -> Option<String>,
-    /// True if it leads out of the sandbox.
+    /// True if the functions run a native program outside of any sandbox.
     pub host_privileges: bool,
 }
 
@@ -39,12 +40,12 @@ pub fn changes(objects: &Objects<'_>, text: &str) -> Option<String> {
     if objects.only_looks() { None } else { say(text) }
 }
 
-/// Returns a sentence about objects of a key, unless the policy leaves none.
+/// Returns a sentence about the objects of a policy key, unless the policy grants no object for the key.
 pub fn about(objects: &Objects<'_>, key: &str, noun: &str, text: impl FnOnce(String) -> String) -> Option<String> {
     (!objects.none(key)).then(|| text(objects.words(key, noun)))
 }
 
-/// Returns a sentence about the thing that a key switches on, unless the policy leaves it `off`.
+/// Returns a sentence about a setting, unless the policy leaves the key of the setting at `off`.
 pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Option<String> {
     match objects.switch(key, off) {
         Switch::Off => None,
@@ -52,7 +53,7 @@ pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Opti
     }
 }
 
-/// Functions without effect outside of the sandbox, which have no sentence: the parts of a route.
+/// The methods of a route have no sentence: they have no effect outside of the sandbox.
 pub const IN_THE_SANDBOX: &str = "routes#[method]route.";
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`. By this line the kernel starts the host
 //! executable.
 //!
-//! It is a regular file, and not a link. So a program that copies another plugin over it changes only this file, and
-//! not the host executable. The kernel puts the option before the file's name, so the option alone names the plugin.
+//! The file is a regular file, and not a link. A program that copies another plugin over this file can't overwrite the
+//! host executable. The kernel passes the option as the first argument, before the file's name. So the option names the
+//! plugin, even if the file has another name.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +19,8 @@ pub const HOST: &str = "postern";
 /// starts (`BINPRM_BUF_SIZE`), and does not use the last byte.
 pub const LONGEST: usize = 254;
 
-/// True if a plugin can have this name. A name that is refused here leads to no file in any directory.
+/// True if a plugin can have this name. Such a name has no slash and does not begin with a dot. So a path of a
+/// directory and the name stays in the directory.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
@@ -47,7 +49,7 @@ pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
 /// Reads a regular file, or the target of a link. `None` if it is not a plugin's file.
 #[expect(clippy::disallowed_methods, reason = "a file of the runtime's directories, which decides nothing")]
 pub fn read(path: &Path) -> Option<PluginFile> {
-    // A pipe is not opened: it may have no other end.
+    // A pipe is not opened: open(2) would wait for a writer.
     if !path.is_file() {
         return None;
     }

@@ -73,7 +73,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
             let (address, server) = (held.address, packet.server);
             ended(Outcome::Lost { reason: format!("the server {server} took {address} back (DHCPNAK){words}") })
         }
-        // Not an answer to a renewal.
+        // An acknowledgement with an unusable address or a very short lease is ignored. The client asks again later.
         Kind::Ack if !super::is_usable(packet.address) || lease::seconds(packet) < SHORTEST => Next::of(phase),
         Kind::Ack if packet.address != held.address.addr() => {
             let (address, server, other) = (held.address.addr(), packet.server, packet.address);
@@ -97,7 +97,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
     }
 }
 
-/// Another station has the address.
+/// Handles a conflict: another station uses the address.
 pub fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     match phase {
         Phase::Bound { held, acquisition: Some(acquisition) } => acquire::decline(context, &held, acquisition),

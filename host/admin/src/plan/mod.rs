@@ -58,7 +58,8 @@ pub struct Attachment {
     /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].
     #[arg(long, value_name = "DIR")]
     conf_dir: Option<PathBuf>,
-    /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
+    /// Directories of native plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
+    /// /usr/libexec/cni].
     #[arg(long, value_name = "DIRS")]
     cni_path: Option<String>,
 }

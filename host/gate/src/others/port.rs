@@ -1,5 +1,5 @@
-//! Ports: links of the host that an earlier plugin made, and with which this attachment joins a bridge. Here are the
-//! checks of their owner, and that they are free.
+//! Ports: links of the host that an earlier plugin made, and with which this attachment joins a bridge. This module
+//! finds the owner of such a link, and checks that the link is free.
 
 use super::{is_elsewhere, living_pair, may_take_over_link};
 use crate::claims;
@@ -13,8 +13,8 @@ use postern_state::Summary;
 use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
 
-/// Returns the link of the host that `prevResult` names, if policy lets it be attached. `counts` tells whether a name
-/// of `prevResult` counts.
+/// Returns the link of the host that `prevResult` names, if policy lets it be attached. `counts` returns true for
+/// a link that a record or policy confirms.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidArgument`]: `prevResult` names several links. [`ErrorCode::Denied`]: neither a record nor policy
@@ -51,7 +51,7 @@ pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     }
 }
 
-/// Returns the link of the host that an earlier plugin made. On ADD `prevResult` names it, and otherwise the record.
+/// Returns the link of the host that an earlier plugin made. The record names the link, or on ADD `prevResult`.
 /// The second value is the hardware address of the container's end, if `prevResult` has it.
 pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, Option<Mac>)>, OpError> {
     if let Some(port) = run.journal.ports().first() {

@@ -16,18 +16,18 @@ const ROOM_FOR_NOTES: u64 = MOST_BYTES / 4;
 pub struct Section {
     /// The section's name: the plugin's name, with an ordinal from the second section on.
     pub name: String,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: String,
     /// A hash of the configuration of its call. It distinguishes two sections of one plugin. `None` in a record of
     /// Postern 0.1.
     pub config: Option<String>,
     /// True if the plugin made the attachment's link. The link may be gone by now.
     pub made_link: bool,
-    /// True if the plugin joined a link of another plugin to a bridge. Then none of the attachment's links is its own.
+    /// True if the plugin joined a link of another plugin to a bridge. Such a plugin owns no link of the attachment.
     pub joined: bool,
-    /// The time when its ADD began to make effects, milliseconds since 1970.
+    /// The time when the plugin's ADD began to make effects, milliseconds since 1970.
     pub begun: u64,
-    /// Its progress.
+    /// The progress of the plugin's ADD.
     pub stage: Stage,
     /// The time when the ADD reached this stage, milliseconds since 1970. [`Stage::Made`] keeps the time of the stage
     /// before.
@@ -50,7 +50,7 @@ impl Section {
 
 impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// Notes the text that the plugin of `section` keeps, in place of its earlier text. An empty text removes the
-    /// earlier text. Earlier versions ignore this line. Each text takes room until the record ends.
+    /// earlier text. Earlier versions ignore the note. A replaced text still takes room until the record ends.
     ///
     /// # Errors
     /// As [`Record::append`]. After an error the earlier text still counts.
@@ -95,11 +95,11 @@ pub fn plugin_of(section: &str) -> &str {
     section.split_once(ORDINAL).map_or(section, |(plugin, _)| plugin)
 }
 
-/// The character between a plugin's name, which can't contain it, and the ordinal.
+/// The character between a plugin's name and the ordinal. A plugin's name can't contain this character.
 const ORDINAL: char = '#';
 
-/// The data path of an attachment's packets when its ADD had made everything. An account of the node compares the
-/// kernel's state with it. A part is empty if the plugin made no such thing.
+/// The data path of an attachment's packets at the end of its ADD. `postern ls` and `postern doctor` compare the
+/// kernel's state with this data path. A field is empty if the plugin made no object of this kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataPath {
@@ -115,8 +115,8 @@ pub struct DataPath {
     /// The bridge of which the host end is a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<String>,
-    /// True if the port has its own settings (VLANs, isolation, hairpin mode): joining the bridge again would not
-    /// restore it.
+    /// True if the port has its own settings (VLANs, isolation, hairpin mode). To join the bridge again would not
+    /// restore these settings.
     #[serde(skip_serializing_if = "is_false")]
     pub port_settings: bool,
     /// Gateways of the addresses on the host: a link, then a blank and the address with prefix length.
@@ -137,8 +137,8 @@ pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The progress of an ADD. Only [`Stage::Given`] is an attachment. A runtime ignores the result of a killed process,
-/// and after the begin of DEL something is missing.
+/// The progress of an ADD. Only in [`Stage::Given`] the attachment is complete. Before, the runtime does not have the
+/// result: it ignores the output of a killed process. In [`Stage::Ending`], effects may be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {

@@ -1,4 +1,4 @@
-//! Taps: not granted, of another user, of a bridge that is not the network's, or in place of what is there.
+//! Attacks with taps: without the grant, for another user, in a bridge that is not granted, or beside an existing link.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -18,7 +18,7 @@ fn join(link: u32, bridge: &str) -> String {
     json!({"op": "tap-join", "link": link, "bridge": bridge}).to_string()
 }
 
-/// Refused before the kernel is asked, so that it holds on one without taps too.
+/// The gate refuses these calls before it asks the kernel. So the test also works on a kernel without taps.
 #[test]
 fn taps_that_are_not_granted() -> Result<()> {
     let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
@@ -75,7 +75,8 @@ fn taps_that_are_not_granted() -> Result<()> {
     ])
 }
 
-/// With every grant: a second tap in one run, one beside what the container made, and the bridge of the node's name.
+/// The grant allows these calls: a tap for a user that does not exist, a second tap in one run, and a tap as port
+/// of a link that is no bridge of the container.
 #[test]
 fn taps_beside_what_is_there() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {
@@ -84,7 +85,7 @@ fn taps_beside_what_is_there() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
     let plain = create(&json!({}));
-    // A user that nobody is, who would be the kernel's "nobody" or everybody.
+    // The runtime's user namespace has neither user. The tap must not belong to the kernel's "nobody" or to everybody.
     attacked.operator_policy("rogue", "[grant.tap]\nowners = [\"1000\", \"4294967295\"]")?;
     for owner in [1000, u32::MAX] {
         let answer = rogue("for nobody", &format!("[{}]", create(&json!({"owner": owner})))).call(&attacked)?;
@@ -94,9 +95,10 @@ fn taps_beside_what_is_there() -> Result<()> {
     attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
     each(
         [
-            // The thread has a descriptor for one tap. A second one under another name can't even be asked for.
+            // The thread has a descriptor for one tap only. The operation takes no name, so the second tap would have
+            // the name of the first tap.
             ([plain.as_str(), plain.as_str()], "has \"eth0\" already"),
-            // `cni0` is a bridge of the node, and none of the container.
+            // `cni0` is a bridge of the node. The container does not have it.
             ([plain.as_str(), join(0, "cni0").as_str()], "failed to get bridge cni0: Link not found"),
             ([plain.as_str(), join(0, "eth0").as_str()], "failed to set tap eth0 as a port of bridge eth0"),
         ],

@@ -2,7 +2,7 @@
 //!
 //! Attachments of one container share the VRF, like attachments of a node share a bridge. The VRF is removed with its
 //! last link, under the lock that joining also takes. Root in the container can change the VRF and its links. So the
-//! VRF is found as the master of the recorded link, by the recorded index, or by name and table.
+//! host looks for the VRF in three ways: by its recorded index, as the recorded link's master, and by name and table.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
@@ -18,7 +18,7 @@ use postern_kernel::{KernelError, Link, MAIN_TABLE, Netlink};
 use postern_types::{KeptRoute, OpError, Route, WholeRoute};
 use serde::{Deserialize, Serialize};
 
-/// The kernel's name for such links.
+/// The kernel's kind of a VRF link.
 pub(crate) const KIND: &str = "vrf";
 
 /// The attachment's link in a VRF.
@@ -113,8 +113,8 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
     for kept in vrf.moved.iter().filter(|kept| !multipath::has(&vrf.multipath, kept)) {
         fixed.deadline.in_time()?;
         let mut kept = kept.clone();
-        // The kernel does not flush a next hop of a multipath route: the next hop is dead at first, and is used again
-        // with the link.
+        // The kernel does not flush an IPv6 next hop of a multipath route, but marks the next hop as dead. The next hop
+        // would come back with the link, so it is deleted from the earlier table.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
             let left = Route { table: Some(before), ..kept.route.clone() };
             let dst = left.dst.to_string();
@@ -131,8 +131,8 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
     })
 }
 
-/// Restores an IPv4 route with several next hops. If the route has next hops of other links, the kernel keeps it, and
-/// uses the own next hop again.
+/// Restores an IPv4 route with several next hops. The kernel keeps a route that also has next hops of other links. Then
+/// the kernel uses this link's next hops in that route again.
 fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u32) -> Result<(), OpError> {
     let Some(mut own) = whole.with(|hop| hop.link == index) else { return Ok(()) };
     settle_in(&mut own.kept, table);
@@ -154,8 +154,8 @@ fn settle_in(kept: &mut KeptRoute, table: u32) {
     if is_main(kept) {
         kept.route.table = Some(table);
     } else if table != MAIN_TABLE {
-        // The own addresses are in the VRF's table now, so a route of another table can't have one as its source. The
-        // rule to such a table selects by the source address, so the route needs no source.
+        // The link's addresses are in the VRF's table now, so no route of another table can have them as its source. A
+        // routing rule leads to the other table by source address, so the route needs no source.
         kept.route.source = None;
     }
 }
