@@ -2,8 +2,7 @@
 //!
 //! | key | default | meaning |
 //! |---|---|---|
-//! | `master` | link of the default route; behind another plugin, the only link of that plugin's result | the link to
-//! stack on |
+//! | `master` | link of the default route; with `prevResult`, its only link | the parent link |
 //! | `mode` | `l2` | `l2`, `l3`, `l3s`; all links of a master have one |
 //! | `mtu` | the master's | in bytes |
 //! | `linkInContainer` | false | the master is in the container |
@@ -12,10 +11,12 @@
 //!
 //! * ADD: the link, addresses from IPAM or `prevResult`, and an announcement to the neighbours. The host undoes a
 //!   failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. It needs no
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. DEL needs no
 //!   master.
-//! * CHECK: IPAM's CHECK, the master that is named, the link with mode and address, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
+//! * CHECK: calls IPAM's CHECK. A master that the network names must exist. The link must be up, and have its mode,
+//!   link-layer address, addresses and routes.
+//! * STATUS: a master of the host that the network names must exist. Calls IPAM's STATUS.
+//! * GC: removes this plugin's garbage. Calls IPAM's GC.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::IpvlanMode;
@@ -107,7 +108,8 @@ impl Plugin for Ipvlan {
 
     fn check(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // The default route may use another link by now, and after an ADD `prevResult` names the attachment's own link.
+        // Only a named master is checked. The default route may use another link by now, and after an ADD `prevResult`
+        // names the attachment's own link.
         if !config.master.is_empty() {
             config.parent(None)?;
         }

@@ -18,9 +18,10 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
     Namespaces::find(SEARCH, BTreeSet::new())
 }
 
-/// True if the namespace of an attachment is alive; the attachment is of this boot and has these effects. If the host's
-/// `links` have the pair's host end, the pair has another end, and so a namespace. Otherwise the namespace is alive if
-/// it was found. If the search was incomplete, the namespace is gone only if both its pair and its path are gone.
+/// True if the namespace of an attachment is alive. The attachment must be of this boot and have these effects. If the
+/// host's `links` have the pair's host end, the pair has another end, and so a namespace. Otherwise the namespace is
+/// alive if it was found. If the search was incomplete, the namespace is gone only if both its pair and its path are
+/// gone.
 ///
 /// # Errors
 /// The answer is unknown: a text for people with the places that could not be looked at.
@@ -36,7 +37,7 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
         // For a plugin that never entered the namespace only the path is known.
         None => path.is_ok(),
     };
-    // A namespace has a number even if its lists can't be read.
+    // Unreadable lists of links are no gap here: the cookie of such a namespace is known.
     match namespaces.gap_of_search() {
         _ if found => Ok(true),
         None => Ok(false),
@@ -45,8 +46,9 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     }
 }
 
-/// Returns the connection of a container's link to the host. It may be an end of a pair with these `links`, be stacked
-/// on one of them, or be a driver's device. (`Session::leads_here` does the same for one run.)
+/// Returns the connection of a container's link to the host. The link may be an end of a pair, with the other end in
+/// `links`. It may be stacked on one of `links`, or be a driver's device. (The gate's `others::leads_here` decides this
+/// for one run.)
 pub(crate) fn host_connection<'a>(links: &'a [Link], own: &Link) -> HostConnection<'a> {
     if own.device.is_some() {
         return HostConnection::Device;
@@ -64,9 +66,9 @@ pub(crate) fn host_connection<'a>(links: &'a [Link], own: &Link) -> HostConnecti
 /// The connection of a container's link to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostConnection<'a> {
-    /// An end of a pair, with its other end.
+    /// The container's link is an end of a pair. The field is the other end.
     End(&'a Link),
-    /// It is stacked on a link of the host.
+    /// The container's link is stacked on a link of the host.
     Stacked,
     /// A driver's device.
     Device,
@@ -187,8 +189,8 @@ mod tests {
         }
     }
 
-    /// Root in a container can prevent that its lists are read. The content is unknown then, but the namespace is known
-    /// to be alive.
+    /// Root in a container can keep the host from reading the lists of links. The links are unknown then, but the
+    /// namespace is known to be alive.
     #[test]
     fn a_namespace_with_changing_lists_hides_what_is_in_it_alone() {
         let found = LiveNamespace {

@@ -49,7 +49,7 @@ fn text(one: &Attachment) -> String {
     let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     let mut lines =
         vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
-    // The text is already fit for a terminal: a command keeps the glue that holds it on one line.
+    // The text of each line is already safe for a terminal. A command has no-break spaces, which must stay here.
     let mut line = |name: &str, text: String| lines.push(format!("  {name:NAMES$}{text}"));
     line("since", one_line(&one.age()));
     line("record", one_line(&one.record.display().to_string()));
@@ -125,7 +125,7 @@ mod tests {
             facts: Vec::new(),
             differences: vec![difference],
         };
-        // The printed text has a space in place of the glue.
+        // Printing replaces each no-break space by a space.
         let shown = text(&one).replace('\u{a0}', " ");
         assert!(shown.contains(command) && !shown.contains("u{a0}") && !shown.contains('\u{1b}'), "{shown}");
     }

@@ -31,8 +31,8 @@ pub fn of_node(means: ProgramRunner<'_>) -> Result<Backend, String> {
     Ok(settings.packet_filter.unwrap_or_else(|| native(means)))
 }
 
-/// Returns the native plugins' choice. If neither filter can be used, the error is about iptables, as with the native
-/// plugins.
+/// Returns the native plugins' choice. If neither filter can be used, the choice is iptables. Then the later error is
+/// about iptables, as with the native plugins.
 fn native(means: ProgramRunner<'_>) -> Backend {
     if iptables::available(means) || Nft::usable(means.deadline).is_none() {
         Backend::Iptables

@@ -45,7 +45,7 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         for name in ["", "uplink-of-another-node", &"x".repeat(127), &"x".repeat(128), "uplink\0of-the-node"] {
             assert_eq!(host.link_by_any_name(name).unwrap(), None, "{name}");
         }
-        // Refused are a taken name, an impossible name, and a parent that accepts no further links.
+        // The kernel refuses a taken name, an impossible name, and a parent that accepts no further links.
         host.create_inner(&spec).unwrap();
         let second = link(inside, "temporary0");
         assert!(inside.rename(second.index, &"eth0".into()).unwrap_err().is(Errno::EEXIST));
@@ -299,7 +299,7 @@ fn looks_at_one_device_at_once_find_no_use() {
             }
         });
         assert_eq!(host.links().unwrap().len(), 3, "a throw-away link is left");
-        // Each look finds a macvlan that stays.
+        // A macvlan that stays is found.
         run("ip", "link add up1 link dev1 type macvlan mode bridge");
         let container = Container::new();
         let up = link(&host, "up1").index;

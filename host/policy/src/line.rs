@@ -30,7 +30,7 @@ pub fn object(key: &'static str, object: &str) -> Vec<Change> {
 }
 
 /// Returns a new `withdraw` for the operator's file that makes a capability available again. `None` if the operator's
-/// file does not withdraw the capability.
+/// file does not withdraw the capability, or if another file withdraws it too.
 pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
     let others = file.operator_withdraws.iter().filter(|of| **of != capability);
     let rest: Vec<&str> = others.map(|capability| capability.name()).collect();
@@ -110,7 +110,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// True if this is a placeholder of the grammar, for an operation that does not name its object.
+/// True if the text is a placeholder of the grammar. Such a text stands for an object that an operation does not name.
 fn is_known(text: &str) -> bool {
     let keys = Capability::ALL.iter().flat_map(|capability| capability::keys(*capability));
     let is_default_link =

@@ -1,5 +1,6 @@
-//! The texts about each capability in commands for people, one file per capability. `postern plan` describes an
-//! operation, `inspect` the abilities through an interface, and `learn` the policy that it needs.
+//! The texts about each capability in commands for people, one file per capability. `postern plan` describes
+//! operations. `postern inspect` describes what a plugin can do through an interface. `postern learn` writes the policy
+//! that the operations need.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -46,16 +47,16 @@ use postern_types::{Capability, OpError, Operation, Reply};
 /// The limit for operations that use the attachment's addresses.
 pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
 
-/// The key that lets a plugin only look at a link. It limits only if it is present.
+/// The key for a plugin that may look at a link, but not change the link. A grant without this key is wider.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValue::LeftOut);
 
 /// The texts about a capability, independent of the operation.
 pub struct Page {
-    /// The act that a plugin without this import can't do.
+    /// What a plugin without this import can't do.
     pub cannot: &'static str,
     /// The statement that holds for every plugin with this import, under any policy.
     pub always: Option<&'static str>,
-    /// The abilities through its functions.
+    /// What a plugin can do through the capability's functions.
     pub groups: &'static [Group],
     /// The usual sources of the values of its policy keys.
     pub keys: &'static [Key],

@@ -15,9 +15,9 @@ use std::os::fd::AsRawFd;
 type Try = (&'static str, c_long, [u64; 6]);
 
 const AT: u64 = libc::AT_FDCWD as u64;
-/// A process ID that no process has, in case a call is executed.
+/// A process ID that no process has. So a call does no harm if the kernel executes it.
 const NOBODY: u64 = i32::MAX as u64;
-/// No file.
+/// The path of a file that does not exist.
 const NOWHERE: &CStr = c"/postern-nowhere/file";
 
 /// Makes a directory with a file.
@@ -76,14 +76,14 @@ fn open(what: &'static str, flags: c_int) -> Try {
     (what, SYS_openat, [AT, path(c"/etc/passwd"), flags as u64, 0o600, 0, 0])
 }
 
-/// Maps a file as executable memory.
+/// Maps a file, or anonymous memory if `file` is `u64::MAX`.
 fn map(protection: c_int, file: u64) -> Try {
     let flags = if file == u64::MAX { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_PRIVATE };
     ("map memory", libc::SYS_mmap, [0, 4096, protection as u64, flags as u64, file, 0])
 }
 
-/// Makes the calls in a process that `confine` has confined, and returns their errors; 0 is success. A new descriptor is
-/// closed again.
+/// Makes the calls in a process that `confine` has confined, and returns their errors; 0 is success. A new descriptor
+/// is closed again.
 fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> Vec<i32> {
     let (ours, theirs) = pipe().unwrap();
     // SAFETY: the child allocates nothing after `confine`, and never returns.
@@ -95,7 +95,7 @@ fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> 
                 unsafe { libc::_exit(1) };
             }
             for (_, call, [a, b, c, d, e, f]) in tries {
-                // SAFETY: a call that succeeds does no harm here: it opens, or it asks for no bytes. The others fail.
+                // SAFETY: a call that succeeds only opens a file, or removes a file of the test. The others fail.
                 let result = unsafe { libc::syscall(*call, *a, *b, *c, *d, *e, *f) };
                 let error = if result == -1 { Errno::last_raw() } else { 0 };
                 if *call == SYS_openat && result >= 0 {
@@ -121,7 +121,7 @@ fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> 
     }
 }
 
-/// Each call fails, like a call that the kernel lacks, or like a call for a file out of reach.
+/// Asserts that each of `tries` fails with `ENOSYS`, and each of `out_of_reach` with `EACCES`.
 fn refused(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try], out_of_reach: &[Try]) {
     let has_landlock = Files::new([]).unwrap().enforced();
     if !has_landlock {

@@ -1,15 +1,15 @@
-//! The floor of a call, of a list, and of many calls at once.
+//! Measures the floor of a call and of a list: a program that does only the work that no plugin can avoid.
 
 use crate::scenarios::{Scenario, WIRE};
 use anyhow::{Result, ensure};
 use postern_tests::floor::Task;
 use postern_tests::measure::{Sample, timed};
 
-/// The bridge of the floor, and the container's link.
+/// The bridge that the floor uses, and the container's link.
 const BRIDGE: &str = "bench3";
 const LINK: &str = "eth0";
 
-/// Returns the task of some parts.
+/// Returns the work of the floor for these words of PARTS (see `postern_tests::floor`).
 fn task(parts: &str, netns: &str) -> Result<Task> {
     let (bridge, name) = match parts {
         "loopback" => ("", "lo"),

@@ -97,7 +97,8 @@ impl Scene<'_, '_> {
 }
 
 impl Stage {
-    /// Fails unless a delegate is a component. `may` tells whether policy allows a native program, and the way out.
+    /// Fails unless a delegate is a component. `may` tells whether policy allows a native program, and how an operator
+    /// can allow it.
     fn is_component(
         &mut self,
         run: &Run,
