@@ -2,7 +2,7 @@
 //! do, and calls DEL for the list. Nothing is left then.
 
 use crate::faults::fault::{Fault, KINDS, TRACE, of_run, tracing, unlisted};
-use crate::faults::{ENOUGH, THREADS, is_chosen, seed};
+use crate::faults::{ENOUGH, is_chosen, seed, threads};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, picture, same_picture};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
@@ -233,7 +233,7 @@ fn whole_lists_end_with_their_del() -> Result<()> {
             }
             Ok(())
         };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(search)).collect();
+        let threads: Vec<_> = (0..threads()).map(|_| scope.spawn(search)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
     })?;
     let (figures, failures) = report.into_inner().map_err(|_| anyhow!("a thread panicked"))?;

@@ -34,7 +34,7 @@ use std::time::Instant;
 const SAMPLE: usize = 6;
 /// The same in a scenario without a new kind of effect.
 const REST: usize = 1;
-/// The number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
+/// The greatest number of nodes at a time.
 const THREADS: usize = 8;
 /// The number of nodes that share the faults of one scenario and verb, if all are tried: some wait a second in each run.
 const PARTS: usize = 8;
@@ -96,7 +96,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     let (work, report) = (Mutex::new(work), Mutex::new(Report::default()));
     let next = || work.lock().ok()?.pop();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
+        let threads: Vec<_> = (0..threads())
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     while let Some((number, scenario, verb, part)) = next() {
@@ -127,6 +127,11 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(THREADS, |count| (4 * count.get()).min(THREADS))
+}
+
 /// Returns the number that chooses the sample: each seed tries other faults.
 fn seed() -> usize {
     proof::number("POSTERN_FAULTS_SEED").and_then(|seed| usize::try_from(seed).ok()).unwrap_or(1)
@@ -145,7 +150,7 @@ fn is_chosen(only: &str, scenario: &str, verb: &str) -> bool {
 
 /// Returns the result of `look` for each scenario, several at a time.
 fn each_of<T: Send>(scenarios: &[Scenario], look: impl Fn(&Scenario) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let size = scenarios.len().div_ceil(THREADS).max(1);
+    let size = scenarios.len().div_ceil(threads()).max(1);
     let parts: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = scenarios
             .chunks(size)

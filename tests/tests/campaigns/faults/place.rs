@@ -326,8 +326,19 @@ impl Place {
         same_picture(&self.before, &self.picture(&["c1", "c2"])?)
     }
 
-    /// Makes one run with a fault in it; before and after it the node is in its normal state.
+    /// Makes one run with a fault in it; before and after it the node is in its normal state. A run that took long is made once
+    /// more: only a run that waits for something takes long again.
     pub fn run(&mut self, fault: &Fault, way: Restoration) -> Result<Outcome> {
+        let (outcome, took, _) = self.run_once(fault, way)?;
+        if took < PROMPT {
+            return Ok(outcome);
+        }
+        let (outcome, took, answer) = self.run_once(fault, way)?;
+        ensure!(took < PROMPT, "the run took {:.1} s, twice: {}", took.as_secs_f32(), answer.stdout.trim());
+        Ok(outcome)
+    }
+
+    fn run_once(&mut self, fault: &Fault, way: Restoration) -> Result<(Outcome, Duration, Answer)> {
         self.prepare()?;
         self.policy(Some(fault))?;
         let start = Instant::now();
@@ -363,8 +374,7 @@ impl Place {
         if matches!(self.verb, "CHECK" | "GC") {
             self.call("CHECK", "c1")?.success().context("CHECK of the attachment that has to stay")?;
         }
-        ensure!(took < PROMPT, "the run took {:.1} s: {}", took.as_secs_f32(), answer.stdout.trim());
-        Ok(outcome)
+        Ok((outcome, took, answer))
     }
 
     /// At every instant at which a kill can stop a run, two things hold. An address in the container has a lease for
