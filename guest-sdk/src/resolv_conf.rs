@@ -1,6 +1,6 @@
 //! The resolv.conf(5) file that the operator's configuration names as `ipam.resolvConf`.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use crate::error::Error;
 use crate::sys;

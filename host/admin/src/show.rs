@@ -81,9 +81,10 @@ fn component(plugin: &Plugin) -> String {
             words += &format!(", sha256 {}, which is installed", short(digest));
         }
         (Some(digest), Some(installed)) => {
-            words += &format!(", sha256 {}; installed is another one by now, {}", short(digest), short(installed));
+            words +=
+                &format!(", sha256 {}; another component is installed now, sha256 {}", short(digest), short(installed));
         }
-        (Some(digest), None) => words += &format!(", sha256 {}; none is installed any more", short(digest)),
+        (Some(digest), None) => words += &format!(", sha256 {}; the component is no longer installed", short(digest)),
         (None, _) => words += "; its record does not tell which component it was",
     }
     // Most plugins support all versions, so this line is rare.
@@ -92,7 +93,7 @@ fn component(plugin: &Plugin) -> String {
     }
     match plugin.stage {
         Some(Stage::Begun) => words += "; ADD has begun",
-        Some(Stage::Made) => words += "; ADD has made all, and the runtime does not have the result",
+        Some(Stage::Made) => words += "; ADD has made everything, but the runtime has not received the result",
         Some(Stage::Ending) => words += "; DEL has begun",
         Some(Stage::Given) | None => {}
     }

@@ -9,7 +9,7 @@ const BY_HAND: [(&str, &str); 2] = [("link-attributes", "LinkInfo"), ("address",
 
 /// Returns the first line of a file.
 pub fn heading(what: &str) -> String {
-    let written = "Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.";
+    let written = "Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.";
     format!("{}//!\n{}\n", wrapped("//! ", what), wrapped("//! ", written))
 }
 

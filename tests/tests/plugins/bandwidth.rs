@@ -207,7 +207,7 @@ fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
     ensure!(!place.has_ifb()?, "an ifb is left");
     place.node.sh("printf '[previous]\nnames = [\"tap*\"]\n' > /etc/postern/policy/bandwidth.toml")?;
     let (c1, answer) = place.attach("eth0", &limits())?;
-    Refusal::of(&answer)?.expect(110, "no record tells that a plugin before made")?;
+    Refusal::of(&answer)?.expect(110, "no record says that an earlier plugin made")?;
     ensure!(!place.has_ifb()?, "a refused ADD left an ifb");
     place.node.sh("printf '[previous]\nnames = [\"veth*\"]\n' > /etc/postern/policy/bandwidth.toml")?;
     c1.call_at(1, "ADD")?.success()?;

@@ -277,14 +277,14 @@ fn it_is_planned_learned_and_told() -> Result<()> {
     let postern = format!("{}/postern", plugin_bin()?.display());
     std::fs::write(place.node.path("/run/net.conf"), place.net.config(0, &gateway())?.to_string())?;
     let plan = place.node.sh(&format!("{postern} plan /run/net.conf"))?.replace('\n', " ");
-    for words in ["look for a link that a plugin before made", "attach tap1 to bridge br9"] {
+    for words in ["look for a link that an earlier plugin made", "attach tap1 to bridge br9"] {
         ensure!(plan.contains(words), "not \"{words}\": {plan}");
     }
     ensure!(!plan.contains("veth pair"), "{plan}");
     let told = place.node.sh(&format!("{postern} inspect bridge || true"))?;
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "attach, where a plugin before made it and the node does not use it: any link like `tap*`",
+        "attach, where an earlier plugin made it and the node does not use it: any link like `tap*`",
         "take for the attachment's own on the host, where a native plugin made it before: any link like `tap*`",
     ] {
         ensure!(told.contains(words), "not \"{words}\": {told}");

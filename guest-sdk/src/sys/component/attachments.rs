@@ -1,6 +1,6 @@
 //! `attachments` in a component.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::wit::attachments as wit;
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! `notes` in a component.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::wit::notes as wit;
 use crate::error::Error;

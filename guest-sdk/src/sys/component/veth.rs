@@ -1,12 +1,12 @@
 //! `veth` in a component.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::wit::veth as wit;
 use crate::error::Error;
 use postern_types::{LinkInfo, Mac};
 
-/// The values for a call, while the plugin sets them.
+/// Collects the values of a call, which the plugin sets.
 #[derive(Debug)]
 pub(crate) struct Options(pub(super) wit::Options);
 

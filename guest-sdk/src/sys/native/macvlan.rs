@@ -1,12 +1,12 @@
-//! `macvlan` on the build machine.
+//! `macvlan` in native unit tests, where the fake host answers.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use crate::error::Error;
 use postern_types::{Mac, MacvlanMode};
 use std::cell::Cell;
 
-/// The values for a call, while the plugin sets them.
+/// Collects the values of a call, which the plugin sets.
 #[derive(Debug)]
 pub(crate) struct Options {
     mode: MacvlanMode,

@@ -1,6 +1,6 @@
-//! `point-to-point` on the build machine.
+//! `point-to-point` in native unit tests, where the fake host answers.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use crate::error::Error;
 

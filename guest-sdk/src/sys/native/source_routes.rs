@@ -1,6 +1,6 @@
-//! `source-routes` on the build machine.
+//! `source-routes` in native unit tests, where the fake host answers.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use crate::error::Error;
 use postern_types::RouteSource;

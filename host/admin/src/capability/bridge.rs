@@ -44,11 +44,11 @@ pub const PAGE: Page = Page {
         }),
         group(&["previous-link"], |objects| match objects {
             Objects::Any => {
-                Some("attach any link of the host that a policy names, where a plugin before made it".to_owned())
+                Some("attach any link of the host that a policy names, where an earlier plugin made it".to_owned())
             }
             Objects::Of(_) if objects.none("attach") => None,
             Objects::Of(_) => Some(format!(
-                "attach, where a plugin before made it and the node does not use it: {}",
+                "attach, where an earlier plugin made it and the node does not use it: {}",
                 objects.words("attach", "link")
             )),
         }),
@@ -147,7 +147,7 @@ impl OperationTexts for ops::Bridge {
                 format!("make bridge {name}{mtu} if it is missing{filtering}, and set it up{promisc}")
             }
             Self::Find { name } => format!("look at bridge {name}"),
-            Self::PreviousLink => "look for a link that a plugin before made, to attach it".to_owned(),
+            Self::PreviousLink => "look for a link that an earlier plugin made, to attach it".to_owned(),
             Self::Attach { bridge, host, port } => {
                 format!("attach {} to {}{}", names.link(*host), names.link(*bridge), joins(port))
             }

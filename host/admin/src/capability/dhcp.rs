@@ -10,7 +10,7 @@ use postern_types::{DhcpLease, OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "get an address of a DHCP server",
-    always: Some("only for its own attachment: it can name no other, and neither a link nor a packet"),
+    always: Some("only for its own attachment: the plugin can name no other attachment, no link and no packet"),
     groups: &[
         group(&["acquire"], |objects| {
             about(objects, "sockets", "socket", |sockets| {

@@ -12,7 +12,7 @@ use postern_types::{FirewallBackend, OpError, Reply, ops};
 pub const PAGE: Page = Page {
     cannot: "let the node forward its addresses",
     always: Some(
-        "only for addresses that this attachment has: it can name no other, nor a rule, chain, zone or bridge",
+        "only for addresses that this attachment has: the plugin can name no other address, and no rule, chain, zone or bridge",
     ),
     groups: &[
         group(&["admit"], |objects| {

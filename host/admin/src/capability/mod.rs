@@ -45,7 +45,8 @@ use crate::sentences::Group;
 use postern_types::{Capability, OpError, Operation, Reply};
 
 /// The limit for operations that use the attachment's addresses.
-pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
+pub const OWN_ADDRESSES: &str =
+    "only with addresses that IPAM gave this attachment: the plugin can name no other address";
 
 /// The key for a plugin that may look at a link, but not change the link. A grant without this key is wider.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValue::LeftOut);

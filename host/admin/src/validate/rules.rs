@@ -224,7 +224,7 @@ fn needs_addresses(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     // Behind another plugin, the other plugin's addresses count.
     let is_first = path.is_empty() || path == item("plugins", 0);
     if is_first && !has_ipam(node) && node.get("prevResult").is_none() {
-        sheet.error("missing-key", node.at, path, "`ipam` is missing, and no plugin before gives addresses", "");
+        sheet.error("missing-key", node.at, path, "`ipam` is missing, and no earlier plugin gives addresses", "");
     }
 }
 

@@ -108,7 +108,7 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
     }
     let (why, hint) = others::not_counting(gate.run.view(), address, gate.guest.granted());
     let message = format!(
-        "{address} is not an address of this attachment: prevResult names it, and no record tells that an earlier plugin \
+        "{address} is not an address of this attachment: prevResult names it, and no record says that an earlier plugin \
          gave it{why}"
     );
     OpError::new(ErrorCode::InvalidArgument, address.to_string(), message).hint(hint)

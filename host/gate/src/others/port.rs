@@ -30,14 +30,15 @@ pub fn named(
     let Some(link) = links.next() else { return Ok(None) };
     if let Some(other) = links.find(|other| other.name != link.name) {
         let message =
-            format!("prevResult names \"{}\" and \"{}\": which is to be attached can't be told", link.name, other.name);
+            format!("prevResult names \"{}\" and \"{}\": it is not clear which link to attach", link.name, other.name);
         return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message)
-            .hint("let [grant.bridge] attach name one of them only"));
+            .hint("name only one of these links in `attach` of [grant.bridge]"));
     }
     if counts(&link.name) {
         return Ok(Some(link));
     }
-    let message = format!("prevResult names \"{}\", and no record tells that a plugin before made it", link.name);
+    let message =
+        format!("prevResult names \"{}\", and no record says that an earlier plugin made this link", link.name);
     let hint = granted.object_hint("previous.names", &link.name);
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
@@ -73,7 +74,7 @@ pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, O
     if !named.mac.is_empty() && !named.mac.eq_ignore_ascii_case(&mac) {
         let message = format!("prevResult says that \"{}\" has address {}, and it has {mac}", named.name, named.mac);
         return Err(OpError::new(ErrorCode::Mismatch, &named.name, message)
-            .hint("another link has that name by now: have the plugin before make its own again"));
+            .hint("another link has this name now: run ADD of the earlier plugin again"));
     }
     must_be_free(run, &link)?;
     must_be_unused(run.system, &link)?;
@@ -96,7 +97,7 @@ pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
         let of = of.map_or_else(|| format!("link {master}"), |master| format!("\"{}\"", master.name));
         return refuse(
             format!("\"{name}\" is a port of {of} already"),
-            "an attachment joins with a link that is no port yet; `ip link set dev NAME nomaster` frees one",
+            "only a link without a bridge can be attached; `ip link set dev NAME nomaster` takes a link out of its bridge",
         );
     }
     let pair = living_pair(run)?;
@@ -114,7 +115,7 @@ pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
     if is_pair_of_another && link.peer_netnsid != own()? || is_link_of_others(run.view(), link)? {
         return refuse(
             format!("\"{name}\" belongs to another attachment"),
-            "have the plugin before make a link for this one",
+            "the earlier plugin has to make a link for this attachment",
         );
     }
     Ok(())
@@ -149,7 +150,7 @@ fn must_be_unused(system: &System, link: &Link) -> Result<(), OpError> {
     let Some(used) = used else { return Ok(()) };
     let message = format!("\"{}\" {used}: it can't be attached", link.name);
     Err(OpError::new(ErrorCode::Exists, &link.name, message)
-        .hint("let [grant.bridge] attach name links only that plugins make for containers"))
+        .hint("name in `attach` of [grant.bridge] only links that plugins make for containers"))
 }
 
 /// True if a record of another attachment lists this link of the host.

@@ -24,9 +24,9 @@ enum Contradiction {
 }
 
 /// The hint if no policy should allow the address.
-const ANOTHER_ADDRESS: &str = "have the plugin before give this attachment an address that nobody else has";
+const ANOTHER_ADDRESS: &str = "the earlier plugin has to give this attachment an address that nobody else has";
 /// The hint if the container lacks the address.
-const ON_THE_LINK: &str = "the plugin before has to put the address on the link before this plugin is called";
+const ON_THE_LINK: &str = "the earlier plugin has to put the address on the link";
 
 /// Takes the addresses and gateways of `prevResult` that count as the attachment's own. The first address of the
 /// network always counts as a gateway, because it is the default gateway.

@@ -1,6 +1,6 @@
 //! `postern:cni/veth`.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::{Failure, parse, wit};
 use crate::state::State;

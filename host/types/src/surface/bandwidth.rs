@@ -1,6 +1,6 @@
 //! `bandwidth`: the rate of the attachment's own traffic, limited at its host end.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,7 +1,7 @@
 //! `bridge`: the bridge of the host that policy grants (by default the one that the operator's configuration names),
 //! and this attachment's port on it.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

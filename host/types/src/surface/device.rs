@@ -1,6 +1,6 @@
 //! `device`: links of the node that are moved into a container and back: an operator has reserved them for containers.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `dhcp`: the lease that the node's DHCP service keeps for this attachment.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `dummy`: the attachment's own link as a dummy: a link that takes every frame and sends it nowhere.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

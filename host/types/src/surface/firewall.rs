@@ -1,7 +1,7 @@
 //! `firewall`: the node's packet filter, for the attachment's own addresses and for the bridge that its host end is a
 //! port of.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `ipam`: delegation to the operator's IPAM plugin.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `leases`: the address store of host-local, limited to one network: the directory `<ipam.dataDir>/<network>`.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `link`: the attachment's own link: the link named `CNI_IFNAME` in the container's network namespace.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,7 +1,7 @@
 //! `link-settings`: attributes of the attachment's own link, for a plugin that comes after the plugin that made the
 //! link.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `loopback`: the link `lo` of the container's namespace, and nothing else.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

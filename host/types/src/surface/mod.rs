@@ -1,6 +1,6 @@
 //! All that a guest can ask for, by capability.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 mod addresses;
 mod attachments;

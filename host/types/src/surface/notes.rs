@@ -1,7 +1,7 @@
 //! `notes`: a note that a plugin keeps for an attachment: a short text in the plugin's section of the attachment's
 //! record.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

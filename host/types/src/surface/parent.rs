@@ -1,7 +1,7 @@
 //! `parent`: links that other links are stacked on, and that the operator's configuration names: the master of a
 //! macvlan, a VLAN or an ipvlan.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `routes`: routes through the attachment's own link, in the container's namespace.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,7 +1,7 @@
 //! `source-routes`: source routing in the container's namespace: packets from an own address of the attachment leave by
 //! the attachment's own link.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

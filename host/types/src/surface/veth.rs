@@ -1,6 +1,6 @@
 //! `veth`: pairs of virtual Ethernet devices (veth(4)) between the container and the host.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `vlan`: the attachment's own link as a VLAN of a granted link (IEEE 802.1Q).
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -1,6 +1,6 @@
 //! `vrf`: the attachment's own link in a VRF (virtual routing and forwarding) of the container.
 //!
-//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+//! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
 use super::Operation;
 use crate::log::Line;

@@ -38,7 +38,7 @@ fn component_options(surface: &Surface, def: &Def, made_with: &[Field], set: &[F
         given.push(passed(surface, &field.ty, &field.rust)?);
     }
     let mut code = format!(
-        "/// The values for a call, while the plugin sets them.\n#[derive(Debug)]\npub(crate) struct {name}(pub(super) wit::{name});\n\n
+        "/// Collects the values of a call, which the plugin sets.\n#[derive(Debug)]\npub(crate) struct {name}(pub(super) wit::{name});\n\n
          impl {name} {{ pub(crate) fn new({}) -> Self {{ Self(wit::{name}::new({})) }}\n\n",
         params.join(", "),
         given.join(", "),

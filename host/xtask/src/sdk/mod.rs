@@ -41,9 +41,10 @@ const VALUES: &[&str] = &[
 /// Returns two files for each capability, and its module for plugins if that module only calls the functions.
 pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     let mut files = Vec::new();
-    for (arm, place, file) in
-        [("component", "in a component", component::file as Arm), ("native", "on the build machine", native::file)]
-    {
+    for (arm, place, file) in [
+        ("component", "in a component", component::file as Arm),
+        ("native", "in native unit tests, where the fake host answers", native::file),
+    ] {
         for capability in &surface.capabilities {
             let name = snake(&capability.name);
             let code = file(surface, capability)?;

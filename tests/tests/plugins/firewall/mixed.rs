@@ -13,7 +13,7 @@ fn native_in_front() -> Result<()> {
     let c1 = place.attach(Side::Native, "c1", 1, &isolated)?;
     place.policy("[previous]\naddresses = [\"10.8.0.0/16\"]\n")?;
     let refused = Refusal::of(&c1.call_at(1, "ADD")?)?;
-    refused.expect(110, "no record tells that a plugin before gave 10.9.1.2/24…previous = { addresses = [\"10.8.0.0/16\"], in-container = \"true\" }…/etc/postern/policy/firewall.toml")?;
+    refused.expect(110, "no record says that an earlier plugin gave 10.9.1.2/24…previous = { addresses = [\"10.8.0.0/16\"], in-container = \"true\" }…/etc/postern/policy/firewall.toml")?;
     place.policy("")?;
     place.node.sh_in("c1", "ip addr del 10.9.1.2/24 dev eth0")?;
     let refused = Refusal::of(&c1.call_at(1, "ADD")?)?;

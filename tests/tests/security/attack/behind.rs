@@ -251,7 +251,7 @@ fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     let eth0 = json!({"name": "eth0", "sandbox": "/run/netns/c1"});
     let no_port = "this attachment's host end is no port of a bridge";
     let not_this = "this attachment's host end is a port of \"hostile0\"";
-    let unknown = "no record tells that a plugin before made it";
+    let unknown = "no record says that an earlier plugin made this link";
     let attacks = [
         isolate("a bridge of others", json!([{"name": "cni0"}, {"name": "port1"}, eth0])).ends(999, not_this),
         isolate("the operator's link", json!([{"name": "op0"}, {"name": "port1"}, eth0])).ends(999, not_this),

@@ -31,7 +31,7 @@ fn isolate(name: &'static str, ingress: &str) -> Attack {
 
 #[test]
 fn a_foreign_address_is_not_forwarded() -> Result<()> {
-    let nobody = "no record tells that a plugin before gave";
+    let nobody = "no record says that an earlier plugin gave";
     withstand(&[
         admit("a neighbour's", "10.9.0.77/24").ends(110, nobody),
         admit("its own, as a whole network", "10.9.0.2/8").ends(110, nobody),

@@ -27,7 +27,7 @@ fn forward(name: &'static str, addresses: &str, forwards: &str, masquerade: &str
 
 #[test]
 fn a_guest_forwards_only_what_the_runtime_asks_for_to_its_own_addresses() -> Result<()> {
-    let foreign = "no record tells that an earlier plugin gave it";
+    let foreign = "no record says that an earlier plugin gave it";
     let unlisted = "runtimeConfig.portMappings of this call does not list";
     let own = "10.9.0.77";
     withstand(&[

@@ -57,7 +57,7 @@ fn links_that_are_somebodys() -> Result<()> {
                 take("another link by that name", "and it has 02:00:00:00:00:21"),
                 r#"{"name": "tap0", "mac": "02:00:00:00:00:22"}"#,
             ),
-            (take("one of several", "which is to be attached can't be told"), r#"{"name": "tap0"}, {"name": "tap1"}"#),
+            (take("one of several", "it is not clear which link to attach"), r#"{"name": "tap0"}, {"name": "tap1"}"#),
             (take("a link that is gone", "is gone"), r#"{"name": "tap9"}"#),
             (take("a path", "no such handle"), r#"{"name": "../tap0"}"#),
             (take("no name", "is gone"), r#"{"name": ""}"#),
@@ -91,9 +91,10 @@ fn links_that_nobody_granted() -> Result<()> {
             (rogue("as shipped", &steps).ends(999, "no such handle was given out"), tap),
             (rogue("another name", &steps).policy(other).ends(999, "no such handle was given out"), tap),
             (
-                rogue("with a name that no policy grants", &steps)
-                    .policy(word)
-                    .ends(110, "no record tells that a plugin before made it…previous = { names = [\"tap0\"] }"),
+                rogue("with a name that no policy grants", &steps).policy(word).ends(
+                    110,
+                    "no record says that an earlier plugin made this link…previous = { names = [\"tap0\"] }",
+                ),
                 tap,
             ),
             (

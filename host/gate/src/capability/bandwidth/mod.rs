@@ -118,7 +118,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     if is_recorded || others::may_take_over_link(run, &name, granted) {
         return Ok(end);
     }
-    let message = format!("no record tells that a plugin before made \"{name}\" for this attachment");
+    let message = format!("no record says that an earlier plugin made \"{name}\" for this attachment");
     Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.object_hint("previous.names", &name)))
 }
 

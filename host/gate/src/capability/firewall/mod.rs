@@ -106,7 +106,7 @@ impl host::Firewall for Gate<'_> {
 fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     let Some(foreign) = addresses.iter().find(|address| !gate.run.own.owns(address)) else { return Ok(()) };
     let (why, hint) = others::not_counting(gate.run.view(), foreign, gate.guest.granted());
-    let message = format!("no record tells that a plugin before gave {foreign} to this attachment{why}");
+    let message = format!("no record says that an earlier plugin gave {foreign} to this attachment{why}");
     Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
 }
 

@@ -242,7 +242,7 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
         return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
     };
     let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.guest.granted());
-    let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it{why}");
+    let message = format!("prevResult names {address}, and no record says that an earlier plugin gave it{why}");
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
 
