@@ -1,7 +1,7 @@
 # make demo      set up what is missing, build what this needs (minutes, once), attach two namespaces to a network, ping, tear down
 # make check     the quick loop: format, clippy, unit tests, one real attachment
 # make test      what each change waits for: see tests/README.md
-# make test-all  emulated machines, other runtimes, languages
+# make test-all  emulated machines, other runtimes, a plugin in C
 # make test-long campaigns, before a release: random sequences and kills, every fault (some hours)
 # make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED); then list
 #                files and caches of results, each for a tenth of that time
