@@ -119,10 +119,13 @@ bin:
 			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d --shipped $$file; \
 	done
 
-# The test programs are not linked here: `make test` does that.
-check: build
+# Only what the demo runs is built, and no test program of tests/tests is linked: `make test` does both.
+check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --features postern-tests/measure --quiet -- -D warnings
+	@tests/setup build
+	@$(PARTS) $(DEMO)
+	@$(MAKE) --no-print-directory bin $(DEMO)
 	@tests/check
 
 test test-all test-long:
