@@ -100,7 +100,7 @@ part-test-guests: part-guests
 	@echo "--> built: the guests of the tests"
 
 part-fetched:
-	@tests/setup fetch
+	+@tests/setup fetch
 	@echo "--> fetched: native plugins and packages"
 
 # Places what is built.

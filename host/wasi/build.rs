@@ -4,5 +4,5 @@
 mod link;
 
 fn main() {
-    link::installed();
+    link::installed("../link.rs");
 }

@@ -79,11 +79,11 @@ as_root() { # as_root: tests of devices, as root in private namespaces. Only the
 skips() { # skips LOG: prints TEST and REASON, separated by a tab
   grep -o 'SKIPPED: .*' "$1" | sed -n 's/^SKIPPED: \([^:]*\(::[^:]*\)*\): /\1\t/p'
 }
-summary() { # summary LOGS: prints how many tests each reason has, and which of these the virtual machine ran
+summary() { # summary LOGS: prints how many tests each reason has, and how many of these another part ran, in the virtual machine or as root
   local ran
   ran=$(sed -n 's/^test \(.*\) \.\.\. ok$/\1/p' "$1"/[0-9]* 2> /dev/null | sort -u)
   awk -F '\t' -v ran="$ran" 'BEGIN { split(ran, names, "\n"); for (i in names) passed[names[i]] = 1 }
     { count[$2]++; if ($1 in passed) elsewhere[$2]++ }
     END { for (reason in count) printf "  %d: %s%s\n", count[reason], reason,
-      elsewhere[reason] ? " (" elsewhere[reason] " of them passed in the virtual machine)" : "" }' | sort -t: -k2
+      elsewhere[reason] ? " (" elsewhere[reason] " of them passed in another part)" : "" }' | sort -t: -k2
 }
