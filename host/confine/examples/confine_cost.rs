@@ -1,5 +1,5 @@
-//! The cost of confinement, step by step, each step in a fresh process. Medians of 200, in µs: `cargo run --release -p
-//! postern-confine --example confine_cost`.
+//! The cost of confinement, step by step, each step in a fresh process. The command for medians of 200 runs, in µs:
+//! `cargo run --release -p postern-confine --example confine_cost`.
 #![allow(unsafe_code, reason = "fork(2): confinement can't be undone")]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
@@ -82,7 +82,7 @@ fn main() {
         }),
         ("drop capabilities", || Box::new(|| keep_capabilities(KEPT).unwrap())),
         ("make Landlock rules", || Box::new(|| std::mem::forget(files()))),
-        ("enforce them, and drop capabilities, and filter", || {
+        ("enforce Landlock rules, drop capabilities, filter", || {
             let confinement = Confinement { capabilities: KEPT, files: files(), filter: FILTER.ready().clone() };
             Box::new(move || confinement.apply().unwrap())
         }),

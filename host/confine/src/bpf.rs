@@ -30,7 +30,7 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-// All programs end with the two verdicts. A place is the number of instructions from there to the end.
+// All programs end with the two verdicts. A place is the number of instructions from an instruction to the end.
 const ALLOW: usize = 1;
 const REFUSE: usize = 2;
 
@@ -69,7 +69,7 @@ pub const fn compile(
     builder.push(statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     builder.push(statement(BPF_RET | BPF_K, refusal));
     let search = builder.search(0, NUMBERS);
-    assert!(search == builder.length, "the search is what comes next");
+    assert!(search == builder.length, "the search must come next");
     builder.push(statement(BPF_LD | BPF_W | BPF_ABS, NUMBER));
     // A library never makes calls of another architecture by mistake.
     builder.push(kill);
@@ -163,8 +163,8 @@ impl Builder<'_> {
         self.length
     }
 
-    /// True if the decision on this number differs from the decision on the number before. A single number stays
-    /// together with refused numbers before it.
+    /// True if the decision on this number differs from the decision on the previous number. A single number stays
+    /// together with the refused numbers before it.
     const fn is_border(&self, at: usize) -> bool {
         match (self.kinds[at - 1], self.kinds[at]) {
             (Kind::Refused, Kind::Free) => matches!(self.kinds[at + 1], Kind::Free),
@@ -245,7 +245,7 @@ const fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Skips `jt` instructions if the comparison is true, else `jf`.
+/// Skips `jt` instructions if the comparison is true, else `jf` instructions.
 const fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
 }

@@ -46,7 +46,7 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Returns the calls with these zones; `None` if the program for them is not installed.
+    /// Returns the calls with these zones; `None` if `busctl` is not installed.
     pub fn locate(zones: Vec<String>) -> Option<Self> {
         Some(Self { path: locate(BUSCTL)?, zones })
     }
@@ -96,12 +96,12 @@ fn program(arguments: Vec<String>) -> Option<Program> {
     Some(Program { path: locate(BUSCTL)?, arguments, environment: Environment::Empty, input: String::new() })
 }
 
-/// Returns the program that asks if firewalld runs; `None` if it is not installed.
+/// Returns the program that asks if firewalld runs; `None` if `busctl` is not installed.
 pub fn question() -> Option<Program> {
     program(arguments_of_question())
 }
 
-/// Returns the program that calls a method for one address; `None` if it is not installed.
+/// Returns the program that calls a method for one address; `None` if `busctl` is not installed.
 pub fn call(method: Method, zone: &str, address: IpAddr) -> Option<Program> {
     program(arguments_of_call(method, zone, address))
 }

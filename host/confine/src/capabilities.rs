@@ -11,7 +11,7 @@ use rustix::thread::{
 ///
 /// All sets change in one call.
 ///
-/// The bounding set stays: [`empty_bounding_set`] is for processes that need no capability of it.
+/// The bounding set stays. [`empty_bounding_set`] empties it.
 ///
 /// # Errors
 /// The kernel refuses to take a capability away.

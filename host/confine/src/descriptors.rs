@@ -5,8 +5,8 @@ use crate::ConfineError;
 use nix::errno::Errno;
 use std::os::fd::RawFd;
 
-/// Closes every descriptor except these. For a process that has just begun, or a forked process that never returns to
-/// the code that owns the closed descriptors.
+/// Closes every descriptor except these. The process must have just begun, or must never return to the code that owns
+/// the closed descriptors.
 ///
 /// # Errors
 /// Those of close_range(2).

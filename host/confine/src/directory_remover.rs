@@ -32,8 +32,8 @@ pub struct DirectoryRemover {
 }
 
 impl DirectoryRemover {
-    /// Forks the process. For a process with one thread that has given up nothing yet. The innermost directory comes
-    /// first.
+    /// Forks the process. The caller must have one thread, and must still have all its rights. In `directories` the
+    /// innermost directory comes first.
     ///
     /// # Errors
     /// The kernel can't make a process or a channel.
@@ -87,11 +87,11 @@ const REMOVE: libc::c_long = libc::SYS_unlinkat;
 static FILTER: Filter = Filter::new(&[CALLS], &[RULES], DefaultAction::Absent);
 
 const CALLS: &[libc::c_long] = &[
-    libc::SYS_read,       // the word
-    libc::SYS_recvfrom,   // the same, of other standard libraries
+    libc::SYS_read,       // the message
+    libc::SYS_recvfrom,   // the message, with other standard libraries
     REMOVE,               // directories
     libc::SYS_brk,        // memory, where the C library has the heap
-    libc::SYS_close,      // rules
+    libc::SYS_close,      // the descriptors of Landlock rules
     libc::SYS_exit_group, // the end
 ];
 

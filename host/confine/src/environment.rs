@@ -1,4 +1,4 @@
-//! The environment that the runtime started the host with.
+//! The environment with which the runtime started the host.
 #![allow(unsafe_code, reason = "changes the strings that environ(7) points to, and the list of them")]
 
 use std::ffi::c_char;
@@ -11,7 +11,7 @@ unsafe extern "C" {
 /// Removes the variables that ask for backtraces. Installed programs have no tables for unwinding: a backtrace would be
 /// empty, and glibc ends the process.
 ///
-/// For a process with one thread.
+/// The process must have one thread.
 pub fn forget_backtraces() {
     for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
         // SAFETY: no other thread reads or writes the environment.
@@ -22,7 +22,7 @@ pub fn forget_backtraces() {
 /// Overwrites every variable with zeroes and empties the list. A runtime's environment can hold secrets, and an
 /// attacker who breaks out of a guest could read them in the memory of its process.
 ///
-/// For a process with one thread. Copy needed variables first.
+/// The process must have one thread. Copy needed variables first.
 pub fn forget_environment() {
     // SAFETY: `environ` is a null-terminated array of pointers to null-terminated strings in writable memory: the
     // kernel placed them on the stack. This program keeps no reference to them, and no other thread reads them.

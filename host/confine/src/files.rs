@@ -64,8 +64,8 @@ impl Files {
     }
 
     /// Makes rules for these paths, and for files and directories that are open already. If another user can replace
-    /// the last part of a path, the caller must open and verify the path. A rule by path could then be for another
-    /// object.
+    /// the last part of a path, a rule by path could be for another object. So the caller must open and verify such a
+    /// file.
     ///
     /// # Errors
     /// The kernel takes no rules.
@@ -81,7 +81,7 @@ impl Files {
             .create()
             .map_err(failed)?;
         for (path, access) in paths {
-            // The standard library removes `O_PATH` with musl. Then the open would need the right to read.
+            // With musl the standard library removes `O_PATH`, so its open would need the right to read.
             let file = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
                 Ok(file) => file,
                 // The path is missing, or out of reach already.

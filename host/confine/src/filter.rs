@@ -13,8 +13,8 @@ use nix::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRule(pub c_long, pub &'static [Argument]);
 
-/// A condition on one argument (0 to 5) of a system call. All but `High` look at its low 32 bits only: they are for
-/// arguments that the kernel takes as `int`.
+/// A condition on one argument (0 to 5) of a system call. `High` compares the argument's high 32 bits. The other
+/// conditions compare only the low 32 bits, for arguments that the kernel takes as `int`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// The argument is one of these values.
@@ -23,7 +23,7 @@ pub enum Argument {
     Given(u8, u8),
     /// The argument has none of these bits.
     Lacks(u8, u32),
-    /// Its high 32 bits have this value.
+    /// The argument's high 32 bits have this value.
     High(u8, u32),
 }
 
@@ -42,7 +42,7 @@ pub const COMMON: &[c_long] = &[
     libc::SYS_close,           // any descriptor
     libc::SYS_munmap,          // memory
     libc::SYS_mremap,          // memory
-    libc::SYS_madvise,         // memory, and that of a thread that ends
+    libc::SYS_madvise,         // memory, also of a thread that ends
     libc::SYS_brk,             // memory
     libc::SYS_rt_sigreturn,    // the end of a signal handler
     libc::SYS_rt_sigaction,    // the handling of SIGPIPE; the end of postern-admin, which has Rust's own start
@@ -127,7 +127,7 @@ impl ReadyFilter {
             len: u16::try_from(instructions.len()).unwrap_or(0),
             filter: instructions.as_ptr().cast_mut(),
         };
-        // SAFETY: the kernel copies the program, which is alive until the call returns and as long as it says.
+        // SAFETY: the kernel copies the program. The program lives until the call returns, and `len` is its length.
         let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
         Errno::result(result).map(drop).map_err(|e| ConfineError::new("PR_SET_SECCOMP", e))
     }

@@ -1,9 +1,9 @@
 //! The only fork(2) whose child may allocate and answers no runtime, and the end of such a child.
 //!
 //! A new process has only the thread that forked. In the new process, a lock of another thread stays held for ever. So
-//! the heap holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three
-//! calls and three page faults of every run. `std::process::Command` forks by itself: its child allocates nothing
-//! before exec(3).
+//! the heap holds its lock around each fork. pthread_atfork(3) has the same purpose, but musl's version allocates
+//! memory, which costs three calls and three page faults in every run. `std::process::Command` forks by itself: its
+//! child allocates nothing before exec(3).
 #![allow(unsafe_code, reason = "fork(2) and _exit(2) have no safe form")]
 
 use nix::unistd::ForkResult;
@@ -22,8 +22,8 @@ pub struct AroundFork {
 
 static AROUND: OnceLock<AroundFork> = OnceLock::new();
 
-/// Sets the functions that are called around each later fork. Only the heap uses it, at its first allocation. So
-/// nothing here allocates, and only the first call counts.
+/// Sets the functions that are called around each later fork. Only the heap calls this, at its first allocation. So
+/// this function does not allocate, and only its first call counts.
 pub fn keep_around_forks(around: AroundFork) {
     let _ = AROUND.set(around);
 }
@@ -31,7 +31,8 @@ pub fn keep_around_forks(around: AroundFork) {
 /// Forks the process, as fork(2).
 ///
 /// # Safety
-/// The child has one thread. It uses nothing that another thread of its parent may have held, except for the heap.
+/// The child has one thread. Except for the heap, the child uses nothing that another thread of its parent may have
+/// locked.
 ///
 /// # Errors
 /// The kernel can't make a process.
@@ -40,7 +41,7 @@ pub unsafe fn fork() -> nix::Result<ForkResult> {
     if let Some(around) = around {
         (around.before)();
     }
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "only this function forks")]
     // SAFETY: the caller guarantees the conditions.
     let forked = unsafe { nix::unistd::fork() };
     if let Some(around) = around {

@@ -40,8 +40,8 @@ pub struct Allowed {
     pub arguments: fn(&[String]) -> bool,
     /// True if the program may get this text as standard input.
     pub input: fn(&str) -> bool,
-    /// True if the program may get this variable in addition to the inherited environment. `None`: its environment is
-    /// empty.
+    /// True if the program may get this variable in addition to the inherited environment. `None`: the program's
+    /// environment is empty.
     pub variable: Option<fn(&str) -> bool>,
 }
 
@@ -92,8 +92,8 @@ enum Answer {
 }
 
 impl Helper {
-    /// Forks the helper. `bus` has calls on the message bus that the helper may also make. For a process with one
-    /// thread that has given up nothing yet.
+    /// Forks the helper. `bus` has calls on the message bus that the helper may also make. The caller must have one
+    /// thread, and must still have all its rights.
     ///
     /// `lock` stays open in the helper and in its programs. If this process is killed, the next holder of the lock
     /// waits for them too.
@@ -192,7 +192,7 @@ fn serve(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>, lock: Op
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
-    // Orphans of its programs become the helper's own children, so that it finds them when it must kill them.
+    // Orphans of its programs become the helper's own children, so that the helper can find and kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs, bus).is_ok() {}
     crate::end_process(0)

@@ -1,9 +1,9 @@
 //! The processor on which a gate and its sandboxes take turns.
 //!
-//! While its guest runs, a sandbox waits for the gate, or the gate for the sandbox. To wake a process on another
-//! processor means to interrupt or to wake that processor. So the processes of a run share one processor, after each
-//! has prepared itself. The gate leaves the processor at the first message of a guest after [`LONGEST`], because other
-//! processes may need it.
+//! While a guest runs, its sandbox waits for the gate, or the gate waits for the sandbox. To wake a process on another
+//! processor, the kernel must interrupt or wake that processor. So the processes of a run share one processor, after
+//! each process has prepared itself. The gate leaves the processor at the first message of a guest after [`LONGEST`],
+//! because other processes may need it.
 #![allow(unsafe_code, reason = "sched_getscheduler(2), which C libraries lack")]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -22,7 +22,7 @@ struct Shared {
     since: Instant,
 }
 
-/// `None` inside if the processes of this run don't share one. Forked processes inherit the value.
+/// The inner value is `None` if the processes of this run share no processor. Forked processes inherit the value.
 static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
 
 /// True from [`pin`] until the process is unpinned.
@@ -31,7 +31,7 @@ static IS_PINNED: AtomicBool = AtomicBool::new(false);
 /// Notes the processor that this process runs on, for this process and its forks. Only the first call counts.
 pub fn choose() {
     SHARED.get_or_init(|| {
-        // SAFETY: takes a number and touches no memory.
+        // SAFETY: the call takes a number, and touches no memory.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
         // A thread of SCHED_FIFO does not leave its processor to a thread of the same priority. So the gate could not
         // stop a guest that computes for ever.

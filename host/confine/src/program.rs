@@ -1,5 +1,5 @@
 //! Programs that are run to their end, with a deadline.
-#![allow(unsafe_code, reason = "what a child does between fork(2) and exec(3)")]
+#![allow(unsafe_code, reason = "sets up a child between fork(2) and exec(3)")]
 
 use crate::tree;
 use nix::errno::Errno;
@@ -65,7 +65,7 @@ pub enum Environment {
 /// The output of a program that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramOutput {
-    /// Exit status; `None` if a signal ended it.
+    /// Exit status; `None` if a signal ended the program.
     pub status: Option<i32>,
     /// The way the program ended, as text for messages.
     pub ended: String,
@@ -164,7 +164,7 @@ impl Run for NoPrograms {
     }
 }
 
-/// Returns an input that needs no writer while output is read.
+/// Returns a file with this text, as standard input: nobody has to write it while the output is read.
 fn file_with(text: &str) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text.as_bytes())?;

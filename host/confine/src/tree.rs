@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// kernel, and does not delay this process.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// Kills a program with its process group and all its descendants, also those that have left the group. If this process
-/// adopts orphans (`PR_SET_CHILD_SUBREAPER`), it kills them too.
+/// Kills a program with its process group and all its descendants, also descendants outside of the group. If this
+/// process adopts orphans (`PR_SET_CHILD_SUBREAPER`), it also kills the orphans.
 pub(crate) fn kill(child: &mut Child) {
     let until = Instant::now() + WITHIN;
     let leader = i32::try_from(child.id()).map(Pid::from_raw);

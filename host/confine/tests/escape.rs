@@ -185,7 +185,7 @@ fn files_out_of_reach() {
     denied(fs::create_dir(dir.join("new")));
     denied(fs::read("/etc/passwd").map(drop));
     denied(fs::read(dir.join("mine/../foreign")).map(drop));
-    // A file that was opened before the confinement stays readable. So no important file may be open then.
+    // A file that was opened before the confinement stays readable. So no important file may be open at that time.
     let mut text = String::new();
     (&open).read_to_string(&mut text).unwrap();
     assert_eq!(text, "x");
@@ -248,7 +248,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
     }
     let other = helper.run(&program("/bin/ls", &[], String::new()), soon()).unwrap_err();
     assert!(other.to_string().contains("/bin/ls is not among the programs"), "{other}");
-    assert!(Direct.run(&program("/bin/cat", &[], String::new()), soon()).is_err(), "the confined one itself can't");
+    assert!(Direct.run(&program("/bin/cat", &[], String::new()), soon()).is_err(), "the confined process itself can't");
 }
 
 fn main() {
