@@ -5,8 +5,9 @@
 //! writable when they are needed, and stay writable. The kernel counts writable pieces as data (`RLIMIT_DATA` of
 //! getrlimit(2)). dlmalloc manages the blocks in the pieces.
 //!
-//! malloc(3) stays the C library's. The standard library keeps its list of thread-locals with destructors in C's
-//! memory, and makes this list before a sandbox is sealed. A sealed sandbox that needs more of C's memory is killed.
+//! malloc(3) still uses the C library's heap. The standard library keeps its list of thread-locals with destructors in
+//! C's memory, and makes this list before a sandbox is sealed. A sealed sandbox that needs more of C's memory is
+//! killed.
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -167,7 +168,7 @@ pub fn is_used() -> bool {
 /// Prepares the heap of a sandbox: reserves address space for `size` bytes, because a sealed sandbox can map none. From
 /// now on the heap prints no error of CNI.
 ///
-/// Without this call there may be less: the process may have a low limit, or may have allocated much.
+/// Without this call the heap may have less: the process may have a low limit, or may have allocated much.
 ///
 /// # Errors
 /// The limits of this process leave no such address space.
@@ -186,7 +187,7 @@ pub fn give_back() -> u64 {
     with(|blocks| blocks.allocator().give_back() as u64)
 }
 
-/// See the module.
+/// The allocator that the module describes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap {
     answers: bool,
@@ -216,10 +217,8 @@ impl Heap {
         }
         let block = with(act);
         if block.is_null() && ANSWERS.load(Relaxed) {
-            end(
-                "the runtime leaves this process no memory: raise its limits of data and of address space (`ulimit -d`, \
-                 `ulimit -v`), or in its service",
-            );
+            end("the runtime leaves this process no memory: raise the runtime's limits of data and of address space \
+                 (`ulimit -d` and `ulimit -v`, or in its service)");
         }
         block
     }
@@ -242,11 +241,11 @@ fn end(words: &str) -> ! {
 
 /// Calls `act` with the blocks, under their lock.
 ///
-/// A thread that allocates inside `act` would wait for itself. So such a process ends: only a panic inside of the heap
-/// does this, because its message is allocated.
+/// A thread that allocates inside `act` would wait for itself. So the process ends. Only a panic inside the heap
+/// allocates there, because the panic's message is allocated.
 fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     if IS_INSIDE.replace(true) {
-        end("the heap failed, and was used inside of itself: this is a bug of Postern");
+        end("the heap failed, and was used inside itself: this is a bug of Postern");
     }
     let done = act(&mut lock());
     IS_INSIDE.set(false);
@@ -257,7 +256,7 @@ fn lock() -> MutexGuard<'static, Dlmalloc<Space>> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread that forks holds the lock meanwhile. Otherwise another thread could hold it at the fork, and the child
+/// Takes the lock for the thread that forks. Otherwise another thread could hold the lock at the fork, and the child
 /// could never allocate.
 fn hold() {
     IS_INSIDE.set(true);
@@ -284,7 +283,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: dlmalloc takes any layout.
         self.allocated(|blocks| unsafe { blocks.calloc(layout.size(), layout.align()) })
     }
 
@@ -294,7 +293,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the block is from this heap, and has this layout.
         self.allocated(|blocks| unsafe { blocks.realloc(ptr, layout.size(), layout.align(), new_size) })
     }
 }

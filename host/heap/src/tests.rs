@@ -75,7 +75,7 @@ fn a_heap_that_is_used_inside_of_itself_ends_the_process() {
     // The panic's message is allocated.
     let ended = apart(|| with(|_| panic!("a fault of {}", black_box("the heap"))));
     assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
-    // A gate answers.
+    // A gate prints an error of CNI.
     let ended = apart(|| {
         ANSWERS.store(true, Relaxed);
         with(|_| i32::from(black_box(vec![0_u8; 100]).is_empty()))
@@ -83,7 +83,7 @@ fn a_heap_that_is_used_inside_of_itself_ends_the_process() {
     assert!(matches!(ended, Some(WaitStatus::Exited(_, 1))), "{ended:?}");
 }
 
-/// Sets the limit of the address space to what is mapped and some bytes more.
+/// Sets the limit of the address space to the mapped bytes and `more` bytes. Returns the number of mapped bytes.
 fn limit(more: u64, hard: Option<u64>) -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let mapped = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;

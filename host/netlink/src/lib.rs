@@ -1,5 +1,5 @@
-//! Netlink for the host: one blocking socket, one request and its answer at a time. Links, addresses and routes
-//! (`postern-kernel`) and packet filter rules (`postern-firewall`) go through it.
+//! Netlink for the host: one blocking socket, one request and its answer at a time. `postern-kernel` (links, addresses,
+//! routes) and `postern-firewall` (packet filter rules) use this crate.
 //!
 //! Messages are built with the netlink-packet crates, whose types know their lengths. Answers are read attribute by
 //! attribute ([`Attributes`]), and only needed attributes are read. So a newer kernel can't make an answer unreadable.

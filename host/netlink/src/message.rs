@@ -35,7 +35,7 @@ pub fn u32_at(buffer: &[u8], offset: usize) -> Option<u32> {
     bytes(buffer, offset).map(u32::from_ne_bytes)
 }
 
-/// Reads an IP address, as packets and the kernel have it; its length shows the family.
+/// Reads an IP address in the form of packets and of the kernel. The length shows the family.
 #[must_use]
 pub fn ip(octets: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
@@ -62,8 +62,8 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Returns the error number of `NLMSG_ERROR` and `NLMSG_DONE`, made positive. 0 means success; so does a missing
-    /// number.
+    /// Returns the error number of `NLMSG_ERROR` and `NLMSG_DONE`, made positive. 0 means success. A missing number
+    /// counts as 0.
     pub fn errno(&self) -> i32 {
         u32_at(self.payload, 0).map_or(0, |code| code.cast_signed().saturating_neg())
     }
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
         if self.flags & NLM_F_ACK_TLVS == 0 {
             return None;
         }
-        // After the error number an acknowledgement repeats the request: its header, and unless "capped" all of it.
+        // After the error number, an acknowledgement repeats the request. A "capped" one repeats only the header.
         let request = match self.kind {
             NLMSG_DONE => 0,
             _ if self.flags & NLM_F_CAPPED != 0 => HEADER,

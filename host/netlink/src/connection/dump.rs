@@ -23,8 +23,8 @@ pub struct DumpLimits {
     /// The most objects that are kept.
     pub most: usize,
     /// True if the last reading counts even if other processes changed the list meanwhile. Then any object can be
-    /// missing or be there twice, even an unchanged object. For lists of a container: otherwise its root could make
-    /// every reading fail.
+    /// missing or be there twice, even an unchanged object. Lists of a container need this: otherwise root in the
+    /// container could make every reading fail.
     pub may_change: bool,
 }
 
@@ -149,8 +149,8 @@ impl Connection {
     }
 
     /// Reads the rest of an earlier dump. If the kernel lacks memory, it stops a dump without an end message. It
-    /// continues when a datagram is read. So a message that does nothing is sent, and its acknowledgement is read. If
-    /// nothing follows the acknowledgement, the dump is over.
+    /// continues the dump when a datagram is read. So a message that does nothing is sent, and its acknowledgement is
+    /// read. If nothing follows the acknowledgement, the dump is over.
     fn read_unfinished(&self, deadline: Instant) -> Result<(), NetlinkError> {
         let asked = self.send(&[NetlinkRequest::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
         let mut answered = false;
