@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of passes. New processes start during a pass. A new process may be in a namespace whose other processes
-/// have ended since.
+/// The number of passes over all processes, because new processes start during a pass. A new process may be in a
+/// namespace whose other processes have ended since.
 const ROUNDS: usize = 3;
 
 /// The number of namespaces that are opened before their mounts are looked up again. The number limits open files.
@@ -53,7 +53,7 @@ const DESCRIPTORS: usize = 256;
 /// `PID_NS_INIT_INO` of `linux/nsfs.h`: the PID namespace in which all processes of the node can be seen.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-const UNINHABITED: &str = "a mount namespace without a process, which can't be seen into";
+const UNINHABITED: &str = "a mount namespace without a process: its mounts can't be read";
 
 const NETWORK: &str = "ns/net";
 const OWN: &str = "/proc/thread-self";
@@ -137,7 +137,7 @@ impl Namespaces {
         found.map_err(|error| format!("look for network namespaces: {}", reason(&error)))
     }
 
-    /// True if everything could be examined. Only then is a namespace that was not found really absent.
+    /// True if everything could be examined. Then a namespace that was not found does not exist.
     pub fn is_complete(&self) -> bool {
         self.gap().is_none()
     }
@@ -200,7 +200,7 @@ struct Search {
     inhabited: BTreeSet<NamespaceId>,
     /// The namespaces that only sockets keep alive, as far as they were not entered.
     held: BTreeMap<u64, PathBuf>,
-    /// The device of namespaces.
+    /// The device number of nsfs.
     nsfs: u64,
 }
 
@@ -262,10 +262,10 @@ impl Search {
         self.all_mounts();
         self.all_descriptors()?;
         self.held.retain(|cookie, _| !self.entered.contains(cookie));
-        // Its addresses are unknown.
+        // The addresses in these namespaces are unknown.
         if self.routes_of.is_some() {
             for path in self.held.values().cloned().collect::<Vec<_>>() {
-                self.note_unreadable(&path, "a socket keeps a namespace that can't be entered");
+                self.note_unreadable(&path, "a socket keeps a namespace alive that can't be entered");
             }
         }
         let mut missed = std::mem::take(&mut self.unseen);
@@ -297,7 +297,7 @@ impl Search {
     fn is_late(&mut self, path: &Path) -> bool {
         if !self.late && Instant::now() > self.deadline {
             self.late = true;
-            self.note_unreadable(path, "the time is up, and this and what follows was not looked at");
+            self.note_unreadable(path, "the time is up: this place and all later places were not looked at");
         }
         self.late
     }
@@ -333,7 +333,7 @@ impl Search {
                 }
                 // The first thread is the process, which has the shorter path.
                 let thread = if id == pid { directory } else { &thread };
-                // If it has ended meanwhile, the search continues with the next.
+                // If the thread has ended meanwhile, the search continues with the next thread.
                 unless_gone(self.task(pid, thread, &mut inhabited))?;
             }
             Ok(())
@@ -406,7 +406,7 @@ impl Search {
                 for tasks in roots.values() {
                     self.view(tasks);
                     if let Some(task) = tasks.first() {
-                        self.note_unreadable(task, "its processes see a part of their mounts only (chroot)");
+                        self.note_unreadable(task, "its processes see only a part of their mounts (chroot)");
                     }
                 }
             }
@@ -542,7 +542,7 @@ impl Search {
             }
             Lead::Socket | Lead::Tun => {}
         }
-        // A thread with its own table has other files under these numbers. These files can't be copied.
+        // A thread with its own table of open files has other files under these numbers. These files can't be copied.
         let first = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
         if path != first {
             if target(path)? != target(&first).unwrap_or_default() {

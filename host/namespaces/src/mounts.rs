@@ -112,7 +112,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// Those of `openat2(2)`. `EAGAIN` if the walk would have to wait for a file system. `ELOOP` if there is a link in the
-/// path. `EXDEV` if another mount is on top of the expected one.
+/// path. `EXDEV` if another mount is on top of the expected mount.
 pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let how = OpenHow::new()
@@ -126,15 +126,15 @@ pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns the number of the mount that a file is in. The number stays the same while the file is open.
+/// Returns the number of the mount that has this file. The number stays the same while the file is open.
 fn mount_id(file: &OwnedFd) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", file.as_raw_fd()))?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::Error::other("the kernel does not tell which mount a file is in"))
 }
 
-/// Opens the namespace that `walk` found; `ESTALE` if it is not the namespace of the mount. The caller must have
-/// verified meanwhile that its mount is one of nsfs.
+/// Opens the namespace that `walk` found; `ESTALE` if it is not the namespace of the mount. After `walk`, the caller
+/// must have verified that the mount is still a mount of nsfs.
 pub(crate) fn open(found: &OwnedFd, key: NamespaceId) -> io::Result<File> {
     let file = File::open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))?;
     match identity(&file)? == key {
