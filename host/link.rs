@@ -1,20 +1,20 @@
-//! How executables are linked, for the build scripts of those that are installed.
+//! The linking of installed executables, for their build scripts.
 
 use std::env::var;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is installed aborts at a panic, and makes no backtraces. So nothing reads the tables for unwinding: a sixth of an
-/// executable. Tests unwind at a panic, and keep them.
+/// An installed executable aborts at a panic, and makes no backtraces. So nothing reads its tables for unwinding, which
+/// are a sixth of its size. Tests unwind at a panic, and keep the tables.
 const WITHOUT_TABLES: &str =
     "SECTIONS { /DISCARD/ : { *(.eh_frame) *(.gcc_except_table .gcc_except_table.*) } } INSERT AFTER .text;\n";
 
-/// What shows that a linker knows some flags.
+/// The proof that a linker knows some flags.
 #[derive(Clone, Copy, PartialEq)]
 enum Proof {
     /// An empty program can be linked.
     Linked,
-    /// And it can be started. The program of another architecture can't.
+    /// The empty program can also be started. A program for another architecture can't.
     Started,
 }
 
@@ -27,11 +27,11 @@ pub fn without_tables() {
     }
 }
 
-/// Sets all flags for an executable that has no flags of its own. Tests of other profiles are linked as usual. `own` is the path
+/// Sets all flags for an executable that has no flags of its own. Other profiles are linked as usual. `own` is the path
 /// of this file from the package.
-#[allow(dead_code, reason = "the other build scripts have more to do")]
+#[allow(dead_code, reason = "some build scripts call the steps themselves")]
 pub fn installed(own: &str) {
-    assert!(Path::new(own).is_file(), "cargo would build this package at each call, for {own} is missing");
+    assert!(Path::new(own).is_file(), "cargo would build this package at each call, because {own} is missing");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed={own}");
     if var("PROFILE").as_deref() == Ok("release") {
@@ -40,8 +40,8 @@ pub fn installed(own: &str) {
     }
 }
 
-/// Packs the list of places that an executable relocates at its start, which then takes a fraction of the pages. glibc
-/// reads a packed list since 2.36, and musl as Rust has it does. Elsewhere the list stays as it is.
+/// Packs the list of places that an executable relocates at its start. A packed list has a fraction of the pages. glibc
+/// reads a packed list since 2.36, and Rust's musl also reads it. For other C libraries the list stays unpacked.
 pub fn packed() {
     let is_musl = var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl");
     link(&["--pack-dyn-relocs=relr".to_owned()], if is_musl { Proof::Linked } else { Proof::Started });
@@ -61,8 +61,8 @@ fn link(flags: &[String], proof: Proof) -> bool {
     form.is_some()
 }
 
-/// Returns what has to stand before each flag: nothing for the linker itself, a word for a compiler that calls it. `None` if
-/// neither works.
+/// Returns the words before each flag: no word for the linker itself, `-Xlinker` for a compiler that calls the linker.
+/// `None` if neither form works.
 fn form(flags: &[String], proof: Proof) -> Option<&'static [&'static str]> {
     const FORMS: [&[&str]; 2] = [&[], &["-Xlinker"]];
     FORMS.into_iter().find(|through| works_with(&words(through, flags), proof))

@@ -1,5 +1,5 @@
 //! Gives the linker the order in which runs first use the functions of this executable (`order.txt`, which
-//! `tests/order` makes). Then functions that are used together are together in memory, and a run touches fewer pages.
+//! `tests/order` makes). Then functions that a run uses together are together in memory, and a run touches fewer pages.
 //!
 //! A name that the executable no longer has is ignored. A linker without support for an order builds a slower
 //! executable, and prints a warning.

@@ -1,5 +1,5 @@
-//! The start of the program, instead of the standard library's. The standard library also prepares a stack and two
-//! signal handlers, which print a message when a stack overflows. They take 13 to 25 µs of a run (docs/decisions,
+//! The start of the program, in place of the standard library's start. The standard library also prepares a stack and
+//! two signal handlers, which print a message when a stack overflows. This takes 13 to 25 µs of a run (docs/decisions,
 //! number 12). Without these handlers, an overflow ends the process by `SIGSEGV` instead of `SIGABRT`.
 #![allow(unsafe_code, reason = "the C library calls main(), and gives pointers")]
 

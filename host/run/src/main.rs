@@ -57,7 +57,7 @@ fn run(arguments: Vec<OsString>) {
             std::process::exit(status.into());
         }
         match arguments.split_first() {
-            // This command has its own program, because it runs sandboxes: they must not be in one process with
+            // This command has its own program, because it runs sandboxes: a sandbox must not share a process with
             // postern-admin's compiler.
             Some((verb, rest)) if verb == "dhcp" && rest.first().is_some_and(|next| next == "serve") => {
                 hand_over(DHCP, rest.to_vec());

@@ -1,7 +1,7 @@
 //! The sandbox process of a component that imports more of WASI than Postern's own plugins.
 //!
-//! `postern` starts it, with nothing in its environment, and with two descriptors: the channel to the gate and the
-//! compiled code. It is of no use to other programs. It gives up all privileges before it reads from either descriptor.
+//! `postern` starts it, with an empty environment, and with two descriptors: the channel to the gate and the compiled
+//! code. No other program can use it. It gives up all privileges before it reads from either descriptor.
 #![allow(unsafe_code, reason = "takes two descriptors that the gate has left open")]
 
 use postern_sandbox::child;
