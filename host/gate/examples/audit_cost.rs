@@ -1,8 +1,8 @@
 //! The cost of the audit log for a run: `cargo run --release -p postern-gate --example audit_cost`.
 //!
-//! A bridge ADD makes about 20 operations, of which 8 change something. The figures are medians of 1000 runs in µs,
-//! with the log in the directory of temporary files. For the other figure all lines are written at the end of the run,
-//! as in a run that only reads.
+//! A bridge ADD makes about 20 operations, of which 8 change something. The first figure is for such a run. The second
+//! figure is for a run that only reads: it writes all lines at its end. Both are medians of 1000 runs in µs, with the
+//! log in the directory of temporary files.
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 

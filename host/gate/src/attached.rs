@@ -13,7 +13,7 @@ use crate::others;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
-/// The host end of the attachment's living pair, or the other plugin's link with which it joined.
+/// The host end of the attachment's pair, or another plugin's link that joined a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedPort {
     pub name: String,
@@ -21,7 +21,7 @@ pub struct AttachedPort {
     pub is_joined: bool,
     /// True if the port exchanges no frames with other isolated ports.
     pub isolated: bool,
-    /// Its VLANs. The flag is true if untagged frames are in the VLAN.
+    /// The port's VLANs. The flag is true if untagged frames are in the VLAN.
     pub vlans: Vec<(VlanId, bool)>,
     /// True if all rules of the spoofing protection are there: only the container's own address can send.
     pub guarded: bool,
@@ -50,7 +50,7 @@ impl UnmetDemand {
     }
 }
 
-/// Reads the port and compares it with policy. Nothing is read if policy demands nothing.
+/// Reads the port and compares it with policy. Without a demand of policy, the port is not read.
 pub fn unmet_demand(run: &Context, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
     if let Some(ingress) = granted.required_ingress()
         && !firewall::is_isolated(run, ingress)?
@@ -65,7 +65,7 @@ pub fn unmet_demand(run: &Context, granted: &Granted) -> Result<Option<UnmetDema
 
 fn look(run: &Context, granted: &Granted) -> Result<Option<AttachedPort>, OpError> {
     let Some(link) = others::end(run)? else { return Ok(None) };
-    // VLANs are read only if policy has some: a kernel without VLANs can't list them.
+    // VLANs are read only if policy names VLANs: a kernel without VLANs can't list them.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
         true => run.system.host()?.port_vlans(link.index).map_err(kernel_error)?,
@@ -93,10 +93,10 @@ fn compare(granted: &Granted, port: Option<&AttachedPort>) -> Option<UnmetDemand
         return Some(UnmetDemand::of_guard());
     }
     let grant = granted.bridge()?;
-    // The demands hold for a port of the bridge. Rules protect only their port, and VLANs and isolation are attributes
-    // of a port.
+    // The demands hold for a port of the bridge. An nftables rule protects one port, and VLANs and isolation are
+    // attributes of a port.
     if !port.is_joined {
-        let what = format!("left \"{}\" without the bridge that it is to be guarded on", port.name);
+        let what = format!("left \"{}\" outside of a bridge, where the spoofing protection has no effect", port.name);
         return required.then(|| UnmetDemand { what, ..UnmetDemand::of_guard() });
     }
     let (what, key) = port::verify(grant, port.isolated, &port.vlans).err()?;
@@ -140,7 +140,8 @@ mod tests {
             (
                 &guard,
                 Some(&loose),
-                "left \"veth1\" without the bridge that it is to be guarded on; [grant.mac-guard] required",
+                "left \"veth1\" outside of a bridge, where the spoofing protection has no effect; \
+                 [grant.mac-guard] required",
             ),
             ("[grant.mac-guard]\nrequired = \"true\"", Some(&loose), ""),
         ] {

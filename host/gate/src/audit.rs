@@ -58,11 +58,11 @@ pub struct AuditEntry<'a> {
     pub verb: Verb,
     /// The plugin that made the request.
     pub plugin: &'a str,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: &'a str,
     /// The operation with the objects that it names.
     pub operation: &'a Operation,
-    /// The rule that allowed it; `None` if it was refused.
+    /// The rule that allowed the operation; `None` for a refused operation.
     pub rule: Option<&'a str>,
     /// The policy file of the rule: `shipped` or `operator`.
     pub from: Option<&'static str>,
@@ -141,7 +141,7 @@ impl Audit {
             return;
         }
         let before = self.lines.len();
-        // An operation was not done if it was not admitted: by policy, without a namespace or time, or beyond a limit.
+        // An operation can be refused by policy, for a missing namespace, after the deadline, or beyond a limit.
         let is_done = entry.rule.is_some() && !matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
         let (verb, operation, request) = (entry.verb.as_str(), entry.operation.name(), entry.operation.logged());
         let mut line = Line {
@@ -266,7 +266,7 @@ impl Drop for Audit {
         self.give_up();
         if self.lost > 0 {
             crate::say!(
-                "postern: {} lines of the audit log {} are lost, for they cannot be written: {}",
+                "postern: {} lines of the audit log {} are lost, because they cannot be written: {}",
                 self.lost,
                 self.file.directory.join(LOG).display(),
                 self.failure.as_deref().unwrap_or_default()

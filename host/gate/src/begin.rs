@@ -36,7 +36,7 @@ pub struct Call<'a> {
 pub enum Called {
     /// The plugin that the runtime called.
     Plugin(Prepared),
-    /// Only the host acts, for a DEL. The text is the reason why the plugin can't be run. The host removes the effects
+    /// The host acts alone, for a DEL. The text is the reason why the plugin can't be run. The host removes the effects
     /// in the record. Without a record it uses the attachment's names.
     Nobody(String),
 }
@@ -63,8 +63,8 @@ pub struct PreparedRun {
     pub part: SearchedObjects,
 }
 
-/// Carries out all steps before the guest. `refused` logs a refusal that the runtime does not get, because DEL then
-/// uses the record.
+/// Carries out all steps before the guest. `refused` logs a refusal that the runtime does not get, because DEL
+/// continues with the record.
 pub fn begin(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -75,7 +75,7 @@ pub fn begin(
     // The places are checked first. An attacker who prepared a state directory could otherwise have the objects of its
     // records removed with the host's privileges.
     let places = Places::find().map_err(obstacle)?;
-    // A guest is needed: it refuses a configuration that it can't read, with the plugin's own error.
+    // A guest is needed: only the guest refuses an unreadable configuration with the plugin's own error.
     if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
         launcher.need_sandboxes();
     }
@@ -106,8 +106,8 @@ pub fn begin(
             None
         }
         Err(missing) if verb == Verb::Del => return Err(missing.into_error()),
-        // The plugin still starts, because its error about the configuration comes first, as natively. All its
-        // operations are refused.
+        // The plugin still starts, because its error about the configuration comes first, as with native plugins. All
+        // its operations are refused.
         Err(missing) => {
             parts.system.no_container = Some(NoContainerAsked { error: missing.into_error(), is_asked: false.into() });
             None
@@ -133,7 +133,7 @@ fn ready(
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
     let run = parts.context();
-    // The policy on earlier results matters only if there is an earlier result.
+    // The policy for an earlier result matters only if the request has an earlier result.
     let has_previous = matches!(run.request.conf.previous_result(), Ok(Some(_)));
     let of_previous = called.granted().filter(|_| has_previous);
     let enters = |namespace: &Namespace| acts || others::asks_container(&run, of_previous, namespace);
@@ -171,7 +171,7 @@ fn ready(
 }
 
 /// Enters the container for the host itself. No guest runs, so nothing is confined. If the kernel refuses a thread in
-/// the container, the run continues with the record, and fails without a record.
+/// the container, a run with a record continues, and a run without a record fails.
 fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error> {
     let Some(namespace) = namespace else { return Ok(()) };
     match parts.system.enter(namespace, Inside::Thread, || Ok(())) {
@@ -239,7 +239,7 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request, policy: &Policy) {
 
 /// The reason why a container's namespace can't be entered.
 enum NoContainer {
-    /// Its path leads to no namespace, or to the host's.
+    /// The path leads to no namespace, or to the host's namespace.
     Gone(Error),
     /// The container may be alive.
     Hidden(Error),
@@ -256,9 +256,9 @@ impl NoContainer {
     /// Continues without the namespace. If the container may be alive, effects in it stay in the record.
     fn accept(self, system: &mut System) {
         match self {
-            Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
+            Self::Gone(error) => crate::say!("postern: the container counts as gone: {error}"),
             Self::Hidden(error) => {
-                crate::say!("postern: the container's namespace is not looked at: {error}");
+                crate::say!("postern: the container's namespace is not read: {error}");
                 system.hidden = Some(error.to_string());
             }
         }
@@ -291,13 +291,13 @@ fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Res
     }
     match parts.journal.identify(namespace) {
         Err(error) if keeps_notes => Err(internal(error)),
-        // Natively, a plugin that manages addresses needs no right to enter the container.
+        // A native plugin that manages addresses needs no right to enter the container either.
         _ => Ok(()),
     }
 }
 
-/// Opens the container's namespace of a request, and refuses the host's own. A namespace that is not `needed` may be
-/// absent.
+/// Opens the container's namespace of a request, and refuses the host's own namespace. A namespace that is not `needed`
+/// may be absent.
 fn container(
     request: &Request,
     system: &System,
@@ -313,7 +313,7 @@ fn container(
                 return Ok(Some(namespace));
             }
             match request.verb {
-                // The path names a process that has ended, and its process ID belongs to another process now. No
+                // The path names the process ID of a process that has ended, and another process has this ID now. No
                 // attachment is in this namespace.
                 Verb::Del => Ok(taken_for_gone(&Error::same_netns())),
                 _ => Err(NoContainer::Gone(Error::same_netns())),
@@ -336,7 +336,7 @@ fn container(
     }
 }
 
-/// True if no namespace can be at a path.
+/// True if the error proves that the path leads to no namespace.
 fn leads_nowhere(error: &OpenError) -> bool {
     match error {
         OpenError::NotExist { .. } | OpenError::NotNamespace { .. } => true,
@@ -349,7 +349,7 @@ fn leads_nowhere(error: &OpenError) -> bool {
 
 /// Reports why a DEL continues without its container.
 fn taken_for_gone(why: &dyn std::fmt::Display) -> Option<Namespace> {
-    crate::say!("postern: taking the container for gone: {why}");
+    crate::say!("postern: the container counts as gone: {why}");
     None
 }
 

@@ -24,15 +24,15 @@ pub struct Common {
     addresses: Option<Budget>,
     /// The host's links that a guest was shown: a result may name them.
     pub shown: BTreeSet<String>,
-    /// The gate's refusals by policy, in the form in which they end a verb. Only the latest refusals are kept.
+    /// The gate's refusals by policy, as the errors that end a verb. Only the latest refusals are kept.
     pub refusals: VecDeque<Error>,
-    /// Like `refusals`, for operations that failed because the node lacked something.
+    /// The errors of operations that failed because of the node. Only the latest errors are kept.
     faults: VecDeque<Error>,
 }
 
 impl Common {
-    /// Notes an error of an operation: a refusal by policy, of the gate itself or of a delegate's operation, or a fault of
-    /// the node.
+    /// Notes an operation's error if it is a refusal by policy or a fault of the node. The refusal can concern the
+    /// operation itself or an operation of a delegate.
     pub fn note(&mut self, error: &OpError) {
         let is_denied = error.delegate.as_ref().map_or(error.code == ErrorCode::Denied, |own| own.code == DENIED);
         let kept = match error.code {
@@ -61,7 +61,7 @@ impl Common {
     pub fn add_routes(&mut self, link: &str, wanted: usize) -> Result<(), OpError> {
         self.routes.get_or_insert(Budget::new(MOST_ROUTES)).spend(wanted).map_err(|most| {
             OpError::new(ErrorCode::Exhausted, link, format!("{wanted} routes are too many: a run may add {most}"))
-                .hint("join routes that lie side by side")
+                .hint("merge adjacent routes")
         })
     }
 

@@ -8,15 +8,15 @@ use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::time::Instant;
 
-/// A guest's call of an operation that is not in the audit log yet.
+/// A guest's call that is not in the audit log yet.
 pub struct OpenCall<'o> {
     operation: &'o Operation,
     start: Instant,
     rule: Option<Rule>,
 }
 
-/// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one.
-/// [`end`] must be called next.
+/// Decides on an operation. Returns the delegate, if any, that must run before the gate answers the operation. [`end`]
+/// must be called next.
 pub fn begin<'o>(
     gate: &mut Gate<'_>,
     operation: &'o Operation,

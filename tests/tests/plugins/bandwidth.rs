@@ -187,7 +187,7 @@ fn a_list_may_have_it_twice() -> Result<()> {
     c1.result = result;
     let other = json!({"ingressRate": 80, "prevResult": c1.result});
     Refusal::of(&c1.network.call_at(1, "ADD", "c1", &other)?)?
-        .expect(999, "has a root qdisc (tbf) that was set by somebody else")?;
+        .expect(999, "has a root qdisc (tbf) that another program set")?;
     for at in [1, 2] {
         c1.call_at(at, "CHECK")?.success()?;
     }

@@ -235,7 +235,7 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
         ),
         (
             "ip link add far type veth peer name far1; ip link property add dev far altname uplink",
-            "not so: it has its other names again",
+            "failed: it has its other names again",
             "ip link del far",
         ),
     ] {
@@ -319,7 +319,7 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
             .sh(&format!("nsenter --net={} ip link set cni0 netns $$ name {name}", place.node.netns("nested")))?;
         let answer = second.call("DEL", "c2")?;
         ensure!(answer.status == 0 && !answer.stderr.contains("dev2 is held"), "{answer:?}");
-        ensure!(answer.stderr.contains("the held device dev1 gives the name \"dev2\" up"), "{answer:?}");
+        ensure!(answer.stderr.contains("the held device dev1 loses the name \"dev2\""), "{answer:?}");
         ensure!(place.name_of("02:00:00:00:ee:02")? == "dev2" && place.is_up("dev2")?, "{answer:?}");
         ensure!(place.name_of("02:00:00:00:ee:01")? == "dev1" && !place.is_up("dev1")?, "{answer:?}");
         place.log_tells_rename("device dev1", "dev2")?;
@@ -389,7 +389,7 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
         if is_used {
             ensure!(answer.stderr.contains(TAKEN) && place.is_up("dev1")?, "{answer:?}");
         } else {
-            ensure!(answer.stderr.contains("the device dev2 gives the name \"dev1\" up"), "{answer:?}");
+            ensure!(answer.stderr.contains("the device dev2 loses the name \"dev1\""), "{answer:?}");
             let log = place.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
             ensure!(log.contains("device dev2") && log.contains("\"rule\":\"record\""), "{log}");
             place
@@ -470,7 +470,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     let place = Place::new()?;
     place.net.add("c1")?;
     place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested name cni0", place.node.netns("c1")))?;
-    let why = "it is in a namespace that nobody names";
+    let why = "it is in an unknown namespace";
     place.del_holds(why)?;
     place.is_held("dev1", why)?;
     // The namespace ends, and the device with it: the operator makes another one of that name.

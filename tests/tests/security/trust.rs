@@ -365,7 +365,7 @@ fn a_log_that_cannot_be_written_stops_nothing_and_is_said() -> Result<()> {
     answer.success()?;
     let printed: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
     let words =
-        "lines of the audit log /var/log/postern/audit.jsonl are lost, for they cannot be written: No space left";
+        "lines of the audit log /var/log/postern/audit.jsonl are lost, because they cannot be written: No space left";
     ensure!(printed.len() == 1 && printed.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
     let size = installed.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
     ensure!(size == "4000\n", "a piece of a line was left: {size}");

@@ -1,5 +1,5 @@
-//! The file of the log. Many processes append to it at once. A log that has grown large is set aside. No line is lost
-//! when this happens.
+//! The file of the log. Many processes append to the file at once. A log that has grown large is set aside, without the
+//! loss of a line.
 
 use super::LOG;
 use crate::places;
@@ -70,7 +70,7 @@ impl LogFile {
 struct Open {
     directory: Dir,
     file: File,
-    /// The file as it was opened. Its device and inode stay.
+    /// The file's status when it was opened. Its device and inode stay the same.
     stat: FileStat,
 }
 
@@ -84,7 +84,7 @@ impl Open {
         Ok(Self { directory, file, stat })
     }
 
-    /// Returns false if this file is no longer the log. Then the lines must be written to the new log.
+    /// Appends the lines. Returns false if this file is no longer the log: then the lines belong in the new log.
     fn append(&self, lines: &[u8], locked: bool, limit: u64) -> io::Result<bool> {
         let mut whole = None;
         if locked {
@@ -102,7 +102,7 @@ impl Open {
         }
         let written = (&self.file).write_all(lines);
         if let (Err(_), Some(size)) = (&written, whole) {
-            // Removes the incomplete line, which would damage the next one.
+            // Removes the incomplete line, which would damage the next line.
             self.file.set_len(size)?;
         }
         written.map(|()| true)
@@ -111,7 +111,7 @@ impl Open {
     /// Puts a new file in the log's place. The caller holds the log's lock. A log exists at each moment. After an
     /// interruption each line is in one of the two files.
     fn set_aside(&self, own: &FileStat) -> io::Result<()> {
-        // After an interruption both names lead to the same file.
+        // After an interruption, the names of both logs lead to the same file.
         let before = self.directory.stat(BEFORE)?.filter(|before| !same(before, own));
         let line = json!({
             "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),

@@ -3,8 +3,8 @@
 //!
 //! A runtime may try again every second, each time for another container. These refusals must not push all other lines
 //! out of the log. So a refusal with the same network, plugin, verb and reason is written once in ten minutes. At most
-//! 64 refusals of any kind are written in an hour. Only refusals at the end of the log are counted: if they are further
-//! up, other lines fill most of the log anyway.
+//! 64 refusals of any kind are written in an hour. Only refusals at the end of the log are counted: further up, other
+//! lines fill most of the log anyway.
 
 use super::{GATHERED, LOG, Line, LogFile, append, shorten};
 use crate::clock::now;
@@ -36,7 +36,7 @@ pub struct RunRefusal<'a> {
     pub verb: &'a str,
     /// The plugin that the runtime called.
     pub plugin: &'a str,
-    /// `network/container/ifname`, as far as the request names them.
+    /// `network/container/ifname`: the parts that the request names.
     pub attachment: &'a str,
     /// The reason that the runtime gets.
     pub reason: &'a str,
@@ -45,8 +45,8 @@ pub struct RunRefusal<'a> {
 }
 
 impl RunRefusal<'_> {
-    /// Writes the line, unless an equal line was written recently. If there is no trusted log, standard error reports
-    /// this. The runtime gets the reason in any case.
+    /// Writes the line, unless an equal line was written recently. Without a trusted log, standard error reports the
+    /// missing line. The runtime gets the reason in any case.
     pub fn note(&self) {
         let written = places::logs().map_err(std::io::Error::other).and_then(|logs| self.write(&logs, super::LIMIT));
         if let Err(reason) = written {
@@ -93,8 +93,8 @@ fn age(line: &Value) -> u64 {
     now().saturating_sub(line.get("time").and_then(Value::as_u64).unwrap_or_default())
 }
 
-/// Returns the refusals at the end of the log; none if it can't be read. If the log can't be read, the line is written:
-/// one line too many is better than none.
+/// Returns the refusals at the end of the log. For an unreadable log it returns none, so that the new line is written:
+/// a repeated line is better than a missing line.
 fn earlier(logs: &Path) -> Vec<Value> {
     let Ok(directory) = places::directory(logs) else { return Vec::new() };
     let Ok(mut file) = directory.file(LOG, OpenMode::Read) else { return Vec::new() };

@@ -70,7 +70,8 @@ fn what_changes_something_is_written_at_once() {
     assert_eq!(std::fs::metadata(place.0.join(LOG)).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// An operation without a rule is logged as `deny`, even if its error is not policy's, such as a missing namespace.
+/// An operation without a rule is logged as `deny`, even if policy is not the cause of the error (for example a missing
+/// namespace).
 #[test]
 fn what_was_not_admitted_was_not_allowed() {
     let place = Place::new("admitted");

@@ -79,7 +79,8 @@ impl host::Addresses for Gate<'_> {
             }
             let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(()) };
             if Instant::now() >= until {
-                // On a link without carrier the detection never ends. This is accepted, as by the native plugins.
+                // On a link without carrier the detection never ends. The gate accepts this state, like the native
+                // plugins.
                 let link = container.link_by_index(index).map_err(kernel_error)?;
                 if link.is_none_or(|link| !link.running) {
                     return Ok(());
@@ -100,7 +101,8 @@ pub fn not_own(address: &str) -> OpError {
     OpError::new(ErrorCode::InvalidArgument, address, message)
 }
 
-/// Like [`not_own`]. For an address of `prevResult`, the error also says why the address does not count.
+/// Returns the error of [`not_own`]. For an address of `prevResult`, the error also says why `prevResult` is not
+/// enough.
 pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
     let previous = gate.run.request.previous();
     if !previous.ips.iter().any(|ip| ip.address == *address) {
@@ -121,7 +123,7 @@ pub(crate) fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), O
     }
     let message = format!("\"{link}\" has {number} {kind} in the container: a list has room for {MOST_LISTED}");
     Err(OpError::new(ErrorCode::Exhausted, link, message)
-        .hint(format!("remove {kind} of the link in the container, or take a plugin that asks with {kind}.has")))
+        .hint(format!("remove {kind} of the link in the container, or use a plugin that asks with {kind}.has")))
 }
 
 /// Fails if a guest asks about too many objects.

@@ -54,7 +54,7 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
         of("a guard that is taken away", &[CREATE, FIND, &first, &guarded, r#""mac-guard-remove""#])
             .ends(999, LEFT_OUT),
         of("a guard of what is no port", &[CREATE, &guarded])
-            .ends(999, "without the bridge that it is to be guarded on"),
+            .ends(999, "outside of a bridge, where the spoofing protection has no effect"),
         of("guard a pair that is gone", &[CREATE, FIND, DELETE, &guarded]).ends(999, "is gone"),
         of("guard the pair before the last", &[CREATE, FIND, DELETE, CREATE, &second, &guarded]).ends(999, "is gone"),
         of("guard with another pair's address", &[CREATE, FIND, DELETE, r#""veth-create""#, &second, &again])

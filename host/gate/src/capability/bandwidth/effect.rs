@@ -41,8 +41,8 @@ pub struct Bandwidth {
 ///
 /// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. The largest time is 274 s: a larger
 /// bucket is made smaller. containerd asks for the largest possible burst. The native plugin cuts large numbers to
-/// their lowest 32 bits, and its CHECK expects that. This function does the same, unless the bucket would be too small
-/// for one packet.
+/// their lowest 32 bits, and its CHECK expects the cut numbers. This function cuts them too, unless the bucket would be
+/// too small for one packet.
 pub fn bucket(limit: &RateLimit) -> TokenBucket {
     let (largest, cut) = (sized(limit, largest), sized(limit, lowest_bits));
     let holds = u128::from(cut.buffer) * 64 * u128::from(cut.rate) / 1_000_000_000;
@@ -58,7 +58,7 @@ pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
     [bucket(limit), sized(limit, largest), sized(limit, lowest_bits)].iter().any(|bucket| qdisc.is_bucket(bucket))
 }
 
-/// Returns the bucket of a limit, with numbers that are made to `fit`.
+/// Returns the bucket of a limit. `fit` converts its numbers to 32 bits.
 fn sized(limit: &RateLimit, fit: fn(u64) -> u32) -> TokenBucket {
     let most = u64::from(u32::MAX);
     let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(most));
@@ -83,7 +83,7 @@ impl Bandwidth {
     }
 
     /// Makes the missing parts of the limits, on existing links. Returns true if a part was missing. `index` is the
-    /// index of the ifb, if it is known: a later link of its name belongs to another attachment.
+    /// index of the ifb, if known: a later link with the ifb's name belongs to another attachment.
     ///
     /// # Errors
     /// [`ErrorCode::Exists`]: the link has another owner's qdisc or filter. [`ErrorCode::NotFound`]: a link is gone.
@@ -102,7 +102,8 @@ impl Bandwidth {
         Ok(changed)
     }
 
-    /// Removes the ingress qdisc, unless a filter in it leads elsewhere. A filter whose link is gone names link 0.
+    /// Removes the ingress qdisc, unless one of its filters leads to another link. A filter whose link is gone names
+    /// link 0.
     fn stop_redirecting(&self, host: &Netlink, end: &Link, name: &str) -> Result<(), OpError> {
         let ifb = find(host, name)?.map_or(0, |ifb| ifb.index);
         let filters = host.redirects(end.index).map_err(about(&end.name))?;
@@ -112,8 +113,8 @@ impl Bandwidth {
         Ok(())
     }
 
-    /// Removes the ifb by the recorded index. If an ADD was killed before it recorded the index, the ifb is found by
-    /// its name, if no other attachment's record has this name.
+    /// Removes the ifb by the recorded index. If an ADD was killed before it recorded the index, the name identifies
+    /// the ifb. Then no other attachment's record may have this name.
     fn remove_ifb(&self, run: &Context, name: &str) -> Result<(), OpError> {
         let host = run.system.host()?;
         let Some(ifb) = find(host, name)? else { return Ok(()) };
@@ -163,8 +164,7 @@ fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     }
 }
 
-/// Redirects the traffic that the host end receives to the ifb, if it is not redirected yet. Returns true if it was not
-/// redirected before.
+/// Redirects the traffic that the host end receives to the ifb. Returns true if the redirection was missing.
 fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
         Some(qdisc) if !qdisc.is_default() => {
@@ -179,8 +179,8 @@ fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
 }
 
 fn occupied(link: &LinkName, what: &str) -> OpError {
-    OpError::new(ErrorCode::Exists, link, format!("\"{link}\" has {what} that was set by somebody else"))
-        .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))
+    OpError::new(ErrorCode::Exists, link, format!("\"{link}\" has {what} that another program set"))
+        .hint(format!("`tc qdisc show dev {link}` shows it; let only one of the two programs set limits"))
 }
 
 impl EffectKind for Bandwidth {
@@ -237,7 +237,7 @@ mod tests {
             (u64::MAX, 8, (u64::MAX / 8, u32::MAX, 0)),
             // The burst that containerd asks for.
             (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, 2_415_919_079)),
-            // Of burst and waiting bytes together, the lowest 32 bits count.
+            // The sum of burst and waiting bytes is cut to its lowest 32 bits.
             (1_000_000_000, 34_359_738_344, (125_000_000, 3_124_997, 536_870_906)),
             // 2^32 + 1454 ticks: a bucket of 1454 ticks would be too small for one packet.
             (8_000, 2_199_024, (1_000, 274_903, u32::MAX)),

@@ -1,7 +1,7 @@
 //! `bandwidth`: limits of the rate of the attachment's own traffic.
 //!
-//! The guest only repeats the rates of the run's configuration. The links are the attachment's own: its host end, by
-//! the record or the kernel, and an ifb.
+//! The guest only repeats the rates of the run's configuration. The links are the attachment's own: an ifb, and the
+//! host end that the record or the kernel shows.
 
 pub mod effect;
 
@@ -57,7 +57,7 @@ impl host::Bandwidth for Gate<'_> {
             return Err(OpError::new(ErrorCode::Mismatch, &end.name, "get ifb device: Link not found"));
         }
         let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
-            let message = format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name);
+            let message = format!("traffic to \"{}\" is not redirected to an ifb of this attachment", end.name);
             return Err(OpError::new(ErrorCode::Mismatch, &end.name, message));
         };
         compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)
@@ -80,8 +80,8 @@ fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) 
 }
 
 /// Returns the attachment's host end, and true if the record lists it. Otherwise a native plugin made the host end:
-/// `prevResult` names it, and the kernel shows that it leads to the container's interface. A container can choose an
-/// interface index, so both ends must name each other.
+/// `prevResult` names this end, and the kernel shows that this end leads to the container's interface. A container can
+/// choose an interface index, so both ends must name each other.
 fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
     if let Some(end) = others::end(run)? {
         return Ok((end, true));
@@ -105,12 +105,13 @@ fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
         NativeEnd::OfOthers(end) => {
             let message = format!("the host end \"{}\" belongs to another attachment", end.name);
             Err(OpError::new(ErrorCode::Denied, &end.name, message)
-                .hint("`postern ls` shows whose it is: let this plugin follow the one that made the pair"))
+                .hint("`postern ls` shows the owner: let this plugin follow the plugin that made the pair"))
         }
     }
 }
 
-/// Returns the host end that may get limits: a recorded host end, or a native plugin's if policy lets it be taken over.
+/// Returns the host end that may get limits: a recorded host end, or a native plugin's host end if policy allows its
+/// use.
 fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     let run = &*gate.run;
     let (end, is_recorded) = host_end(run)?;
@@ -142,12 +143,12 @@ fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool)
         .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
 }
 
-/// Makes the ifb, unless an earlier run did, and notes its index in the record. Its name is the native plugin's name
-/// for it. If another attachment of the container has a link with this name, the second name is used, which only this
-/// attachment has.
+/// Makes the ifb, unless an earlier run made it, and records its index. The ifb has the name that the native plugin
+/// gives it. If another attachment of the container has a link with this name, the ifb gets the second name, which only
+/// this attachment has.
 ///
-/// A name that is in another record, but not in the kernel, is free: that record's link is gone, and its index tells
-/// the two links apart.
+/// The name of an ifb in another record is free if the kernel has no such link. The recorded index tells the two links
+/// apart.
 fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> Result<(Bandwidth, Link), OpError> {
     let names = run.request.masquerade_key().ifb_names();
     for name in &names {
@@ -173,7 +174,7 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
         run.journal.gone(|of| Bandwidth::of(of) == Some(&effect));
     }
     let [name, _] = &names;
-    Err(OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
+    Err(OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" exists already"))
         .hint(format!("if its container is gone, `ip link delete {name}` removes it")))
 }
 
@@ -192,8 +193,8 @@ fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(
     }
 }
 
-/// Removes the attachment's limits: by the record or, if this plugin has no section there, by the native plugin's name
-/// of the ifb.
+/// Removes the attachment's limits by the record. If the record has no section of this plugin, the ifb is found by the
+/// native plugin's name.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made = run.journal.recorded::<Bandwidth>();

@@ -11,13 +11,13 @@ use postern_kernel::{KernelError, Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 
-/// A link that an earlier plugin made, and that joined a bridge. Only a link that was no port is accepted.
+/// A link of an earlier plugin that joined a bridge. The link was no port before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its name when it joined.
+    /// The link's name when it joined.
     #[serde(rename = "port")]
     pub name: String,
-    /// Its interface index, which identifies the link: the kernel seldom gives an index twice, and a record is about
+    /// The link's interface index, which identifies it: the kernel seldom gives an index twice, and a record is about
     /// one boot.
     pub index: u32,
     /// The bridge's name.
@@ -52,7 +52,7 @@ impl Port {
 
 impl EffectKind for Port {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // Of two ADDs for one link at once, neither may take the link away from the other.
+        // Two ADDs for one link at once must not take the link away from each other.
         match self.link(run.system.host()?)? {
             Some(_) if !run.journal.ports().contains(self) => Ok(()),
             Some(link) if !others::is_link_of_others(run.view(), &link)? => self.leave(run.system.host()?),

@@ -115,7 +115,7 @@ impl host::Bridge for Gate<'_> {
             }
         };
         must_be_bridge(&bridge)?;
-        // The check comes here, so that no pair is made that could not be attached.
+        // The check comes before a pair is made, because the pair could not be attached.
         if self.guest.granted().has_vlans() && !bridge.vlan_filtering {
             return Err(unfiltered(name));
         }
@@ -175,7 +175,7 @@ fn must_be_bridge(link: &Link) -> Result<(), OpError> {
 pub fn unfiltered(name: &str) -> OpError {
     let message = format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
     OpError::new(ErrorCode::Unsupported, name, message).hint(format!(
-        "`ip link set {name} type bridge vlan_filtering 1` switches it on for all ports; or give the network a bridge of its own"
+        "`ip link set {name} type bridge vlan_filtering 1` lets all ports filter; or give the network its own bridge"
     ))
 }
 
@@ -212,8 +212,8 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     }
     if let Some(id) = port.vlan.filter(|id| port.trunk.contains(id)) {
         crate::say!(
-            "postern: VLAN {id} is both `vlan` and in `vlanTrunk`: as with the native plugin, the port \"{name}\" has it with tags \
-             alone, and drops the container's frames without a tag; take it out of one of the two"
+            "postern: VLAN {id} is in `vlan` and in `vlanTrunk`: as with the native plugin, port \"{name}\" has it only with \
+             tags, and drops the container's untagged frames; remove the VLAN from one of the two keys"
         );
     }
     // Each VLAN is added once, even if it is listed twice.
@@ -226,8 +226,8 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     Ok(())
 }
 
-/// Checks that no DHCP server chooses an address of the node, which would also add a route. A DHCP server is a stranger
-/// on the network. So a gateway of a lease must be on the bridge already.
+/// Checks that no DHCP server chooses an address of the node: the node would also get a route. A DHCP server is not
+/// trusted, so the gateway of a lease must be on the bridge already.
 fn spares_node(run: &Context, netlink: &Netlink, target: &BridgeLink) -> Result<(), OpError> {
     let (leased, bridge) = (dhcp::leased(run.journal), &target.name);
     if leased.is_empty() {
@@ -244,8 +244,8 @@ fn spares_node(run: &Context, netlink: &Netlink, target: &BridgeLink) -> Result<
              would take its address and route"
         );
         let hint = format!(
-            "leave isGateway and isDefaultGateway out where a router of the network has the address; or `ip address add \
-             {gateway} dev {bridge}` before"
+            "leave isGateway and isDefaultGateway out if a router of the network has the address; or first run \
+             `ip address add {gateway} dev {bridge}`"
         );
         return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint(hint));
     }
@@ -259,7 +259,7 @@ impl BridgeLink {
     }
 }
 
-/// Sets the hardware address of a bridge to its address before the first port came.
+/// Sets the hardware address of a bridge to the address that it had before its first port.
 ///
 /// A bridge takes the lowest address of its ports, but an address that was set stays. Pods have the gateway's address
 /// in their neighbour tables. A bridge whose last port has left has no address (all zeros). Then it gets a random
@@ -272,7 +272,7 @@ fn pin_hardware_address(netlink: &Netlink, target: &BridgeLink) -> Result<(), Op
         .map_err(|error| native_error(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
 }
 
-/// Puts an address on the bridge, unless it is there. Returns true if it was added.
+/// Adds an address to the bridge, if the address is missing. Returns true if it was added.
 ///
 /// The address is added without DAD: root in a container on the bridge could claim the address, and the kernel would
 /// never use it. An address that failed DAD is added anew.

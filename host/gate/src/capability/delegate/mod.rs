@@ -38,7 +38,7 @@ impl host::Delegate for Gate<'_> {
     fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
         made(self)?.and_then(|delegation| delegation.subnet.clone()).ok_or_else(|| {
             let verb = self.run.request.verb.as_str();
-            OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
+            OpError::new(ErrorCode::NotFound, verb, format!("{verb} does not use the subnet file"))
         })
     }
 
@@ -52,7 +52,7 @@ impl host::Delegate for Gate<'_> {
             // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if self.run.journal.recorded::<Delegated>().is_empty() {
                 crate::say!(
-                    "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
+                    "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; its effects stay"
                 );
             }
             return Ok(());
@@ -136,7 +136,8 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Makes the answer of the delegate that has run, or else of a native program. Returns the result of an ADD.
+/// Makes the answer from the delegate's run. If no component has run, a native program is run. Returns the result of an
+/// ADD.
 fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
     let Some(delegation) = made(gate)? else { return Ok(None) };
     let plugin = &delegation.plugin;
@@ -199,9 +200,9 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
     OpError { delegate: Some(error), ..OpError::new(ErrorCode::Delegate, plugin, message) }
 }
 
-/// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose its
-/// connection to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address,
-/// and the bridge has its gateway.
+/// Refuses a subnet that covers an address of loopback or of a default route's link: the node would lose its connection
+/// to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address, and the
+/// bridge has its gateway.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
@@ -209,7 +210,7 @@ pub fn spares_node(netlink: &Netlink, subnet: &SubnetFile) -> Result<(), OpError
     let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
         let message = format!("subnet {subnet} covers {address}, an address of {link}");
         OpError::new(ErrorCode::InvalidArgument, subnet.to_string(), message)
-            .hint("the networks of flannel must not overlap with the node's own")
+            .hint("the networks of flannel must not overlap with the node's own networks")
     };
     for subnet in &subnet.subnets {
         // All of 127.0.0.0/8 belongs to loopback, even if the kernel lists no address in it.

@@ -1,4 +1,5 @@
-//! A link of the node that was moved into the container. The link stays the node's, and comes home.
+//! A link of the node that was moved into the container. The link still belongs to the node, and later comes home to
+//! the host.
 //!
 //! The link is looked up each time, in the container and on the host. When the container's namespace ends, the kernel
 //! moves a driver's device to the machine's first namespace, under its name in the container. A virtual link ends with
@@ -28,7 +29,7 @@ const HOME_WITHIN: Duration = Duration::from_secs(3);
 
 /// A moved link, as it was on the host. The record also has the link's index in the container.
 ///
-/// The link's names are written as texts. Earlier versions did not escape them: `50%ff` was the name itself. `escaped`
+/// The link's names are written as texts. Earlier versions did not escape names: `50%ff` was the name itself. `escaped`
 /// is true if a text is the escaped form of a name that is not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -36,34 +37,34 @@ pub struct Device {
     /// True if the names are escaped. The field is used in the written form only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub escaped: bool,
-    /// Its name.
+    /// The link's name.
     #[serde(deserialize_with = "as_written")]
     pub name: LinkName,
-    /// Its index.
+    /// The link's index.
     pub index: u32,
     /// The kind of link; empty for a driver's device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The driver's device: its bus, and its name there.
+    /// The driver's device: its bus, and its name on the bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(String, String)>,
     /// The hardware address that the driver gave the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent: Option<Mac>,
-    /// Its hardware address.
+    /// The link's hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// True if it was up.
+    /// True if the link was up.
     pub up: bool,
-    /// True if it was in promiscuous mode.
+    /// True if the link was in promiscuous mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub promisc: bool,
-    /// True if it took all multicast frames.
+    /// True if the link took all multicast frames.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allmulti: bool,
-    /// The length of its queue, in packets. Earlier versions did not write the length.
+    /// The length of the transmit queue, in packets. Earlier versions did not write the length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
     /// Its alias.
@@ -72,10 +73,10 @@ pub struct Device {
     /// Its alternative names.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "all_as_written")]
     pub other_names: Vec<LinkName>,
-    /// Index of the bridge (or bond, …) of which it was a port.
+    /// Index of the bridge (or bond, …) of which the link was a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<u32>,
-    /// Index of its other end, or of the link on which it is stacked.
+    /// Index of the pair's other end, or of the link on which this link is stacked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
     /// The number of the namespace of the link `peer`, in the node's namespace. `None` if `peer` is in the node's
@@ -160,7 +161,7 @@ impl Device {
         let names = |link: &Link| (link.name.clone(), link.other_names.clone(), link.mac, link.permanent);
         let is_as_judged = |now: &Link| Self::of_link(link).is_claim(now) && names(now) == names(link);
         let Some((now, settings)) = now.filter(|(now, _)| is_as_judged(now)) else {
-            let message = format!("failed to move link: \"{}\" has changed while it was looked at", link.name);
+            let message = format!("failed to move link: \"{}\" changed while it was read", link.name);
             return Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint("run ADD again"));
         };
         let link = &now;
@@ -268,9 +269,9 @@ impl Device {
         Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
-    /// True if a link of the host with an index of this virtual link is this link. The kernel may have given the index
-    /// to another link since. A pair is identified by its other end. A link of another kind must also have the recorded
-    /// address, the recorded name or an ordinary name.
+    /// True if `link`, a link of the host with an index of this virtual link, is this link. The kernel may have given
+    /// the index to another link meanwhile. A pair is identified by its other end. A link of another kind must also
+    /// have the recorded address, the recorded name or an ordinary name.
     fn is_back(&self, link: &Link) -> bool {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
         self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || is_ordinary(&link.name))
@@ -286,7 +287,7 @@ impl Device {
     /// Returns the reason to believe that a device is in a third namespace, if it is neither in its container nor on
     /// the host. Root in the container can move the device to a namespace of its own. `None` if the device is gone.
     fn is_away(&self, host: &Netlink) -> Result<Option<String>, OpError> {
-        let away = "it is in a namespace that nobody names: root in its container has moved it there";
+        let away = "it is in an unknown namespace: root in its container has moved it there";
         match &self.device {
             // The bus does not list a device that was unplugged.
             Some((bus, device)) => Ok(is_on_bus(bus, device).then(|| away.to_owned())),
@@ -301,7 +302,8 @@ impl Device {
 
     /// Brings the device home, if it is found.
     fn come_home(&self, run: &Context) -> Result<(), OpError> {
-        // In a DEL or ADD, the runtime names the container's namespace. A collection has searched for it.
+        // In a DEL or ADD, the runtime names the container's namespace. A garbage collection has searched for this
+        // namespace.
         let container = run.netlink_of_record()?;
         let mut unlisted = None;
         if let Some(container) = container {
@@ -317,12 +319,13 @@ impl Device {
                 return self.restore_name(run, link);
             }
             if let Some(why) = run.system.hidden.as_deref() {
-                let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
+                let message =
+                    format!("its namespace may still exist, with \"{}\" of this node in it: {why}", self.name);
                 return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));
             }
-            // The wait is only for a namespace that ends. A device that is missing in a living namespace was moved out
-            // of it.
+            // The wait is only for a namespace that ends. A device that is missing in a living namespace was moved to
+            // another namespace.
             if container.is_some() || Instant::now() >= until {
                 break;
             }
@@ -338,13 +341,13 @@ impl Device {
         match (away, &self.device) {
             (Some(why), _) => return held::hold(run, HeldObject::Device(Box::new(self.clone())), &[why]),
             (None, Some((bus, device))) => crate::say!(
-                "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
+                "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: no bus lists it",
                 self.name
             ),
             // A deleted link can't be told from a link that was moved to an unknown namespace.
             (None, None) if container.is_some() => crate::say!(
                 "postern: \"{}\" is neither in the container nor on this host: root in the container has deleted it, or moved it \
-                 to a namespace of its own, where it is until that ends",
+                 to another namespace, where it is until that namespace ends",
                 self.name
             ),
             (None, None) => {}
@@ -385,7 +388,7 @@ impl AttachmentLink for Device {
     }
 }
 
-/// True if the driver's device is on its bus, or if that can't be known.
+/// True if the driver's device is on its bus, or if the bus can't be read.
 fn is_on_bus(bus: &str, device: &str) -> bool {
     let buses = Path::new("/sys/bus");
     !is_plain(bus) || !is_plain(device) || !is_there(buses) || is_there(&buses.join(bus).join("devices").join(device))
@@ -404,7 +407,7 @@ pub(crate) fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpEr
             return Ok(name);
         }
     }
-    Err(OpError::new(ErrorCode::Exists, "", "each ordinary name of a device is taken on the host"))
+    Err(OpError::new(ErrorCode::Exists, "", "all names of the form devN are taken on the host"))
 }
 
 /// True for a name of the kind that [`ordinary_name`] returns.

@@ -1,9 +1,9 @@
 //! Held objects: objects of the node that a container may still use after its DEL. A held object is a device that may
 //! not be clean or that is in an unknown namespace, or a VLAN of the node's link.
 //!
-//! A held object belongs to no attachment: the container's address is free. Its note, that of a node object, has the
-//! reason. A held device stays down until a check finds it clean. The next ADD of the device makes this check, and
-//! `postern gc` does. Earlier versions refuse a held device as a link of "other networks of this node".
+//! A held object belongs to no attachment: the container's address is free. A note in the form of a node object's note
+//! has the reason. A held device stays down until a check finds it clean. The next ADD of the device and `postern gc`
+//! make this check. Earlier versions refuse a held device as a link of "other networks of this node".
 
 use crate::audit::Audit;
 use crate::capability::device::effect::home::DeviceHome;
@@ -38,7 +38,7 @@ pub enum HeldObject {
     Vlan {
         /// The link's name.
         parent: String,
-        /// Its index.
+        /// The link's index.
         index: u32,
         /// The VLAN.
         id: VlanId,
@@ -74,7 +74,7 @@ impl HeldObject {
         [name, other]
     }
 
-    /// True if both are one object. Two devices with one name are two objects: one device was made later.
+    /// True if both are one object. Two devices of the same name are two objects: one device was made later.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Device(one), Self::Device(other)) => match (&one.device, &other.device) {
@@ -115,8 +115,8 @@ pub struct HeldNote {
     /// The reasons.
     pub why: Vec<String>,
     /// The present name of a device on the host, if another link has the device's own name. The device waits for its
-    /// own name. Earlier versions did not write the present name, or only for virtual devices. Such a device gets its
-    /// own name by its next ADD, or by `postern gc`.
+    /// own name. Earlier versions did not write the present name, or only for virtual devices. A device gets its own
+    /// name by its next ADD, or by `postern gc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_now: Option<String>,
 }
@@ -156,9 +156,9 @@ impl Notes {
     }
 
     /// Frees a name on the host for a device that comes home. The link `other` has this name as its main or alternative
-    /// name. Root in a container chose it, if `other` is another attachment's device with a different own name. Then
-    /// `other` loses the name. A link that is up and has the name as its main name keeps it, because an operator may
-    /// use that link. Returns true if the name may be free now.
+    /// name. If `other` is another attachment's device with a different own name, root in a container chose the name.
+    /// Then `other` loses the name. A link that is up and has the name as its main name keeps it, because an operator
+    /// may use that link. Returns true if the name may be free now.
     pub(crate) fn make_way(&mut self, host: &Netlink, name: &LinkName, other: &Link) -> Result<bool, OpError> {
         let is_main = other.name == *name;
         if is_main && other.up {
@@ -182,7 +182,7 @@ impl Notes {
             Ok(()) => {
                 let words = if held.is_some() { "held " } else { "" };
                 crate::say!(
-                    "postern: the {words}device {} gives the name \"{name}\" up, and is \"{free}\"",
+                    "postern: the {words}device {} loses the name \"{name}\", and is \"{free}\" now",
                     device.name
                 );
                 // The note gets the device's present name, because another device gets the earlier name.
@@ -195,8 +195,8 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    /// Gives held devices their own names again, where these names are free now: a device that came home may have had
-    /// such a name. A device stays held if this fails. `home` is called only if something is held.
+    /// Gives held devices their own names again, if these names are free now: a device that came home may have had such
+    /// a name before. A device stays held if this fails. `home` is called only if something is held.
     pub(crate) fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
@@ -215,8 +215,8 @@ impl Notes {
         }
     }
 
-    /// Returns the device that this link of the host is, if the device is held or in a record. Root in a container can
-    /// bring its device to the host before the DEL. The note is returned too, if the device is held.
+    /// Returns the device that the host's link `other` is, if a note or a record lists this device. Root in a container
+    /// can bring its device to the host before the DEL. The note is returned too, if the device is held.
     fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, Option<HeldNote>)>, OpError> {
         let here = host.cookie().map_err(kernel_error)?;
         let (objects, _) = node::list(&self.state).map_err(state_error)?;
@@ -402,8 +402,8 @@ impl HeldNote {
         Ok(held)
     }
 
-    /// Returns the note of this object and attachment. There is none if another run released the object, or if another
-    /// container has had the object since.
+    /// Returns the note of this object and attachment. The note is missing if another run released the object, or if
+    /// another container got the object later.
     fn own_note(&self, state: &Path, host: &Netlink) -> Result<Option<NodeObject>, OpError> {
         noted(state, host.cookie().map_err(kernel_error)?, |other| self.is_noted_by(other))
     }
@@ -442,11 +442,11 @@ impl HeldNote {
         let name = &device.name;
         match &device.device {
             Some((bus, device)) => format!(
-                "end what keeps {bus} {device}: the namespaces that its last container made; then run `postern gc`. `postern gc \
-                 --unbind` takes the device from its driver and gives it back, which ends all that others have on it"
+                "end the namespaces that the last container of {bus} {device} made; then run `postern gc`. `postern gc \
+                 --unbind` takes the device from its driver and gives it back, which ends all other uses"
             ),
             None => format!(
-                "end what keeps it: the namespaces that its last container made, or delete \"{}\" and make \"{name}\" anew; then \
+                "end the namespaces that its last container made, or delete \"{}\" and make \"{name}\" anew; then \
                  run `postern gc`",
                 self.name_now.as_deref().unwrap_or(&name.to_string())
             ),
@@ -457,9 +457,10 @@ impl HeldNote {
 /// Returns the reason why a VLAN of a host's link is held, if a link of the VLAN still exists.
 pub(crate) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Option<String>, OpError> {
     let Some(link) = host.link_by_index(parent).map_err(kernel_error)? else { return Ok(None) };
-    Ok(host.has_vlan(&link, id).map_err(kernel_error)?.then(|| {
-        "it is in use in a namespace that nobody names: root in its container has moved its link there".to_owned()
-    }))
+    Ok(host
+        .has_vlan(&link, id)
+        .map_err(kernel_error)?
+        .then(|| "it is in use in an unknown namespace: root in its container has moved its link there".to_owned()))
 }
 
 #[cfg(test)]

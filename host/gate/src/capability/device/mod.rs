@@ -1,7 +1,7 @@
 //! `device`: a link of the node that is moved into the container, and back.
 //!
-//! The network names the link by one of four keys. This module never opens files of `/sys`, because a confined gate may
-//! not. A confined gate can read where symbolic links below `/sys` lead.
+//! The network names the link by one of four keys, or the runtime by `deviceID`. This module never opens files of
+//! `/sys`, because a confined gate must not. A confined gate can read the targets of symbolic links below `/sys`.
 
 pub mod effect;
 pub mod held;
@@ -98,7 +98,7 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
     // A link without kind and driver's device could not be identified when it comes home.
     if link.kind.is_empty() && link.device.is_none() {
         let message =
-            format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
+            format!("failed to move link: \"{}\" is no device of a driver (Linux before 5.14 names none)", link.name);
         return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message));
     }
     if let Some(owner) = others::owner_of_link(run.view(), link)? {
@@ -125,7 +125,7 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
     }
     let links = with_stacked(run.system.host()?.links().map_err(kernel_error)?, link.index);
     if !takes_ports && links.iter().any(|link| link.master.is_some()) {
-        return used("is a port, or carries one", PORTS);
+        return used("is a port, or carries a port", PORTS);
     }
     if !takes_default && has_default_route(run.system.host()?, &links)? {
         return used("a default route of this node leads through", DEFAULT_LINK);
@@ -185,12 +185,13 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     };
     match others::claiming(run.view(), &own)?.map(|summary| summary.header) {
         None if !others::leads_here(run.system, &own)? => {
-            return refuse("no record lists it, and it may have been made in there");
+            return refuse("no record lists it, and it may have been made in the container");
         }
-        // The record may have another network's name for this attachment. Another attachment keeps its link: root in
-        // the container may have swapped the names of two links.
+        // The record of this attachment may have another network's name. Another attachment keeps its link: root in the
+        // container may have swapped the names of two links.
         Some(listed) if !listed.as_ref().is_some_and(|header| others::is_of_this_interface(run.request, header)) => {
-            let message = format!("\"{name}\" in the container is another attachment's, by its record, and stays");
+            let message =
+                format!("\"{name}\" in the container stays, because a record lists it for another attachment");
             return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
         }
         None | Some(_) => {}
@@ -269,7 +270,7 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
     Ok(led.file_name().and_then(|name| name.to_str()).is_some_and(|name| USERSPACE.contains(&name)))
 }
 
-/// Fails unless the text can be a device's name on a bus: it becomes part of a path.
+/// Fails unless the text can be a device's name on a bus, because the name becomes part of a path.
 fn is_bus_name(value: &str) -> Result<(), OpError> {
     if !is_plain(value) {
         return Err(OpError::new(ErrorCode::InvalidArgument, value, format!("\"{value}\" is no name of a device")));
@@ -322,8 +323,7 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
             of_address(host.links().map_err(kernel_error)?, mac)
                 .map_err(|names| {
                     let message = format!("several links have the address {value}: {names}");
-                    OpError::new(ErrorCode::InvalidArgument, value, message)
-                        .hint("name the one that is meant by `device`")
+                    OpError::new(ErrorCode::InvalidArgument, value, message).hint("name the link with the key `device`")
                 })?
                 .ok_or_else(|| none("failed to find physical interface".to_owned()))
         }
@@ -364,8 +364,8 @@ fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>,
     Ok(found.min_by(|a, b| a.name.cmp(&b.name)))
 }
 
-/// Returns the only link with this address. Links that are stacked on a link often have its address. Among several
-/// links, only the link counts that got the address from its driver. The error names all of them.
+/// Returns the only link with this address. Links that are stacked on a link often have its address. Of several links,
+/// only a link that got the address from its driver counts. The error names all links with the address.
 fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();
     if found.len() > 1 {

@@ -24,7 +24,7 @@ type PutBack<'a> = &'a dyn Fn() -> postern_kernel::Result<()>;
 pub struct DeviceHome<'a> {
     /// A socket in the node's namespace.
     pub host: &'a Netlink,
-    /// How much a search for programs can see.
+    /// The kinds of BPF programs that a search can see.
     pub sight: Sight,
     /// The files of the node's links, if they can be read.
     pub files: Option<&'a LinkFiles>,
@@ -52,15 +52,15 @@ impl Device {
         }
         let moved = home.host.link_by_name(&name).map_err(kernel_error)?;
         let Some(link) = moved.filter(|link| self.is_same(link)) else {
-            return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
+            return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved, but is not on the host"));
         };
         let stacked = self.delete_stacked(run.system, container, &link);
         self.arrive(run, home, &link, [stacked, doubt, taken].into_iter().flatten().collect())
     }
 
     /// Returns a name for the device on the host: its own name, or a free name and the reason. The reason is that
-    /// another link has the device's own name: root in another container may have given it to a device that came home
-    /// before. `own` is the device's link, if it is on the host already.
+    /// another link has the device's own name. Root in another container may have given this name to a device that came
+    /// home earlier. `own` is the device's link, if it is on the host already.
     fn name_there(
         &self,
         host: &Netlink,
@@ -83,7 +83,7 @@ impl Device {
             }
         }
         let Some(other) = found else { return Ok((self.name.clone(), None)) };
-        // The device keeps an ordinary name that it got for this reason before.
+        // The device keeps an ordinary name that it got earlier for the same reason.
         let name = match own.filter(|link| is_ordinary(&link.name)) {
             Some(own) => own.name.clone(),
             None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
@@ -94,7 +94,7 @@ impl Device {
     }
 
     /// Returns the reason to doubt that a link of the container is this device. At home, the settings and the other end
-    /// prove it, but records of earlier versions do not have these.
+    /// prove the identity. Records of earlier versions have neither.
     fn doubt(&self, system: &System, away: &Link) -> Option<String> {
         if self.device.is_some() || !self.settings.is_empty() {
             return None;
@@ -103,7 +103,7 @@ impl Device {
         match others::leads_here(system, away).or_else(|_| others::leads_here(system, away)) {
             Ok(true) => None,
             Ok(false) => Some("the container may have put another link in its place".to_owned()),
-            Err(error) => Some(format!("where its other end is can't be told: {error}")),
+            Err(error) => Some(format!("the place of its other end is unknown: {error}")),
         }
     }
 
@@ -118,8 +118,8 @@ impl Device {
     }
 
     /// Deletes the links that the container stacked on the device. These links stayed in the container, and would still
-    /// use the device's wire. The container can add no more, since the device is at home. Returns the reason why the
-    /// deletion failed, if it did.
+    /// use the device's wire. The container can add no more links, because the device is at home. If the deletion
+    /// fails, the reason is returned.
     fn delete_stacked(&self, system: &System, container: &Netlink, link: &Link) -> Option<String> {
         let delete = || -> Result<(), OpError> {
             let Some(home) = container.namespace_number(system.home()?.fd()).map_err(kernel_error)? else {
@@ -169,7 +169,7 @@ impl Device {
                 None => return Ok(()),
             }
         }
-        let message = format!("failed to move the device home: one of its names is taken there: {}", self.name);
+        let message = format!("failed to move the device home: one of its names is taken on the host: {}", self.name);
         Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
     }
 
@@ -200,7 +200,7 @@ impl Device {
         release().or_else(|_| release()).err().into_iter().map(|error| error.to_string()).collect()
     }
 
-    /// Makes a clean device a port again, and sets it up, if it was so before.
+    /// Makes a clean device a port again if it was a port before, and sets it up if it was up before.
     fn release(&self, home: DeviceHome<'_>, index: u32) -> postern_kernel::Result<()> {
         let Some(link) = home.host.link_by_index(index)? else { return Ok(()) };
         if let Some(master) = self.master.filter(|_| link.master.is_none()) {
@@ -216,7 +216,7 @@ impl Device {
         let mut failed = Vec::new();
         let mut put_back = |what: &str, put: PutBack<'_>| match put() {
             Ok(()) => crate::say!("postern: {}: {what}", self.name),
-            Err(error) => failed.push(format!("not so: {what}: {error}")),
+            Err(error) => failed.push(format!("failed: {what}: {error}")),
         };
         if link.up {
             put_back("it is down until it is clean", &|| host.set_down(link.index));
@@ -289,7 +289,7 @@ impl Device {
             Ok(differing.map(|name| format!("{name} below /sys: changed, and can't be set back")).collect())
         };
         let Some(files) = files else {
-            return vec!["its settings below /sys can't be looked at".to_owned()];
+            return vec!["its settings below /sys can't be read".to_owned()];
         };
         put_back(files).unwrap_or_else(|error| vec![error.to_string()])
     }
@@ -303,7 +303,7 @@ impl Device {
                 (Treatment::NoSetting, _) => {}
                 (Treatment::PutBack(what), Some(value)) => match host.put_back(index, attribute, value) {
                     Ok(()) => crate::say!("postern: {}: {what}: as before", self.name),
-                    Err(error) => failed.push(format!("not so: {what}: as before: {error}")),
+                    Err(error) => failed.push(format!("failed: {what}: as before: {error}")),
                 },
                 (Treatment::PutBack(what) | Treatment::Lasting(what), _) => {
                     failed.push(format!("{what}: changed, and can't be set back"));
@@ -355,7 +355,7 @@ impl Device {
         let again = |_| Netlink::open().and_then(|host| self.look_for_uses(DeviceHome { host: &host, ..home }, index));
         self.look_for_uses(home, index)
             .or_else(again)
-            .unwrap_or_else(|error| vec![format!("nothing proves that it is clean: {error}")])
+            .unwrap_or_else(|error| vec![format!("the check that it is clean failed: {error}")])
     }
 
     fn look_for_uses(&self, home: DeviceHome<'_>, index: u32) -> postern_kernel::Result<Vec<String>> {
@@ -364,7 +364,7 @@ impl Device {
             return Ok(vec!["it is gone".to_owned()]);
         };
         let mut uses = Vec::new();
-        // Netlink neither shows nor removes programs by tcx.
+        // Netlink neither shows nor removes programs that tcx attached.
         if link.has_xdp {
             uses.push("a program of the container reads its packets".to_owned());
         }
@@ -382,7 +382,8 @@ impl Device {
         let is_on =
             |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
         let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
-        // A bridge or bond of the node takes the frames of its port itself, and tolerates no other reader of them.
+        // A bridge or bond of the node takes the frames of its port itself, and tolerates no other reader of these
+        // frames.
         let takes_all = |other: &Link| matches!(other.kind.as_str(), "bridge" | "bond");
         let is_port = links.iter().any(|other| link.master == Some(other.index) && takes_all(other));
         let mut others = home.host.uses_from_elsewhere(link, &own)?;
@@ -392,7 +393,7 @@ impl Device {
         Ok(uses)
     }
 
-    /// Gives a device its own name again, after it came home by the kernel or by a run that was killed.
+    /// Gives a device its own name again, after the kernel or a run that was killed brought it home.
     pub(super) fn restore_name(&self, run: &Context, link: Link) -> Result<(), OpError> {
         let home = DeviceHome::of(run)?;
         let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
