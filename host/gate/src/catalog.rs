@@ -62,7 +62,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
     let code = code_path(catalog, plugin);
     let absent = || {
         let catalog = catalog.display();
-        let way_out = "`postern add FILE.wasm --policy FILE` places one";
+        let way_out = "`postern add FILE.wasm --policy FILE` installs a plugin";
         PluginError(format!("there is no plugin \"{plugin}\" in {catalog}; {way_out}"))
     };
     let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
@@ -70,7 +70,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
     let manifest: RunManifest = manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
         return Err(PluginError(format!(
-            "plugin \"{plugin}\" is not what it is called: {} was installed as \"{}\"; {AGAIN}",
+            "plugin \"{plugin}\" has a wrong name: {} was installed as \"{}\"; {AGAIN}",
             code.display(),
             manifest.plugin
         )));
@@ -140,7 +140,7 @@ impl Unverified {
         }
         Err(PluginError(format!(
             "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {}; find out \
-             who did that, then {AGAIN}",
+             who changed it, then {AGAIN}",
             self.plugin,
             self.path().display(),
             Manifest::path(&self.catalog, &self.plugin).display(),
@@ -246,8 +246,8 @@ pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, fil
         return Ok(());
     }
     Err(PluginError(format!(
-        "plugin \"{plugin}\" is another component than its policy is for: sha256:{pinned} is pinned, and \
-         sha256:{installed} is given; look at what changed with `postern inspect --diff OLD NEW`, then set `digest` in {}",
+        "plugin \"{plugin}\" is not the component of its policy: the policy pins sha256:{pinned}, and the plugin has \
+         sha256:{installed}; look at the changes with `postern inspect --diff OLD NEW`, then set `digest` in {}",
         file.display()
     )))
 }

@@ -1,4 +1,4 @@
-//! Adds the cause and a hint to a refusal by the kernel, because an error number alone does not explain it.
+//! Adds the cause and a hint to a refusal by the kernel, because an error number alone does not explain the refusal.
 
 use nix::errno::Errno;
 use postern_types::{Mac, OpError};
@@ -10,7 +10,7 @@ pub const SMALLEST_MTU: u32 = 68;
 /// The largest MTU of veth, bridge and dummy.
 pub const LARGEST_MTU: u32 = 65535;
 
-/// The largest MTU of a tap: its frames have at most 65535 bytes, with a header of 14.
+/// The largest MTU of a tap: its frames have at most 65535 bytes, with a header of 14 bytes.
 pub const LARGEST_MTU_OF_TAP: u32 = 65521;
 
 /// The least MTU with which a link has IPv6 (RFC 8200).
@@ -50,7 +50,7 @@ pub fn no_address(mac: Mac) -> Option<(String, String)> {
         false if mac.0 == [0xff; 6] => "is the broadcast address",
         false => "is the address of a group",
     };
-    let way_out = "name as `mac` or MAC the address of one link: its first byte is even, and it is not all zeros";
+    let way_out = "name as `mac` or MAC the address of one link: its first byte is even, and not all bytes are zero";
     Some((format!("{mac} {what}"), way_out.to_owned()))
 }
 
@@ -89,7 +89,7 @@ pub fn of_ip(error: OpError, ip: IpAddr, link: &str, mtu: Option<u32>) -> OpErro
     }
 }
 
-/// Returns the error with a cause behind the kernel's words.
+/// Returns the error with a cause after the kernel's words.
 pub fn because(error: OpError, cause: &str) -> OpError {
     OpError { message: format!("{}: {cause}", error.message), ..error }
 }

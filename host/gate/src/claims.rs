@@ -84,8 +84,8 @@ pub fn claimants(view: View<'_>, claims: &[Claim]) -> Result<Vec<Summary>, OpErr
     candidates(view, claims, before).or_else(|_| records(view, None))
 }
 
-/// Returns the records of this host that may list this link of the host. For a veth, records list the host end by name:
-/// the pair's other end is in a container's or another namespace.
+/// Returns the records of this host that may list this link of the host. For a veth, records list the host end by name,
+/// because the pair's other end is in another namespace.
 pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpError> {
     let mut claims = vec![Claim::link(link.index)];
     claims.extend(link.device.as_ref().map(|device| Claim::device(&device.bus, &device.name)));
@@ -98,7 +98,7 @@ pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpEr
     Ok(found)
 }
 
-/// Returns the claims that the record makes with a new effect.
+/// Returns the claims of a new effect in the record.
 pub fn of_new(effect: &Effect, system: &System) -> Result<Vec<Claim>, OpError> {
     let container = match LinkState::of(effect) {
         Some(_) => Some(system.container_required()?.cookie().map_err(kernel_error)?),
@@ -131,8 +131,8 @@ fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
 }
 
 /// Returns the attachment's addresses in a record: the addresses in its sections, and the own addresses of its effects.
-/// Other addresses in a record are not the attachment's: a route's destination, a gateway, or an address that root in
-/// the container put on a link.
+/// Other addresses in a record do not belong to the attachment: a route's destination, a gateway, or an address that
+/// root in the container put on a link.
 pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
     let given = summary.sections.iter().flat_map(|section| &section.addresses);
     let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());
@@ -144,7 +144,7 @@ pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
 mod tests {
     use super::*;
 
-    /// Each effect with addresses, in the form of records. Only the attachment's own addresses count.
+    /// The cases are all effects with addresses, in the form of records. Only the attachment's own addresses count.
     #[test]
     fn an_effect_has_only_the_attachments_own_addresses() {
         let route = |dst: &str, via: &str| {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Undoes the effects of this run since `before`; the last one goes first. Effects that can't be undone stay in the
+/// Undoes the effects of this run since `before`, the last effect first. Effects that can't be undone stay in the
 /// record for DEL, and standard error names them. The runtime gets the error that made the ADD fail.
 pub fn undo(run: &mut Context, before: usize) {
     let before_cleanup = run.fixed.deadline.allow_cleanup();
@@ -49,10 +49,10 @@ pub fn before_deletion(run: &mut Context) -> Result<(), OpError> {
     leave_dhcp(run)
 }
 
-/// Gives the attachment's DHCP leases back while its link is still there: DHCPRELEASE can leave by no other link.
+/// Gives the attachment's DHCP leases back while its link is still there: DHCPRELEASE is sent through this link only.
 ///
 /// No address is given back while something uses it. The rules are already removed, this function takes the address
-/// from the link, and the link is deleted next. If the link is gone already, the removal of the lease tells the
+/// from the link, and the link is deleted next. If the link is gone already, the removal of the lease informs the DHCP
 /// service.
 fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
     for lease in run.journal.dhcp_leases() {
@@ -61,8 +61,8 @@ fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
             let verb = run.request.verb.as_str();
             run.audit.note_own(verb, "address.remove", &object, "record", &outcome, took);
         }
-        // A lease whose address stays is given back when the link is gone. The same holds for a lease that the service
-        // refuses to end.
+        // A lease whose address stays is given back when the link is gone. A lease that the service refuses to end is
+        // also given back then.
         if is_free {
             let _ = run.system.dhcp.release(run.request, &run.fixed.deadline, &lease.socket);
         }
@@ -74,7 +74,7 @@ fn leave_dhcp(run: &mut Context) -> Result<(), OpError> {
 struct Taken {
     /// The acts, for the audit log.
     acts: Vec<(serde_json::Value, Result<(), KernelError>, Duration)>,
-    /// True if the link has none of the addresses any more.
+    /// True if the link no longer has any of the addresses.
     is_free: bool,
 }
 
@@ -107,8 +107,8 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
 /// This happens before a plugin's DEL gives the addresses back, because the plugin could stop after that. The record,
 /// and not the plugin, ensures that no two containers have one address.
 ///
-/// It also fails if the record is incomplete and the container still has the attachment's link. The plugin has to
-/// delete this link first.
+/// This function also fails if the record is incomplete and the container still has the attachment's link. The plugin
+/// has to delete this link first.
 pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     remove_users(run)?;
     if !run.journal.owns_link() || run.journal.record_is_whole() {
@@ -134,7 +134,7 @@ pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Like `before_release`, when the container's link is already deleted: removes only the effects that the record lists.
+/// Removes only the recorded effects that use the attachment's addresses. The container's link is already deleted.
 pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     remove_listed(run, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
@@ -155,7 +155,7 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
     if run.journal.is_replaced() {
         // The link that now has the attachment's names, with its lease and rules, belongs to another attachment.
         crate::say!(
-            "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
+            "postern: the objects of this attachment are gone, and another attachment has their names: the record is forgotten"
         );
         run.journal.forget();
     } else {
@@ -172,9 +172,9 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
         let name = run.request.attachment();
         let reason = match is_foreign {
             true => "was made for a namespace that is gone",
-            false => "was killed before it ended, or its DEL was",
+            false => "was killed before it ended, or its DEL was killed",
         };
-        crate::say!("postern: an earlier ADD of {name} {reason}: removed {removed} things that it had left");
+        crate::say!("postern: an earlier ADD of {name} {reason}: removed its {removed} effects");
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ pub fn by_record(run: &mut Context, section: Option<&str>) -> Result<usize, OpEr
     run.fixed.deadline.allow_cleanup();
     let listed = run.journal.record().map(|record| record.effects(section)).unwrap_or_default();
     // The section is not marked as ending if the attachment must keep its addresses. The next collection would complete
-    // a DEL that is so marked.
+    // such a DEL.
     if listed.iter().all(|noted| kept::must_keep(run, noted, section).is_none()) {
         run.journal.ending(section);
     }
@@ -280,8 +280,8 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
     for summary in collectable::records(view)? {
         let Some(key) = summary.key.as_ref().filter(|_| summary.header.as_ref().is_none_or(is_meant)) else { continue };
         if Instant::now() >= view.fixed.deadline.at() {
-            return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
-                .hint("what is left goes with the next GC"));
+            return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were read")
+                .hint("the next GC removes the rest"));
         }
         // The collection does not wait for the lock of a record: the process that holds it is working on the record.
         match Record::open_existing(&view.fixed.places.state, key, Instant::now()) {
@@ -330,7 +330,7 @@ fn sections(view: View<'_>, key: &RecordKey, record: Record<Effect>) -> Result<u
     Ok(removed)
 }
 
-/// Makes the parts of a run that removes another attachment, known only by its record, in a collection by a runtime.
+/// Makes the parts of a run that removes another attachment by its record, in a runtime's garbage collection.
 fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, system }: View<'_>) -> RunParts {
     let mut parts = RunParts::of_record(record, fixed.deadline.at(), fixed.places.clone());
     parts.request.plugin.clone_from(&request.plugin);
@@ -346,7 +346,8 @@ fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, syst
     parts
 }
 
-/// Takes back the effects of a kind that the called plugin's own section lists, the last one first, until one fails.
+/// Takes back the effects of a kind in the called plugin's own section, the last effect first. Stops at the first
+/// failure.
 pub fn take_back(run: &mut Context, matches: impl Fn(&Effect) -> bool) -> Result<(), OpError> {
     let listed = run.journal.record().map(|record| record.effects(Some(run.journal.section()))).unwrap_or_default();
     for noted in listed.into_iter().rev().filter(|noted| matches(&noted.effect)) {
@@ -357,7 +358,7 @@ pub fn take_back(run: &mut Context, matches: impl Fn(&Effect) -> bool) -> Result
     Ok(())
 }
 
-/// Removes one effect, and writes the outcome down.
+/// Removes one effect, and logs the outcome.
 fn remove_noted(run: &mut Context, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
     let start = Instant::now();
     if effect.is_link()

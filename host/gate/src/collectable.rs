@@ -14,8 +14,8 @@ use std::collections::HashMap;
 const MOST: usize = 64;
 
 /// Returns the records of this network's attachments that are not valid, as they were at the first call. Later records
-/// are spared anyway. Of all other records only the file names are read, which name the network. (File names of Postern
-/// 0.1 do not.)
+/// are spared anyway. Only the file names of all other records are read, because these name the network. (File names of
+/// Postern 0.1 do not name it.)
 ///
 /// The list is empty if the runtime has not named the valid attachments: then nothing may be removed.
 pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
@@ -33,7 +33,7 @@ pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
 }
 
 /// Enters the containers of the attachments that are to be collected. For each thread, `confine` makes the function
-/// that confines it.
+/// that confines the thread.
 pub fn enter_containers<C>(parts: &mut RunParts, confine: impl Fn() -> C) -> Result<(), OpError>
 where
     C: FnOnce() -> Result<(), String> + Send + 'static,
@@ -47,7 +47,9 @@ where
         }
         let found = match entered < MOST {
             true => ContainerAccess::look(header, confine()),
-            false => ContainerAccess::Hidden(format!("a collection enters {MOST} containers, and the next one others")),
+            false => ContainerAccess::Hidden(format!(
+                "a collection enters {MOST} containers, the next collection enters others"
+            )),
         };
         entered += usize::from(matches!(found, ContainerAccess::In(_)));
         accesses.insert(*key, found);

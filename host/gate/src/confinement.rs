@@ -37,7 +37,7 @@ use std::sync::Arc;
 const SAID: &str = "no-landlock";
 
 /// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of
-/// delegates, if it differs from the runtime's.
+/// delegates, if it differs from the runtime's request.
 ///
 /// A rule of Landlock needs an existing directory. So the directory of leases is made before, if an ADD may need it.
 /// [`MadeDirectories`] removes it again if it stays empty. If the kernel refuses a step, no guest may run.
@@ -52,7 +52,7 @@ pub fn confine(
     let mut rights = rights.map_err(|error| Error::internal(error.to_string()))?;
     rights.writable(&parts.request)?;
     let made = MadeDirectories::of(&parts.context(), &mut rights).map_err(|error| {
-        Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
+        Error::internal(format!("the host cannot start a process, and runs no plugin without this process: {error}"))
     })?;
     let pids: Vec<Pid> = launcher.with(called).filter_map(Prepared::pid).collect();
     match give_up(parts, &pids, namespace, &rights) {
@@ -102,8 +102,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
     let confinement = confined(GATE.with(sandboxes), &[])?;
     let own = match rights.device {
-        // Only this thread, in the host's namespace, searches for programs on a device that came home, and reads its
-        // files.
+        // Only this thread, in the host's namespace, searches for BPF programs on a device that came home, and reads
+        // the device's files.
         true => {
             parts.system.sight();
             let files = parts.system.link_files();
@@ -198,7 +198,7 @@ fn tell_of_missing_landlock(state: &Path) {
     // If the file can't be made, the next run reports it again.
     let _ = state.file(SAID, OpenMode::ChangeOrCreate(0o600));
     crate::say!(
-        "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would \
-         (this is said once)"
+        "postern: this kernel has no Landlock: guests still reach no file, but an attacker in the gate would \
+         (this message appears once)"
     );
 }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See the module. A delegate has its own context, with its own request.
+/// The context of one plugin. A delegate has its own context, with its own request.
 pub struct Context<'a> {
     /// The request: verb and configuration of this plugin.
     pub request: &'a Request,
@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         container.map(|container| container.netlink().map_err(kernel_error)).transpose()
     }
 
-    /// Returns a context of this run with `request`, for another plugin or again for this plugin.
+    /// Returns a context of this run with another request.
     pub fn with<'s>(&'s mut self, request: &'s Request) -> Context<'s> {
         Context {
             request,
@@ -101,7 +101,7 @@ impl RunParts {
         let deadline = Deadline::new(deadline, Duration::ZERO);
         let mut parts = Self::new(request, Fixed::new(deadline, places, String::new(), false));
         parts.journal.record = Some(record);
-        parts.system.hidden = Some("it was not looked for".to_owned());
+        parts.system.hidden = Some("it was not searched for".to_owned());
         parts
     }
 

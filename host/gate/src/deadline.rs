@@ -5,13 +5,13 @@ use postern_types::{ErrorCode, OpError};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// The time that a guest has for its end, after an operation gave up a wait.
+/// The time that a guest has to end after an operation gave up a wait.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The deadline of a run.
 #[derive(Debug)]
 pub struct Deadline {
-    /// The time after which no operation starts or continues. While the run cleans up, it is `end`.
+    /// The time after which no operation starts or continues. While the run cleans up, this time is `end`.
     at: Cell<Instant>,
     end: Instant,
 }

@@ -1,6 +1,6 @@
 //! The delegate of a flannel network, and the delegate's configuration. The host makes this configuration before it
 //! confines itself, from the operator's configuration and the subnet file. The delegate's request has this
-//! configuration. So policies take their values from it, and no guest can change a value.
+//! configuration. So policies take their values from this configuration, and no guest can change a value.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -24,12 +24,12 @@ const LIMIT: u64 = 64 << 10;
 /// The greatest size of a native plugin's file, in bytes. The plugin's standard input has the same limit.
 pub(crate) const FILE_LIMIT: u64 = 4 << 20;
 
-/// See the module.
+/// A delegate, and its configuration.
 #[derive(Debug)]
 pub struct Delegation {
     /// The delegate.
     pub plugin: String,
-    /// Its configuration, in the native plugin's form.
+    /// The delegate's configuration, in the native plugin's form.
     pub text: Arc<String>,
     /// The configuration, in the form of the delegate's request.
     conf: Rc<NetConf>,
@@ -55,7 +55,7 @@ impl Delegation {
         Self::new(flannel.delegate, json, Some(subnet))
     }
 
-    /// Reads a configuration of this network that was written down.
+    /// Reads a stored configuration of this network.
     fn read(network: &str, text: &str) -> Option<Self> {
         let json = Json::parse(text.as_bytes(), text.len()).ok()?;
         let conf = NetConf::parse(json.clone()).ok()?;
@@ -91,7 +91,7 @@ impl Delegation {
         Request { verb, conf, stdin, is_made_by_host: true, ..caller.clone() }
     }
 
-    /// Fails if a configuration differs from the host's.
+    /// Fails if a configuration differs from the host's configuration.
     ///
     /// # Errors
     /// [`ErrorCode::Denied`], with the first key that differs.
@@ -107,8 +107,10 @@ impl Delegation {
         match differs(theirs, ours).or_else(|| differs(ours, theirs)) {
             None => Ok(()),
             Some(key) => {
-                let message =
-                    format!("\"{}\" is not run with another '{key}' than network and subnet file give", self.plugin);
+                let message = format!(
+                    "\"{}\" can't run with this '{key}': network and subnet file give another value",
+                    self.plugin
+                );
                 Err(OpError::new(ErrorCode::Denied, key, message)
                     .hint("a key of `delegate` or `ipam` in the network configuration changes it"))
             }
@@ -156,15 +158,15 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
         Some(files) => files.read(&run.request.container_id, FILE_LIMIT),
         None => Ok(None),
     };
-    // After an error, which may be temporary, the file is read once more. Without it nothing counts as delegated, and a
-    // DEL would leave the delegate's effects.
+    // After an error, which may be temporary, the file is read once more. Without the file no delegation is known, and
+    // a DEL would leave the delegate's effects.
     let content = read().or_else(|_| read()).unwrap_or_else(|error: StateError| {
-        crate::say!("postern: the native plugin's file about this container does not count: {error}");
+        crate::say!("postern: the native plugin's file about this container is not used: {error}");
         None
     })?;
     let read = Delegation::read(network, &unicode::text(&content))?;
     if !granted.has_object("delegate.types", &read.plugin) {
-        crate::say!("postern: the native plugin's file about this container does not count: it names {}", read.plugin);
+        crate::say!("postern: the native plugin's file about this container is not used: it names {}", read.plugin);
         return None;
     }
     Some(Delegation { of_native: true, ..read })
@@ -173,7 +175,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
 /// Reads a subnet file. Only root and the effective user may be able to change the file.
 fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     let untrusted = |reason: String| {
-        OpError::new(ErrorCode::Io, path, format!("{path} does not count: {reason}"))
+        OpError::new(ErrorCode::Io, path, format!("{path} is not used: {reason}"))
             .hint("`subnetFile` of the network configuration names it")
     };
     if !Path::new(path).is_absolute() {
@@ -187,7 +189,7 @@ fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     }
     postern_state::trust(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
     let file = places::open_trusted(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
-    let file = file.ok_or_else(|| untrusted("it has just gone".to_owned()))?;
+    let file = file.ok_or_else(|| untrusted("it has just disappeared".to_owned()))?;
     let mut text = Vec::new();
     file.take(LIMIT + 1).read_to_end(&mut text).map_err(|error| untrusted(error.to_string()))?;
     if text.len() as u64 > LIMIT {

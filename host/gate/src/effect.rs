@@ -8,7 +8,7 @@
 //! too, and `postern gc --node` removes them.
 //!
 //! Each effect has one file in the folder of its capability, with its data and its implementation of [`EffectKind`].
-//! Other code calls these functions, and does not depend on the kind of effect.
+//! Other code calls the functions of this trait, and does not depend on the kind of effect.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -62,7 +62,7 @@ enum Lives {
     OnDisk,
 }
 
-/// Makes [`Addresses`] of an effect: it has no relation to addresses, it uses them, or its own data decide.
+/// Makes [`Addresses`] of an effect: the effect has no relation to addresses, uses addresses, or its own data decide.
 macro_rules! addresses {
     (Nothing, $effect:ident) => {{
         let _ = $effect;

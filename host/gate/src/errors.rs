@@ -60,7 +60,7 @@ pub fn native_error(error: KernelError, object: &(impl ToString + ?Sized), what:
     OpError { message, object: object.to_string(), ..kernel_error(error) }
 }
 
-/// Converts a kernel error about a link. The kernel's error has the link's index, and people need its name.
+/// Converts a kernel error about a link. The kernel's error has the link's index, but people need the link's name.
 pub fn about(name: &(impl ToString + ?Sized)) -> impl Fn(KernelError) -> OpError {
     move |error| kernel_error(KernelError { object: name.to_string(), ..error })
 }

@@ -1,5 +1,5 @@
-//! The facts that never change in a run: its time, its directories, and the facts about the called plugin from before
-//! its guest starts.
+//! The facts that never change in a run: its time, its directories, and the facts about the called plugin that are
+//! known before its guest starts.
 
 use crate::clock::now;
 use crate::deadline::Deadline;
@@ -9,7 +9,7 @@ use postern_policy::NodeSettings;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// See the module.
+/// The fixed facts of a run.
 pub struct Fixed {
     /// The deadline, which moves to the run's end while the run cleans up.
     pub deadline: Rc<Deadline>,
@@ -19,7 +19,7 @@ pub struct Fixed {
     pub started: u64,
     /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
     pub digest: String,
-    /// True if policy lets that plugin make the attachment's link.
+    /// True if policy lets the called plugin make the attachment's link.
     pub makes_links: bool,
     settings: OnceCell<Result<NodeSettings, String>>,
 }

@@ -339,7 +339,7 @@ fn an_operator_can_name_the_networks_of_leases() -> Result<()> {
     place.node.sh(&format!(
         "echo 'addresses = [\"10.7.0.0/16\"]' > /run/line; sed -i '/^sockets/r /run/line' {BIN}/postern.d/dhcp.toml"
     ))?;
-    place.refused(110, "offers 10.9.0.42/24, and policy does not have it")?;
+    place.refused(110, "offers 10.9.0.42/24, which policy does not allow")?;
     place.service.says(Some(lease("10.7.3.4/24", "10.7.3.1")));
     place.net.add("c1")?;
     place.net.call("DEL", "c1")?.success().map(drop)

@@ -582,7 +582,7 @@ fn native_forms_by_nftables() -> Result<()> {
         match is_whole {
             true => answer.success().map(drop).with_context(|| format!("{change} {patch}"))?,
             false => Refusal::of(&answer)
-                .and_then(|refusal| refusal.expect(999, "the forwards to…are not all there"))
+                .and_then(|refusal| refusal.expect(999, "the forwards to…are incomplete"))
                 .with_context(|| format!("{change} {patch}"))?,
         }
     }

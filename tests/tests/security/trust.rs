@@ -114,7 +114,7 @@ const CODE: [(&str, &str); 19] = [
     ),
     (
         "for end in cwasm json; do cp host-local.$end ptp.$end; done",
-        "plugin \"ptp\" is not what it is called: …ptp.cwasm was installed as \"host-local\"…`postern add",
+        "plugin \"ptp\" has a wrong name: …ptp.cwasm was installed as \"host-local\"…`postern add",
     ),
     (
         "printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null",
@@ -189,8 +189,8 @@ fn a_policy_can_pin_the_component() -> Result<()> {
     let digest = installed.catalog("digest ptp; sed -n 's/.*sha256:\\(.*\\)\"/\\1/p' ptp.toml")?;
     let (given, pinned) = digest.trim().split_once('\n').unwrap_or_default();
     let text = format!(
-        "plugin \"ptp\" is another component than its policy is for: sha256:{pinned} is pinned, and sha256:{given} is \
-         given…`postern inspect --diff OLD NEW`…postern.d/ptp.toml"
+        "plugin \"ptp\" is not the component of its policy: the policy pins sha256:{pinned}, and the plugin has \
+         sha256:{given}…`postern inspect --diff OLD NEW`…postern.d/ptp.toml"
     );
     installed.refuses(999, &text)
 }

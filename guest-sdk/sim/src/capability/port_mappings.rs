@@ -20,7 +20,7 @@ impl host::PortMappings for Kernel {
         if addresses.iter().all(|address| forwards.iter().all(|forward| has(*address, *forward))) {
             return Ok(());
         }
-        Err(OpError::new(ErrorCode::Mismatch, "", "the forwards are not all there"))
+        Err(OpError::new(ErrorCode::Mismatch, "", "the forwards are incomplete"))
     }
 
     fn remove(&mut self) -> Result<(), OpError> {

@@ -1,4 +1,4 @@
-//! The facts about a capability that the host needs beside its operations.
+//! The facts about a capability that the host needs in addition to its operations.
 
 use crate::context::View;
 use crate::request::Request;
@@ -21,24 +21,24 @@ pub enum Needed {
 /// name). Either a native plugin made them, or their record was lost. Returns the number of objects.
 pub type Unrecorded = fn(View<'_>, &[(String, String)]) -> Result<usize, OpError>;
 
-/// See the module.
+/// The facts about one capability.
 pub struct Facts {
     /// The networks for which STATUS reports a withdrawn capability.
     pub needed: Needed,
-    /// Returns the right that a confined gate keeps for the capability, beside the kernel's network: by the request,
-    /// and by the policy if it can be resolved.
+    /// Returns the right that a confined gate keeps for the capability, in addition to the kernel's network. The right
+    /// depends on the request, and on the policy if it can be resolved.
     pub keeps: fn(&Request, Option<&Granted>) -> Option<Right<'static>>,
     /// Removes the capability's unrecorded objects, if they name their network. The objects of other capabilities are
     /// removed with a link or by a record.
     pub unrecorded: Option<Unrecorded>,
 }
 
-/// The facts about a capability that every network needs. It keeps only the kernel's network, and all its objects are
+/// The facts about a capability that every network needs. The gate keeps only the kernel's network, and all objects are
 /// recorded.
 pub const ALWAYS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Like [`ALWAYS`], for a capability that networks with addresses need.
+/// Like [`ALWAYS`], but only networks with addresses need the capability.
 pub const WITH_ADDRESSES: Facts = Facts { needed: Needed::WithAddresses, ..ALWAYS };
 
-/// Like [`ALWAYS`], for a capability that no network needs.
+/// Like [`ALWAYS`], but no network needs the capability.
 pub const NEVER: Facts = Facts { needed: Needed::Never, ..ALWAYS };

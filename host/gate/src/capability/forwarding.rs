@@ -1,4 +1,4 @@
-//! `forwarding`: a node object.
+//! `forwarding`: the node forwards packets. This setting is a node object.
 
 pub(crate) use crate::capability::facts::WITH_ADDRESSES as FACTS;
 use crate::errors::kernel_error;

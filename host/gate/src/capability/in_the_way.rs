@@ -13,7 +13,7 @@ const ETHERNET: u16 = 1;
 /// The kinds of links that take all frames of their parent. A master also takes all frames of its port.
 const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 
-/// The kinds of masters that can have further links.
+/// The kinds of masters that can be the parent of further links.
 const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
 
 impl NewLink {
@@ -32,7 +32,7 @@ impl NewLink {
         if error.errno == Some(Errno::EOPNOTSUPP as i32) && error.message.ends_with("Unknown device type") {
             let module = if self.kind() == InnerKind::Vlan { "8021q" } else { kind };
             return error.hint(format!(
-                "the kernel has no {kind} links: `modprobe {module}` loads them, if it was built with them"
+                "the kernel has no {kind} links: `modprobe {module}` loads the module, if there is one"
             ));
         }
         let error = Asked { mac: self.mac, mtu: self.mtu, largest: LARGEST_MTU }.explain(error);
@@ -54,7 +54,7 @@ impl NewLink {
         let (name, kind) = (&below.name, self.kind().name());
         if below.hardware != ETHERNET {
             let why = format!("\"{name}\" is no Ethernet link");
-            return Some((why, format!("a {kind} needs one: name another `master`")));
+            return Some((why, format!("{kind} needs an Ethernet link: name another `master`")));
         }
         let stacked = |wanted: InnerKind| {
             links.iter().filter(move |link| {
@@ -93,7 +93,7 @@ impl NewLink {
         if matches!(self.spec, InnerLinkKind::Macvlan { mode: MacvlanMode::Passthru, .. }) {
             let who = macvlans.next().map_or_else(|| "of a container".to_owned(), |link| format!("\"{}\"", link.name));
             return Some((
-                format!("mode {passthru} needs \"{name}\" alone, and there is the macvlan {who}"),
+                format!("mode {passthru} needs \"{name}\" for itself, but it has the macvlan {who}"),
                 "name another `mode` or `master`, or run DEL of the attachment that has it".to_owned(),
             ));
         }
@@ -101,12 +101,12 @@ impl NewLink {
         let who = match macvlans.find(|link| link.macvlan_mode == Some(MacvlanMode::Passthru)) {
             Some(link) => format!("\"{}\"", link.name),
             None if !is_seen => "a macvlan of a container".to_owned(),
-            // If the parent has a link in another mode, no link uses the parent exclusively. Then the reason is
-            // another.
+            // If the parent has a link in another mode, no link uses the parent exclusively. Then the cause is a
+            // different one.
             None => return None,
         };
         Some((
-            format!("{who} has \"{name}\" alone, in mode {passthru}"),
+            format!("{who} has \"{name}\" for itself, in mode {passthru}"),
             "name another `master`, or run DEL of the attachment that has it".to_owned(),
         ))
     }

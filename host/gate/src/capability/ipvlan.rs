@@ -19,8 +19,8 @@ impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         let below = parent.link(self)?;
-        // An ipvlan on an ipvlan becomes its sibling on the lowest link. The lowest link can be the host's, even if the
-        // first ipvlan is a container's.
+        // An ipvlan on an ipvlan becomes its sibling on the lowest link. The lowest link can be a link of the host,
+        // even if the first ipvlan is in a container.
         let (lowest, shown) = match below.ipvlan_mode {
             Some(other) => {
                 let is_here = !parent.in_container || others::leads_here(self.run.system, &below)?;
@@ -29,7 +29,7 @@ impl host::Ipvlan for Gate<'_> {
             None => ((!parent.in_container).then_some(parent.index), sibling(self, &parent, mode)?),
         };
         if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
-            return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
+            return Err(refused(&below.name, mode, other, &format!("\"{name}\"")));
         }
         let spec = InnerLinkKind::Ipvlan { parent: parent.index, mode };
         let shares = lowest.map(|index| (index, mode));
@@ -51,7 +51,7 @@ impl host::Ipvlan for Gate<'_> {
     }
 }
 
-/// Returns an ipvlan of the parent with another mode, if there is one in the parent's namespace.
+/// Returns an ipvlan of the parent with another mode, from the parent's namespace.
 fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
     let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name.to_string(), link.ipvlan_mode?)));
     Ok(others.find(|(_, other)| *other != mode))
@@ -73,20 +73,19 @@ fn of_others(
         let is_here = header.boot_id == boot && header.host_netns_cookie == home;
         let shared = in_record::<InnerLink>(summary).filter_map(|link| link.shares);
         let mut others = shared.filter(|(index, other)| is_here && *index == parent && *other != mode);
-        let who =
-            format!("{} of container {} has it, in network {}", header.ifname, header.container_id, header.network);
+        let who = format!("{} of container {} in network {}", header.ifname, header.container_id, header.network);
         others.next().map(|(_, other)| (who, other, summary.key))
     };
     let others = records.iter().filter(|summary| summary.key.as_ref() != Some(&own));
     Ok(others.filter_map(other_mode).next())
 }
 
-const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name that one, or another `master`";
+const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name this mode, or another `master`";
 
 fn refused(parent: &LinkName, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
     let (mode, other) = (mode.name(), other.name());
     let message = format!(
-        "failed to create ipvlan: \"{parent}\" has links in mode {other}, and one in mode {mode} would change them: {who}"
+        "failed to create ipvlan: \"{parent}\" has a link in mode {other}, and a link in mode {mode} would change it: {who}"
     );
     OpError::new(ErrorCode::Exists, parent, message).hint(ONE_MODE)
 }

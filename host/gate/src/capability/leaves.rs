@@ -28,8 +28,8 @@ pub trait EffectKind {
         Vec::new()
     }
 
-    /// Returns the effect as the attachment's link, if it is the link. DEL calls the plugin that made the link last,
-    /// and removes all effects of the attachment then.
+    /// Returns the effect as the attachment's link, if it is the link. DEL calls the plugin that made the link after
+    /// all other plugins. Then it removes all effects of the attachment.
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         None
     }

@@ -62,8 +62,9 @@ impl host::Link for Gate<'_> {
             let is_taken = error.is(Errno::EADDRINUSE);
             let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
             match self.run.own.container_mac.filter(|_| is_taken) {
-                Some(mac) => because(error, &format!("its master, or another link of that, has {mac}"))
-                    .hint("each link of a master needs an address of its own: leave `mac` out, or name another one"),
+                Some(mac) => because(error, &format!("its master, or another link on this master, has {mac}")).hint(
+                    "each link of a master needs an address of its own: leave `mac` out, or name another address",
+                ),
                 None => error,
             }
         })?;
@@ -80,7 +81,7 @@ impl host::Link for Gate<'_> {
         }
         let is_add = self.run.request.verb == Verb::Add;
         if self.run.journal.has_joined() {
-            let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
+            let message = format!("\"{name}\" belongs to an earlier plugin, whose host end joined a bridge");
             let hint = "the plugin that made it deletes it on its DEL";
             return Err(OpError::new(ErrorCode::Exists, name, message).hint(hint));
         }
@@ -103,8 +104,9 @@ impl host::Link for Gate<'_> {
         }
         self.run.system.container_netlink()?.delete_link(index).map_err(about(&name))?;
         self.run.own.deleted.push(index);
-        // Only an ADD takes the pair off the record here. A DEL keeps it until the host end is gone: the container may
-        // have put another link in the pair's place. DEL checks this after it has processed the record.
+        // Only an ADD takes the pair off the record here. A DEL keeps the pair in the record until the host end is
+        // gone: the container may have put another link in the pair's place. DEL checks this after it has processed the
+        // record.
         if is_add {
             veth::retire(self.run)?;
             inner_link::retire(self.run)?;

@@ -1,7 +1,7 @@
-//! The execution of operations: one file per WIT interface, or one folder if its operations leave effects of their own.
+//! The execution of operations: one file per WIT interface, or one folder if the operations have their own effects.
 //!
-//! A function here may assume that policy allows the operation on its object. It checks the rules for all plugins: that
-//! handles are valid, and that addresses are the attachment's own.
+//! A function here may assume that policy allows the operation on its object. It checks what holds for all plugins:
+//! handles are valid, and addresses belong to the attachment.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -50,7 +50,7 @@ use crate::gate::{DelegateRun, Gate};
 use facts::Facts;
 use postern_types::{Capability, Host, OpError, Operation};
 
-/// Returns the facts about a capability that the host needs beside its operations.
+/// Returns the facts about a capability that the host needs in addition to its operations.
 pub const fn facts(capability: Capability) -> &'static Facts {
     match capability {
         // each capability: Capability::{Type} => &{file}::FACTS,

@@ -1,7 +1,7 @@
 //! `notes`: the text that a plugin keeps in its section of the attachment's record.
 //!
-//! The run's section is found by the attachment, the plugin's name and its configuration. So a guest can't choose the
-//! section by anything that it says.
+//! Attachment, plugin name and configuration identify the run's section. So no request of a guest can choose the
+//! section.
 
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::state_error;
@@ -20,7 +20,7 @@ impl host::Notes for Gate<'_> {
         // Only a section that this ADD has begun can be changed: an earlier ADD's section belongs to a complete
         // attachment.
         let Some(section) = own_section(self)?.filter(|section| section.stage == Stage::Begun) else {
-            let message = "an earlier ADD made this attachment, and what it noted stays";
+            let message = "an earlier ADD made this attachment, and its note stays";
             return Err(OpError::new(ErrorCode::Exists, "", message).hint("run DEL first"));
         };
         if section.note.as_deref().unwrap_or_default() == text {
@@ -59,7 +59,7 @@ pub fn refuse_delegate(guest: &GuestState<'_>) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::Denied, guest.plugin, message).hint(way_out))
 }
 
-/// Returns the section of the plugin that asks, if the record has one.
+/// Returns the calling plugin's section, if the record has this section.
 fn own_section<'a>(gate: &'a Gate<'_>) -> Result<Option<&'a Section>, OpError> {
     refuse_delegate(&gate.guest)?;
     let journal = &gate.run.journal;

@@ -29,7 +29,7 @@ impl host::PointToPoint for Gate<'_> {
                     .hint("let IPAM give a gateway of the address's own version"));
             }
             gateways.push(format!("{name} {}", IpNet::from(gateway)));
-            // The address is added without DAD, as on a bridge: the container could claim it.
+            // The address is added without DAD, as on a bridge, because the container could claim the address.
             match netlink.add_known_address(index, IpNet::from(gateway)) {
                 Ok(()) => {}
                 // Two addresses of one attachment may share their gateway.

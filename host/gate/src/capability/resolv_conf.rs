@@ -31,8 +31,7 @@ impl host::ResolvConf for Gate<'_> {
 
 /// Reads a resolver file.
 ///
-/// # Errors
-/// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if it can't be read or is not a resolver file.
+/// # Errors [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if the file can't be read or is not a resolver file.
 #[expect(clippy::disallowed_methods, reason = "the file that the configuration names, wherever links lead")]
 pub fn load(path: &str) -> Result<Dns, OpError> {
     let failed = |e: std::io::Error| {

@@ -105,11 +105,11 @@ impl host::Routes for Gate<'_> {
     }
 }
 
-/// True if the kernel takes both for one route, so that the removal of one route could remove the other. For IPv6 the
-/// kernel compares only destination, next hop, metric and table.
+/// True if the kernel treats both as one route: the removal of one route could remove the other. For IPv6 the kernel
+/// compares only destination, next hop, metric and table.
 fn is_same(have: &Route, new: &Route) -> bool {
     let is_v4 = new.dst.addr().is_ipv4();
-    // The metric that the kernel gives to a route without one.
+    // The metric that the kernel gives to a route without a metric.
     let metric = |route: &Route| route.priority.filter(|metric| *metric != 0).unwrap_or(if is_v4 { 0 } else { 1024 });
     let table = |route: &Route| route.table.unwrap_or(MAIN_TABLE);
     let rest = |route: &Route| (route.source, route.mtu, route.advmss, route.scope.unwrap_or_default());

@@ -1,7 +1,7 @@
 //! `tap`: the attachment's own link, whose frames a program in the container reads and writes.
 //!
 //! The thread in the container's namespace makes the tap, with a descriptor that it opened before it was confined. At
-//! first the tap ends with this descriptor. It is made persistent when it is complete and recorded.
+//! first the tap ends with this descriptor. A complete and recorded tap is made persistent.
 
 use super::inner;
 use crate::capability::facts::{ALWAYS, Facts};
@@ -37,7 +37,7 @@ impl host::Tap for Gate<'_> {
         let container = self.run.system.container_required()?;
         container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
         let netlink = container.netlink().map_err(kernel_error)?;
-        // Root in the container may have renamed the tap meanwhile. Another link with its name is not accepted.
+        // Root in the container may have renamed the tap meanwhile. Another link with the tap's name is not accepted.
         let is_own = |link: &Link| link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0);
         let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(is_own);
         let made = made.ok_or_else(|| link_gone(&spec.name))?;
@@ -57,7 +57,7 @@ impl host::Tap for Gate<'_> {
 
     fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
-        // The link of this name may be another plugin's, or the container's.
+        // The link of this name may belong to another plugin, or to the container.
         if !inner::is_recorded(self, InnerKind::Tap, index)? {
             let message = format!("\"{name}\" is no tap that this attachment made");
             return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
@@ -66,7 +66,7 @@ impl host::Tap for Gate<'_> {
         let Some(found) = netlink.link_by_name(bridge).map_err(kernel_error)? else {
             let message = format!("failed to get bridge {bridge}: Link not found");
             return Err(OpError::new(ErrorCode::NotFound, bridge, message)
-                .hint("`bridge` names a bridge in the container's own namespace, which must be there before"));
+                .hint("`bridge` names a bridge in the container's own namespace: make the bridge first"));
         };
         let what = format!("failed to set tap {name} as a port of bridge {bridge}");
         if found.kind != "bridge" {
@@ -84,7 +84,7 @@ pub fn not_ready(error: KernelError) -> OpError {
     let made = |code, object: &str, message: String| OpError { errno, ..OpError::new(code, object, message) };
     match error.operation {
         "open" => made(ErrorCode::Unsupported, tap::TUN, format!("failed to create tap: open {object}: {what}")).hint(
-            "the host needs that file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if nothing \
+            "the host needs this file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if no program \
              makes it",
         ),
         "set context" => {
@@ -97,7 +97,7 @@ pub fn not_ready(error: KernelError) -> OpError {
         "start in context" => {
             made(ErrorCode::Kernel, object, format!("failed to create tap: start a process in {object}: {what}")).hint(
                 "the node's SELinux policy has to allow the transition from the runtime's domain to this context, with the file \
-                 of postern as entry point; `ausearch -m avc` shows what it refused",
+                 of postern as entry point; `ausearch -m avc` shows the refusals",
             )
         }
         _ => native_error(error, "", "failed to create tap"),
@@ -113,12 +113,14 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
     match (operation, errno.map(Errno::from_raw)) {
         ("open" | "set context" | "start in context", _) => not_ready(error),
         ("set owner of tap", Some(Errno::EINVAL)) => {
-            refused(ErrorCode::InvalidArgument, &object, format!("owner {object}: {what}"))
-                .hint("name as `owner` a user that is in `/proc/self/uid_map` of the runtime; a rootless one has few")
+            refused(ErrorCode::InvalidArgument, &object, format!("owner {object}: {what}")).hint(
+                "name as `owner` a user that is in `/proc/self/uid_map` of the runtime; a rootless runtime has few",
+            )
         }
         ("set group of tap", Some(Errno::EINVAL)) => {
-            refused(ErrorCode::InvalidArgument, &object, format!("group {object}: {what}"))
-                .hint("name as `group` a group that is in `/proc/self/gid_map` of the runtime; a rootless one has few")
+            refused(ErrorCode::InvalidArgument, &object, format!("group {object}: {what}")).hint(
+                "name as `group` a group that is in `/proc/self/gid_map` of the runtime; a rootless runtime has few",
+            )
         }
         ("set address of", Some(Errno::EADDRNOTAVAIL)) => refused(
             ErrorCode::InvalidArgument,
@@ -128,7 +130,7 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
                 None => format!("address {}: {what}", Mac(spec.mac)),
             },
         )
-        .hint("name as `mac` an address of one link, and of no group"),
+        .hint("name as `mac` the address of a single link"),
         // With `IFF_TUN_EXCL` this error means that a link had the name before.
         (_, Some(Errno::EBUSY | Errno::EEXIST)) => {
             refused(ErrorCode::Exists, &spec.name, format!("the container has \"{}\" already", spec.name))

@@ -86,7 +86,7 @@ fn notes_only_what_would_show_a_change() {
     place.run().unwrap();
     assert_eq!(std::fs::read_to_string(&note).unwrap(), before);
 
-    // One byte changes, size and mtime stay. The change time shows it.
+    // One byte changes, and size and mtime stay the same. Only the change time shows the change.
     let mtime = std::fs::metadata(place.code()).unwrap().modified().unwrap();
     let file = OpenOptions::new().write(true).open(place.code()).unwrap();
     file.write_at(&[8], 100_000).unwrap();
@@ -94,7 +94,7 @@ fn notes_only_what_would_show_a_change() {
     let message = place.run().unwrap_err().to_string();
     assert!(message.contains("was changed or swapped") && message.contains("postern add"), "{message}");
 
-    // The code is read again if the note is of other bytes, if it is unreadable, or if it is missing.
+    // The code is read again if the note is about other bytes, unreadable or missing.
     file.write_at(&[7], 100_000).unwrap();
     std::fs::write(&note, before.replace(&sha256(&[7; 200_000]), "00")).unwrap();
     place.run().unwrap();

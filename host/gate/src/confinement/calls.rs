@@ -1,4 +1,4 @@
-//! The system calls of a gate while guests run. The filter (seccomp(2)) refuses all others.
+//! The system calls of a gate while guests run. The filter (seccomp(2)) refuses all other calls.
 
 use nix::unistd::Pid;
 use postern_confine::{Argument, COMMON, CallRule, ConfineError, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE};
@@ -19,8 +19,8 @@ pub static WITH_LOOK: Filter<SANDBOXES> =
 pub static WITH_TAP: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 
-/// Returns the process IDs of these sandboxes, for the filters above. There is an error if a filter has too few places
-/// for them.
+/// Returns the process IDs of these sandboxes, for the filters above. It is an error if a filter has too few places for
+/// these process IDs.
 pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
     if pids.len() > SANDBOXES {
         let reason = format!("{} sandboxes are to be stopped, and it has places for {SANDBOXES}", pids.len());
@@ -35,8 +35,8 @@ pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
 }
 
 const RULES: &[CallRule] = &[
-    // Links, addresses, routes and nftables. No other netlink protocol is allowed (udev listens to one), and no other
-    // socket.
+    // Links, addresses, routes and nftables. Other netlink protocols (udev listens to one of them) and other sockets
+    // are not allowed.
     CallRule(
         libc::SYS_socket,
         &[
@@ -66,17 +66,17 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_pwrite64,        // the lease index
     libc::SYS_lseek,           // the length of a file
     libc::SYS_openat,          // files, within Landlock's rules
-    libc::SYS_openat2,         // the same, of cap-std
+    libc::SYS_openat2,         // openat of cap-std
     libc::SYS_newfstatat,      // owner and mode of what is opened
-    libc::SYS_fstat,           // the same, of older C libraries
-    libc::SYS_statx,           // the same, of the standard library
-    libc::SYS_faccessat,       // may the state directory be written?
-    libc::SYS_faccessat2,      // the same, of newer C libraries
+    libc::SYS_fstat,           // newfstatat of older C libraries
+    libc::SYS_statx,           // newfstatat of the standard library
+    libc::SYS_faccessat,       // whether the state directory is writable
+    libc::SYS_faccessat2,      // faccessat of newer C libraries
     libc::SYS_readlinkat,      // paths of native plugins
     libc::SYS_getdents64,      // listing records and leases
     libc::SYS_mkdirat,         // state and network directories
-    libc::SYS_renameat,        // files appear whole
-    libc::SYS_renameat2,       // the same, of newer C libraries
+    libc::SYS_renameat,        // complete files replace old files
+    libc::SYS_renameat2,       // renameat of newer C libraries
     libc::SYS_unlinkat,        // removing leases and records
     libc::SYS_linkat,          // a lease appears with its content
     libc::SYS_ftruncate,       // a torn line of a record
@@ -87,7 +87,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_getrandom,       // names and addresses of links
     libc::SYS_clock_gettime,   // the clock, if the vDSO has none
     libc::SYS_clock_nanosleep, // waiting for a link, a lock
-    libc::SYS_nanosleep,       // the same, of older C libraries
+    libc::SYS_nanosleep,       // clock_nanosleep of older C libraries
     libc::SYS_ppoll,           // waiting for netlink
     libc::SYS_bind,            // netlink sockets
     libc::SYS_connect,         // netlink sockets
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Otherwise a gate could bind other processes of root to one processor.
+    /// A gate that could move other processes could bind all processes of root to one processor.
     #[test]
     fn a_gate_moves_itself_to_other_processors_and_nothing_else() {
         assert_eq!(allowed(&GATE, libc::SYS_sched_setaffinity, 0, &[0, u32::MAX]), [0]);

@@ -26,7 +26,7 @@ impl MadeDirectories {
                     .ancestors()
                     .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
                     .collect();
-                // The operation that needs the directory reports that it can't be made.
+                // If the directory can't be made, the operation that needs it reports the error.
                 if Dir::make(directory, mode).is_ok() {
                     made.extend(missing.into_iter().map(Path::to_owned));
                 }

@@ -46,7 +46,7 @@ pub struct Rights {
     pub files: Vec<PathBuf>,
     /// Programs to run.
     pub programs: Vec<Allowed>,
-    /// True if the rights for the iptables rules of masquerading, or of the node's ports, were added.
+    /// For each [`ChainKind`]: true if the rights for its iptables rules were added.
     iptables: [bool; 2],
     /// True if the rights for the rules of the firewall plugin were added.
     forwarding: bool,
@@ -102,7 +102,7 @@ impl Rights {
         for effect in listed {
             rights.add(run, effect.kind().right());
         }
-        // An attachment without a record may be a native plugin's, with rules of either backend.
+        // A native plugin may have made an attachment without a record, with rules of either backend.
         let is_whole = run.journal.record_is_whole() && !run.journal.has_lost_link;
         let looks_at_rules = match verb {
             Verb::Gc => true,
@@ -227,8 +227,8 @@ impl Rights {
         }
     }
 
-    /// Adds this network's own directory, and nothing else of the data directory. A directory that other users could
-    /// redirect is not added. Then opening its leases fails with the reason.
+    /// Adds only this network's own directory of the data directory. A directory that other users could redirect is not
+    /// added. Then opening its leases fails with the reason.
     fn add_leases(&mut self, request: &Request, directory: &str) {
         if !can_be_path(directory) {
             return;
@@ -273,7 +273,7 @@ impl Rights {
     }
 
     /// Adds the programs of iptables, if the rules of port forwards or of masquerading can't be read and written
-    /// without these programs. A collection meets the rules of all plugins.
+    /// without these programs. A collection works on the rules of all plugins.
     fn add_iptables(&mut self, view: View<'_>, is_of_ports: bool) {
         self.legacy = true;
         let all = view.request.verb == Verb::Gc;

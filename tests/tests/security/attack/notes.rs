@@ -130,7 +130,7 @@ fn a_refused_note_changes_nothing() -> Result<()> {
     let first = add("kept", json!({"call": {"op": "veth-create"}}));
     first.call(&attacked)?.success()?;
     let second = add("other", json!({"call": {"op": "notes-get"}})).call(&attacked)?;
-    Refusal::of(&second)?.expect(999, "an earlier ADD made this attachment, and what it noted stays…run DEL first")?;
+    Refusal::of(&second)?.expect(999, "an earlier ADD made this attachment, and its note stays…run DEL first")?;
     let lines = attacked.node().sh("grep -h '\"note\"' /run/postern/attachments/*")?;
     ensure!(lines == "{\"plugin\":\"rogue\",\"note\":\"kept\"}\n", "{lines}");
     Attack { verb: "DEL", ..first }.call(&attacked)?.success()?;

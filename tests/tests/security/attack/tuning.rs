@@ -128,7 +128,7 @@ fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
         ("prevResult names it", json!({"prevResult": {"interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:01"}]}})),
     ] {
         let answer = change(name, &settings).with(&patch.to_string()).call(&attacked)?;
-        Refusal::of(&answer)?.expect(999, "does not follow to it").context(name)?;
+        Refusal::of(&answer)?.expect(999, "does not change to it").context(name)?;
         ensure!(state()? == before, "{name}: {}", state()?);
     }
     let named = change("the configuration names it", &settings).with(&settings.to_string());

@@ -49,7 +49,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "macvlan",
         r#"{"runtimeConfig": {"mac": "02:00:00:00:00:50"}, "master": "p0"}"#,
-        "failed to set \"eth0\" UP: address already in use: its master, or another link of that, has 02:00:00:00:00:50…leave `mac` out",
+        "failed to set \"eth0\" UP: address already in use: its master, or another link on this master, has 02:00:00:00:00:50…leave `mac` out",
     ),
     ("bridge", r#"{"bridge": "br8", "mtu": 67}"#, "invalid argument…MTU 67 is out of range…from 68 to 65535"),
     (
@@ -77,12 +77,12 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "macvlan",
         r#"{"master": "q1"}"#,
-        "failed to create macvlan: invalid argument: \"pt0\" has \"q1\" alone, in mode passthru…another `master`",
+        "failed to create macvlan: invalid argument: \"pt0\" has \"q1\" for itself, in mode passthru…another `master`",
     ),
     (
         "macvlan",
         r#"{"master": "p1", "mode": "passthru"}"#,
-        "invalid argument: mode passthru needs \"p1\" alone, and there is the macvlan \"mac0\"…another `mode` or `master`",
+        "invalid argument: mode passthru needs \"p1\" for itself, but it has the macvlan \"mac0\"…another `mode` or `master`",
     ),
     (
         "macvlan",

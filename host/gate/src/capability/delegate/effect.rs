@@ -41,7 +41,7 @@ impl EffectKind for Delegated {
 
     fn words(&self) -> String {
         match self.native {
-            true => format!("what native {} did", self.plugin),
+            true => format!("the effects of native {}", self.plugin),
             false => format!("the delegation to {}", self.plugin),
         }
     }

@@ -1,6 +1,6 @@
 //! `dhcp`: the lease that the node's DHCP service keeps for this attachment.
 //!
-//! A server's answer comes from strangers. A sandbox has parsed the answer, and this module checks it before it counts.
+//! A server's answer is not trusted. A sandbox has parsed the answer, and this module checks it before it is used.
 
 pub mod effect;
 
@@ -51,8 +51,8 @@ impl host::Dhcp for Gate<'_> {
         }
         let socket = socket(&self.run.request.conf);
         let wanted = wanted(self.run.request)?;
-        // A second ADD without a DEL between gets the lease of the first ADD. If the second ADD fails, it must not give
-        // this lease back.
+        // A second ADD without a DEL in between gets the lease of the first ADD. If the second ADD fails, it must not
+        // give this lease back.
         if !self.run.journal.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
             self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
         }
@@ -69,13 +69,13 @@ impl host::Dhcp for Gate<'_> {
         }
         for grant in &lease.addresses {
             if !self.guest.granted().allows_dhcp_address(&grant.address) {
-                let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
+                let message = format!("the DHCP server offers {}, which policy does not allow", grant.address);
                 return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
                     .hint(self.guest.granted().object_hint("dhcp.addresses", &grant.address.trunc().to_string())));
             }
         }
-        // The record gets the addresses before other attachments are checked for them. So two attachments that are
-        // offered one address see each other.
+        // The record gets the addresses before other attachments are checked for them. So two attachments that get an
+        // offer of the same address see each other.
         let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
         self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses })?;
         self.run
@@ -152,8 +152,9 @@ fn is_free(view: View<'_>, address: IpNet) -> Result<(), OpError> {
     let host = view.system.host()?;
     let own = address.addr();
     if host.is_local(own).map_err(kernel_error)? || host.has_address(own).map_err(kernel_error)? {
-        return Err(refused(address, "the node itself has it")
-            .hint("the DHCP server of this network must not give out addresses of its nodes: exclude them there"));
+        return Err(refused(address, "the node itself has it").hint(
+            "the DHCP server of this network must not give out addresses of its nodes: exclude these addresses",
+        ));
     }
     match others::holder_in_words(view, own)? {
         Some(other) => Err(refused(address, &other).hint(
@@ -198,7 +199,7 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
         addresses.push(LeaseGrant { address, gateway: leased.gateway });
     }
     if lease.routes.len() > MOST_ROUTES {
-        let message = format!("the DHCP server names {} routes, and {MOST_ROUTES} are the most", lease.routes.len());
+        let message = format!("the DHCP server names {} routes, and {MOST_ROUTES} are allowed", lease.routes.len());
         return Err(OpError::new(ErrorCode::InvalidArgument, "routes", message));
     }
     let mut routes = Vec::new();
@@ -239,7 +240,7 @@ fn mtu_left_out(given: Option<u32>, lease: &DhcpLease) -> Option<String> {
     let mtu = given.filter(|_| lease.mtu.is_none())?;
     let has_ipv6 = lease.addresses.iter().any(|grant| grant.address.addr().is_ipv6());
     let (least, family) = if has_ipv6 { (LEAST_MTU_V6, "IPv6") } else { (LEAST_MTU, "IPv4") };
-    Some(format!("the DHCP server names an MTU of {mtu}, and {family} needs {least} to 65535: the link keeps its own"))
+    Some(format!("the DHCP server names an MTU of {mtu}, and {family} needs {least} to 65535: the link keeps its MTU"))
 }
 
 /// Returns the reason why no container can have an address from a server.
@@ -397,7 +398,7 @@ mod tests {
             assert!(found.contains("names router") && found.contains(why), "{gateway}: {found}");
         }
         assert_eq!(words(lease("fd00::2/64", Some("fe80::1"))), "");
-        // As natively: a router may be outside of the network.
+        // As with the native plugin, a router may be outside of the network.
         assert_eq!(words(lease("10.0.0.2/24", Some("10.0.1.1"))), "");
         let many = LeaseRoute { dst: "10.9.0.0/16".parse().unwrap(), gw: None, scope: Some(253), priority: None };
         assert!(words(Lease { routes: vec![many; 129], ..lease("10.0.0.2/24", None) }).contains("129 routes"));

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Rules that let the attachment's addresses be forwarded. Rules in the native form name no owner. Only the record says
-/// whose rules they are.
+/// Rules that let the attachment's addresses be forwarded. Rules in the native form name no owner. Only the record
+/// names their owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firewall {
     /// The packet filter of the rules.
     pub backend: FirewallBackend,
-    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
+    /// The variant of iptables that has the rules, if known. Records of Postern 0.1 lack the variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The chain of the administrator's rules, with iptables.

@@ -12,7 +12,7 @@ use postern_firewall::iptables::forward;
 use postern_types::{IngressPolicy, OpError};
 use serde::{Deserialize, Serialize};
 
-/// The isolation of the attachment's bridge. Each attachment that wants it has this effect in its record.
+/// The isolation of the attachment's bridge. Each attachment that asks for isolation has this effect in its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
     /// The bridge's name.
@@ -21,7 +21,7 @@ pub struct Isolation {
     pub ingress: IngressPolicy,
     /// True if the attachment has IPv4 addresses.
     pub v4: bool,
-    /// True if it has IPv6 addresses.
+    /// True if the attachment has IPv6 addresses.
     pub v6: bool,
 }
 

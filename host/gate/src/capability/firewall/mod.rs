@@ -55,8 +55,8 @@ impl host::Firewall for Gate<'_> {
         let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
         let by_iptables = backend == FirewallBackend::Iptables;
         let effect = placed(self.run.journal, effect, by_iptables.then_some(addresses), |made| &mut made.variant);
-        // `is_first` is asked before the intent is written, because the intent itself would count. Behind a native
-        // plugin it is false: a native firewall plugin may have been in the list before.
+        // `is_first` is computed before the intent is written, because the intent itself would count. After a native
+        // plugin it is false: a native firewall plugin may be earlier in the list.
         let is_first = !others::is_behind_native(self.run.journal) && is_first::<Firewall>(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)
@@ -167,8 +167,8 @@ pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool,
         .map_err(firewall_error)
 }
 
-/// Returns the bridge of which the attachment's host end is a port. The kernel names it, not `prevResult`: a false
-/// `prevResult` could name a link of the node, and the node would forward no more traffic from this link.
+/// Returns the bridge of which the attachment's host end is a port. The kernel names the bridge, not `prevResult`: a
+/// false `prevResult` could name a link of the node, and the node would forward no more traffic from this link.
 fn bridge(run: &Context) -> Result<Link, OpError> {
     let named = named_bridge(run.request);
     let is = match master(run)? {
@@ -181,8 +181,8 @@ fn bridge(run: &Context) -> Result<Link, OpError> {
         .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
 }
 
-/// Removes the rules that admit the attachment's addresses: by the record or, if this plugin has no section there, by
-/// `prevResult`.
+/// Removes the rules that admit the attachment's addresses. The record names the addresses or, if it has no section of
+/// this plugin, `prevResult`.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     for made in run.journal.recorded::<Firewall>() {
         made.remove(run)?;
@@ -197,8 +197,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
 }
 
 /// Removes a native plugin's rules for the addresses of `prevResult`. If the record lists addresses, only these
-/// addresses count. The record lists none if a native plugin gave the addresses in a mixed list. Addresses in records
-/// of other attachments never count.
+/// addresses count. The record lists no addresses if a native plugin gave them in a mixed list. Addresses in records of
+/// other attachments never count.
 fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
     let previous = run.request.previous();
     let sections = run.journal.record().filter(|_| !run.journal.is_replaced()).map(postern_state::Record::sections);

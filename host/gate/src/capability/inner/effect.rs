@@ -68,7 +68,7 @@ impl InnerKind {
 /// is recorded, the link's first name and its address identify it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
-    /// Its kind. A macvlan has its own kind of effect, [`Macvlan`].
+    /// The link's kind. A macvlan has its own kind of effect, [`Macvlan`].
     pub kind: InnerKind,
     /// The address that the host gave the link; `None` if it has its parent's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct InnerLink {
     /// For an ipvlan on a link of the host: the index of the lowest link, and the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<(u32, IpvlanMode)>,
-    /// For a VLAN of a link of the host: the parent's index, and the VLAN. Earlier versions did not record them.
+    /// For a VLAN of a link of the host: the parent's index, and the VLAN. Earlier versions did not record this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<(u32, VlanId)>,
 }
@@ -121,8 +121,8 @@ impl InnerLink {
         // A deleted link can't be told from a link that was moved elsewhere.
         if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
             crate::say!(
-                "postern: its {} link is not in the container: root in there has deleted it, or moved it to a namespace of its own. \
-                 There it is on the wire of its master until that namespace ends",
+                "postern: its {} link is not in the container: root in the container has deleted or moved it. \
+                 A moved link uses its master's network until its new namespace ends",
                 self.kind.name()
             );
         }
@@ -166,8 +166,8 @@ impl InnerLink {
 
 impl EffectKind for InnerLink {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // In a DEL or ADD, the runtime names the container's namespace. A collection has searched for it. If the
-        // namespace is gone, the link is gone too.
+        // In a DEL or ADD, the runtime names the container's namespace. A garbage collection has searched for this
+        // namespace. If the namespace is gone, the link is gone too.
         match run.journal.container_with(run.system, &format!("{} link", self.kind.name()))? {
             Some(container) => {
                 self.delete(run, container.netlink().map_err(kernel_error)?)?;
@@ -203,7 +203,7 @@ impl AttachmentLink for InnerLink {
     }
 }
 
-/// A macvlan link, in the form of records from before the other kinds existed.
+/// A macvlan link, in a form that is older than the other kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "MacvlanForm", into = "MacvlanForm")]
 pub struct Macvlan(pub InnerLink);

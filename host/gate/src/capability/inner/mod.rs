@@ -14,7 +14,7 @@ use postern_types::{ErrorCode, IpvlanMode, LinkInfo, Mac, OpError};
 use std::fmt::Display;
 
 impl Parent {
-    /// Fails for an MTU beyond the parent's.
+    /// Fails for an MTU above the parent's MTU.
     pub(crate) fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
         let Some(mtu) = mtu.filter(|mtu| *mtu > self.mtu) else { return Ok(()) };
         let message = format!("invalid MTU {mtu}, must be [0, master MTU({})]", self.mtu);
@@ -44,7 +44,7 @@ pub struct NewLink {
     pub spec: InnerLinkKind,
     /// The MTU in bytes.
     pub mtu: Option<u32>,
-    /// Its own link-layer address. `None` for a link with its parent's address.
+    /// The link's own link-layer address. `None` for a link with its parent's address.
     pub mac: Option<Mac>,
     /// True if the link is made from the host's namespace, where its parent is.
     pub from_host: bool,
@@ -69,7 +69,7 @@ impl NewLink {
         }
     }
 
-    /// Returns the link's effect. `born` is the link's first name, if it differs from the attachment's.
+    /// Returns the link's effect. `born` is the link's first name, if this name is not `CNI_IFNAME`.
     fn effect(&self, born: Option<String>) -> Effect {
         let on_host = Some(self.spec).filter(|_| self.from_host);
         let vlan = if let Some(InnerLinkKind::Vlan { parent, id }) = on_host { Some((parent, id)) } else { None };

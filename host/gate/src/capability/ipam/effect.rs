@@ -13,9 +13,9 @@ use std::borrow::Cow;
 /// A native IPAM program was run. It must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
-    /// Its name in `CNI_PATH`.
+    /// The program's name in `CNI_PATH`.
     pub plugin: String,
-    /// Its configuration, if it differs from the called plugin's.
+    /// The program's configuration, if it differs from the called plugin's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
@@ -34,7 +34,7 @@ impl EffectKind for Native {
     }
 
     fn words(&self) -> String {
-        format!("what native {} did", self.plugin)
+        format!("the effects of native {}", self.plugin)
     }
 
     fn right(&self) -> Right<'_> {

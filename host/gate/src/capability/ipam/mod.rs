@@ -65,7 +65,8 @@ pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<
     Ok(is_component.then(|| DelegateRun { plugin, request: gate.run.request.of_delegate(verb) }))
 }
 
-/// Makes the answer of the IPAM plugin that has run, or else of a native program. Returns the result of an ADD.
+/// Makes the answer from the IPAM plugin's run. If no component has run, a native program is run. Returns the result of
+/// an ADD.
 fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
     let name = &gate.guest.delegate(gate.run.request)?;
     let Ran { mut outcome, hindered } = match gate.ran.take() {
@@ -97,7 +98,7 @@ const HOST_ENDS: [Capability; 3] = [Capability::Bridge, Capability::Veth, Capabi
 
 /// Fails if forwards of another attachment lead to an address of the result: traffic for the other attachment's ports
 /// would reach this container. Without a host end, forwards can't reach the container, and the address may belong to a
-/// separate network. Addresses from the store of leases were checked there already.
+/// separate network. Addresses from the store of leases were already checked when they were taken.
 fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Result<(), OpError> {
     let run = &mut *gate.run;
     let is_lease = |address: &IpAddr| run.journal.has_made(|undo| undo.leases.contains(address));
@@ -110,7 +111,7 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
     let Some(led) = led.first() else { return Ok(()) };
     if !HOST_ENDS.iter().any(|capability| gate.guest.granted().has(*capability)) {
         crate::say!(
-            "postern: IPAM plugin \"{name}\" gave {}: {}; if this node reaches the network of \"{}\", they lead to this container",
+            "postern: IPAM plugin \"{name}\" gave {}: {}; if this node reaches the network of \"{}\", these rules lead to this container",
             led.address,
             led.words(),
             run.request.conf.name
@@ -123,8 +124,8 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
 
 /// Runs a native program. `hindered`: see [`Ran::hindered`].
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
-    // The catalog lists this delegate, but its code is missing. A native program replaces it only if policy allows
-    // that.
+    // The catalog lists this delegate, but its code is missing. A native program replaces the delegate only if policy
+    // allows the program.
     if !gate.guest.granted().has_object("ipam.native", name) && gate.delegates.launcher.lists(name) {
         *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
@@ -142,8 +143,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
             // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if !gate.run.journal.has(&listed) {
                 crate::say!(
-                    "postern: policy does not allow native \"{name}\", so it is not run for this DEL; if it gave the container \
-                     addresses, it still has them"
+                    "postern: policy does not allow native \"{name}\", so it is not run for this DEL; addresses that it gave \
+                     the container stay reserved"
                 );
             }
             return Ok(None);

@@ -23,7 +23,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Gives back the leases that an undone ADD took or, by the record, all leases of the owner.
+    /// Gives back the `taken` leases of an undone ADD. Without `taken`, gives back all leases of the owner.
     fn revert(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         if is_relative(&self.directory) {
             return Ok(());
@@ -34,7 +34,7 @@ impl Lease {
             // Another user may have made the files in the directory: the files are not touched, and DEL continues.
             Err(error @ StateError::Untrusted { .. }) if run.request.verb == Verb::Del => {
                 crate::say!(
-                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `{}` gives them \
+                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; after a repair, `{}` gives them \
                      back",
                     self.directory,
                     collecting(&self.directory)

@@ -22,7 +22,7 @@ use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeSet, canoni
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// The most ranges in one request. There is a limit because each range is compared with each other range.
+/// The most ranges in one request. The limit exists because each range is compared with each other range.
 const MOST_RANGES: usize = 256;
 
 /// Checks ranges as host-local does, and fills in missing values.
@@ -33,9 +33,7 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     let ranges: usize = sets.iter().map(Vec::len).sum();
     if sets.len() > MOST_RANGES || ranges > MOST_RANGES {
         let message = format!("{} sets with {ranges} ranges are more than {MOST_RANGES}", sets.len());
-        return Err(
-            OpError::new(ErrorCode::InvalidArgument, "ranges", message).hint("join ranges that lie side by side")
-        );
+        return Err(OpError::new(ErrorCode::InvalidArgument, "ranges", message).hint("merge adjacent ranges"));
     }
     canonicalize(sets.to_vec()).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
@@ -113,7 +111,7 @@ impl host::Leases for Gate<'_> {
 }
 
 /// Takes addresses to which no recorded rule leads. A free address can still have forwards in another record, if it was
-/// given back without that attachment's DEL: by hand, by another program, or with its directory.
+/// given back without that attachment's DEL: by hand, by another program, or by removal of the directory.
 fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
     let owner = run.request.owner();
     let mut avoided: Vec<LedTo> = Vec::new();
@@ -197,12 +195,15 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
             known
         }
         Lessee::Elsewhere => format!(
-            "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
+            "another program gave it, so the record lacks it: if the container is gone, run `postern gc`, and then \
              `{}`",
             collecting(&directory)
         ),
         Lessee::Unrecorded => {
-            format!("no record tells of it: if it is gone, `{}` gives the address back", collecting(&directory))
+            format!(
+                "no record lists this attachment: if it is gone, `{}` gives the address back",
+                collecting(&directory)
+            )
         }
     };
     let more = match held.len() {

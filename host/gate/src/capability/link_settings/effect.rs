@@ -22,7 +22,7 @@ use std::path::Path;
 /// Changed attributes of the attachment's link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkChange {
-    /// The link's index in the container's namespace. Root in the container cannot change it.
+    /// The link's index in the container's namespace. Root in the container cannot change the index.
     pub index: u32,
     /// The changed attributes, as they were before.
     pub before: LinkSettings,
@@ -44,7 +44,7 @@ pub struct LinkChange {
 /// The least MTU of a link with IPv6 (RFC 8200, section 5). With a smaller MTU, the kernel removes IPv6 from the link.
 const LEAST_WITH_IPV6: u32 = 1280;
 
-/// Returns what the link loses by the change: IPv6 addresses and routes.
+/// Returns the IPv6 addresses and routes that the link loses by the change.
 pub(crate) fn lost(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<Losable, KernelError> {
     match settings.mtu.is_some_and(|mtu| mtu < LEAST_WITH_IPV6) && link.mtu >= LEAST_WITH_IPV6 {
         true => losable(netlink, link.index),
@@ -77,13 +77,13 @@ impl EffectKind for LinkChange {
         // protection go with the attachment.
         let is_whole = run.journal.sections().iter().all(|section| section.stage == Stage::Ending);
         if let (None, Some(why), false) = (container, run.system.hidden.as_deref(), is_whole) {
-            let message = format!("its namespace may be alive, and its link changed in there: {why}");
+            let message = format!("its namespace may still exist, with the changed link in it: {why}");
             return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                 .hint("run DEL, or `postern gc` once the container is gone"));
         }
         if let Some(netlink) = container {
-            // The link comes first, then its protection. A kill between them leaves a link that can't send, and the
-            // next removal does both again.
+            // The link comes first, then its protection. A kill between the two steps leaves a link that can't send,
+            // and the next removal repeats both steps.
             if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {
                 put_back(netlink, &link, &self.before)?;
                 give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))?;
@@ -114,7 +114,7 @@ impl EffectKind for LinkChange {
 
 impl ByContents for LinkChange {
     fn addresses(&self) -> Addresses<'_> {
-        // Lost addresses must not come back after the address was given back.
+        // A lost address must not come back after its lease was given back.
         if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
     }
 }
 
-/// Gives a link these attributes where they differ. All attributes are tried; the first failure is returned.
+/// Sets the attributes of a link that differ from `settings`. All attributes are tried; the first failure is returned.
 pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
     for (what, done) in change(netlink, link, settings) {
         done.map_err(|error| {
@@ -178,8 +178,8 @@ fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'sta
     tried.into_iter().filter_map(|(what, done)| Some((what, done?))).collect()
 }
 
-/// Writes the native plugin's file. It has the value of each attribute before the first change in the record. The file
-/// is removed if the record lists no change. `without` is a change that is being undone.
+/// Writes the native plugin's file. The file has the value of each attribute before the first change in the record. The
+/// file is removed if the record lists no change. `without` is a change that is being undone.
 pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkChange>) -> Result<(), OpError> {
     let mut changes = run.journal.recorded::<LinkChange>();
     changes.retain(|change| change.directory == directory);
@@ -206,8 +206,8 @@ pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkCh
 
 /// The error for a directory of the configuration that can't be made.
 pub(crate) fn no_directory(directory: &str) -> OpError {
-    let message = format!("the directory {directory} is not there, and can't be made");
-    OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one")
+    let message = format!("the directory {directory} does not exist, and can't be made");
+    OpError::new(ErrorCode::Io, directory, message).hint("name another directory with `dataDir`")
 }
 
 /// Returns the values of the attributes as texts, in the native plugin's order.
@@ -229,7 +229,7 @@ fn text(settings: &LinkSettings) -> String {
     if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
 }
 
-/// Reads a native plugin's file. Only attributes that a link can have are used. `None` if the content has not the
+/// Reads a native plugin's file. Only attributes that a link can have are used. `None` if the content does not have the
 /// native plugin's form.
 pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
     let file: serde_json::Value = serde_json::from_str(&unicode::json(content)).ok()?;

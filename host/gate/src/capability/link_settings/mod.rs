@@ -122,11 +122,11 @@ fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<Strin
         return Ok(Some(end.name.to_string()));
     }
     let message = format!(
-        "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not follow to it",
+        "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not change to it",
         end.name
     );
     Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message)
-        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or where [grant.link-settings] `macs` takes it from"))
+        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or by the key that [grant.link-settings] `macs` names"))
 }
 
 /// Returns the addresses that configuration, `args`, `CNI_ARGS` and `runtimeConfig` name for the link.
@@ -166,7 +166,7 @@ fn restore_native(run: &Context) -> Result<(), OpError> {
         }
     };
     if let Some(why) = run.system.hidden.as_deref() {
-        crate::say!("postern: {} is not put back as it was: {why}", request.ifname);
+        crate::say!("postern: the earlier attributes of {} are not restored: {why}", request.ifname);
         return Ok(());
     }
     if let Some(netlink) = run.system.netlink_inside()? {

@@ -27,7 +27,7 @@ impl host::Loopback for Gate<'_> {
     }
 
     /// No record names the owner of `lo`, and a path can lead to another container later, because process IDs are
-    /// reused. So `lo` stays up if the path is that of a process, or if another link is up. `lo` ends with its
+    /// reused. So `lo` stays up if the path belongs to a process, or if another link is up. `lo` ends with its
     /// namespace.
     fn down(&mut self) -> Result<(), OpError> {
         let Some(netlink) = self.run.system.netlink_inside()? else { return Ok(()) };

@@ -19,7 +19,7 @@ use std::path::Path;
 /// record's pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacGuard {
-    /// The name in its rules and chains; `None` for the native plugins' name of the attachment.
+    /// The name in the rules and chains; `None` for the native plugins' name of the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The host end that is protected.
@@ -46,14 +46,14 @@ impl EffectKind for MacGuard {
         let own: Vec<String> = host.map(str::to_owned).into_iter().chain(ends).collect();
         let netlink = run.system.host()?;
         let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-        // Without a recorded pair, the attachment is a native plugin's, or its record is lost. Its rules are found by
+        // Without a recorded pair, a native plugin made the attachment, or the record is lost. The rules are found by
         // their names, except rules that another record claims.
         let claimed = OnceCell::new();
         let is_claimed = |port: &str| match claimed.get_or_init(|| host_ends_of_others(run.view())) {
             Some(ports) => ports.iter().any(|claimed| claimed == port),
             None => true,
         };
-        // The same holds if a native plugin has made the attachment again, because no record lists the new pair.
+        // The names count too if a native plugin has made the attachment again, because no record lists the new pair.
         let is_anothers = |port: &str| match own.is_empty() || run.journal.is_replaced() {
             true => is_there(port) && is_claimed(port),
             false => !own.iter().any(|own| own == port) && is_there(port),
@@ -102,7 +102,7 @@ pub(crate) fn is_whole(run: &Context, host: &str, mac: Mac) -> Result<bool, OpEr
     macguard::check_known(&mut *run.system.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)
 }
 
-/// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
+/// Makes the rules, unless rules for another existing port have the name `id`. Returns the handles of the new rules.
 pub(crate) fn claim(system: &System, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
     let netlink = system.host()?;
     // A port whose state can't be read counts as existing.
@@ -119,7 +119,7 @@ pub(crate) fn follow(view: View<'_>, guard: &MacGuard, host: &str, mac: Mac) -> 
 /// Returns the error for an ID that the rules of another port have.
 pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
     let message = format!("the rules named {id} guard a port that is not \"{host}\"");
-    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows whose they are")
+    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows their owner")
 }
 
 /// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
@@ -143,8 +143,8 @@ fn take_down(run: &Context, id: &str, host: Option<&str>) -> Result<(), OpError>
     Ok(())
 }
 
-/// Returns the ports that the rules of an attachment without a recorded pair name. Their other end must be in the
-/// container's namespace, and no other attachment's record may list them.
+/// Returns the ports in the rules of an attachment without a recorded pair. The other end of a port must be in the
+/// container's namespace, and no other attachment's record may list the port.
 fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
     // If the container's namespace is gone, the pair is gone.
     let Ok(namespace) = view.system.namespace() else { return Ok(Vec::new()) };
@@ -161,7 +161,7 @@ fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
     Ok(found)
 }
 
-/// Returns the host ends that the records of other attachments list; `None` if they can't be read.
+/// Returns the host ends that the records of other attachments list; `None` if the records can't be read.
 fn host_ends_of_others(view: View<'_>) -> Option<Vec<String>> {
     let own = view.key().ok()?;
     let summaries = others::records_here(view).ok()?;

@@ -1,7 +1,7 @@
 //! `mac-guard`: frames with another source address are dropped at the attachment's host end.
 //!
-//! The rules have the native plugins' name for the attachment, if it is free. If another port's rules already have this
-//! name, the attachment's rules get another name, which the record lists.
+//! The rules have the native plugins' name for the attachment, if this name is free. If another port's rules already
+//! have this name, the attachment's rules get another name, which the record lists.
 
 pub mod effect;
 
@@ -22,7 +22,8 @@ impl host::MacGuard for Gate<'_> {
         let (index, name) = self.guest.port(host)?;
         if self.guest.object(host)?.kind() == HandleKind::Port {
             must_be_takeable(self.run, index, &name)?;
-            // If the address behind such a link is unknown, the plugin chooses it once, as for a pair.
+            // If the container's address behind this link is unknown, the plugin chooses the address once, as for a
+            // pair.
             self.run.own.container_mac.get_or_insert(mac);
         } else {
             veth::must_live(self.run, index, &name)?;
@@ -59,7 +60,7 @@ impl host::MacGuard for Gate<'_> {
         if is_whole(self.run, &name, mac)? {
             return Ok(());
         }
-        Err(OpError::new(ErrorCode::Mismatch, name, "the spoofing protection of this attachment is not all there"))
+        Err(OpError::new(ErrorCode::Mismatch, name, "the spoofing protection of this attachment is incomplete"))
     }
 
     fn remove(&mut self) -> Result<(), OpError> {
@@ -76,7 +77,7 @@ impl host::MacGuard for Gate<'_> {
     }
 }
 
-/// Checks that a link of an earlier plugin has joined for this attachment, or can join.
+/// Checks that a link of an earlier plugin has joined a bridge for this attachment, or can join.
 fn must_be_takeable(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     let link = run.system.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?;
     match run.journal.ports().first() {

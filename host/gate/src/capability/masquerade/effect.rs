@@ -12,13 +12,13 @@ use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Masquerading rules. In nftables the rules are identified by the attachment. In iptables they are identified by its
+/// Masquerading rules. In nftables the rules are identified by the attachment. In iptables they are identified by the
 /// addresses, because attachments of one container share a chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masquerade {
     /// The packet filter of the rules.
     pub backend: Backend,
-    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
+    /// The variant of iptables that has the rules, if known. Records of Postern 0.1 lack the variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The addresses with masqueraded traffic.
@@ -126,8 +126,8 @@ impl EffectKind for Masquerade {
     }
 }
 
-/// Returns the addresses of the container's other attachments to the network that iptables masquerades, by their
-/// records.
+/// Returns the addresses of the container's other attachments to the network, if their records list masquerading by
+/// iptables.
 fn addresses_of_others(view: View<'_>) -> Result<Vec<IpAddr>, OpError> {
     let request = view.request;
     let made: Vec<(_, Masquerade)> =

@@ -41,7 +41,7 @@ impl host::Masquerade for Gate<'_> {
             iptables::validate(ChainKind::Masquerading, &key).map_err(firewall_error)?;
         }
         let made = Masquerade::of_run(self.run, backend, &own);
-        // `is_first` is asked before the intent is written, because the intent itself would count.
+        // `is_first` is computed before the intent is written, because the intent itself would count.
         let is_first = is_first::<Masquerade>(self.run.journal);
         self.run.journal.intend(self.run.view(), made.clone())?;
         made.make(self.run, is_first)
@@ -57,7 +57,7 @@ impl host::Masquerade for Gate<'_> {
                 return Ok(());
             }
         }
-        let (network, message) = (key.network, "the masquerading rules of this attachment are not all there");
+        let (network, message) = (key.network, "the masquerading rules of this attachment are incomplete");
         Err(OpError::new(ErrorCode::Mismatch, network, message))
     }
 
@@ -90,8 +90,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the rules of attachments of this network that are not valid, from both packet filters: each rule has the
-/// network in its comment. Attachments that are being made are spared.
+/// Removes the rules of invalid attachments of this network from both packet filters. Each rule names the network in
+/// its comment. The rules of attachments that an ADD is making stay.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, || busy(run)))?.len();

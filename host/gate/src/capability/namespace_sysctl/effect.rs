@@ -1,8 +1,8 @@
 //! The effect of a changed kernel setting of the container's namespace.
 //!
 //! With some settings the kernel changes other things itself. A value of `all` is copied to each link, and a link
-//! without IPv6 loses its IPv6 addresses and routes. These links may belong to attachments of other networks. So the
-//! things that the kernel will change are noted before, and are restored.
+//! without IPv6 loses its IPv6 addresses and routes. These links may belong to attachments of other networks. So all
+//! these changes are noted before, and are undone later.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::write_before;
@@ -18,13 +18,13 @@ use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A setting, and its value before the change. The change ends with the namespace: no record lists it, and DEL does not
-/// undo it.
+/// A setting, and its value before the change. The change ends with the namespace: no record lists the change, and DEL
+/// does not undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSetting {
     /// The parts of the setting's name below `net`, with slashes between them.
     pub key: String,
-    /// Its value before the change.
+    /// The setting's value before the change.
     pub before: String,
     /// Common settings of all links that the kernel changes too: their names as in `key`, and their values before the
     /// change.
@@ -68,8 +68,8 @@ struct Change<'a> {
 
 /// Returns the things that the kernel changes with a setting; `None` if it changes only the setting itself.
 ///
-/// `default` of IPv4 needs no entry. The kernel copies it to links without a value of their own, also when the earlier
-/// value is restored.
+/// A setting below `default` of IPv4 needs no entry. The kernel copies it to links without an own value, also when the
+/// earlier value is restored.
 fn change(path: &str) -> Option<Change<'_>> {
     match path.split('/').collect::<Vec<_>>().as_slice() {
         // The kernel has one value for both settings.
@@ -105,8 +105,8 @@ fn change(path: &str) -> Option<Change<'_>> {
     }
 }
 
-/// Returns the value of a setting; `None` if there is none. Root in the container can give a link a name that no setting can
-/// have, or remove the link.
+/// Returns the value of a setting; `None` if the setting is missing. Root in the container can give a link a name that
+/// no setting can have, or remove the link.
 fn value(container: &Worker, parts: &[&str]) -> Result<Option<String>, OpError> {
     let Some(setting) = Setting::new(parts.iter().copied()) else { return Ok(None) };
     match container.setting_read(&setting) {

@@ -1,9 +1,9 @@
 //! `namespace-sysctl`: kernel settings of the container's network namespace that the operator's configuration lists.
 //!
-//! A key must lead to a setting that each network namespace has for itself. The kernel shows this: the container's
-//! namespace has the file, may write it, and its file is not the file of the host's namespace. Since Linux 5.12 only
-//! the first namespace may write a shared setting. The kernel misses the settings in [`SHARED`]. A test writes each
-//! setting in a namespace, and compares the node's settings.
+//! A key must lead to a setting that each network namespace has for itself. The kernel shows this: the file exists and
+//! is writable in the container's namespace, and is not the file of the host's namespace. Since Linux 5.12 only the
+//! first namespace may write a shared setting. The settings in [`SHARED`] are exceptions. A test writes each setting in
+//! a namespace, and compares the node's settings.
 
 pub mod effect;
 
@@ -39,7 +39,7 @@ const SHOWN: usize = 16;
 const OF_THE_FIRST: [&str; 2] = ["core", "dev_weight"];
 
 /// Settings that all namespaces share, but that the kernel lets each namespace write. Linux still allows this for the
-/// last setting. Before 5.12 it allowed it for the others.
+/// last setting. Linux before 5.12 allowed it for all of them.
 const SHARED: [&str; 5] = [
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_expect_max",
@@ -55,13 +55,13 @@ const DOTS: &str = "each dot and each slash of a key begins a new part, so no ke
 pub(crate) const FACTS: Facts =
     Facts { keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())), ..NEVER };
 
-/// Returns the settings that are read in the container's namespace, beside the settings that a network lists.
+/// Returns the settings that are read in the container's namespace, in addition to the settings that a network lists.
 pub fn looks() -> Vec<Setting> {
     Setting::new(OF_THE_FIRST).into_iter().collect()
 }
 
-/// True if the network lists settings that need a thread in the container's namespace: all but the settings of links
-/// that come and go. If settings of `all`, `default` and `lo` are opened from outside, the kernel keeps their entries
+/// True if the network lists settings that need a thread in the container's namespace. Settings of links that come and
+/// go need no thread. If settings of `all`, `default` and `lo` are opened from outside, the kernel keeps their entries
 /// as long as the namespace.
 pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
     let is_of_link = |key: &str| {
@@ -127,13 +127,12 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     // Any object of the configuration may list the key: plugins of third parties have keys of their own.
     if !any_pair(&request.conf, |name, text| name == key && text == value) {
         let message = format!("the network's configuration does not list {key:?} with this value");
-        return Err(invalid(message).hint(
-            "a plugin sets a pair of key and text that the configuration or `args.cni.sysctl` lists, and nothing else",
-        ));
+        return Err(invalid(message)
+            .hint("a plugin can only set a pair of key and text that the configuration or `args.cni.sysctl` lists"));
     }
     if !is_value(value) {
         let message =
-            format!("the value for {key} is none: it may have {VALUE_LIMIT} bytes, and no control characters");
+            format!("the value for {key} is invalid: a value has up to {VALUE_LIMIT} bytes, no control characters");
         return Err(invalid(message));
     }
     let path = below_net(key, &request.ifname).ok_or_else(|| {
@@ -219,7 +218,7 @@ fn own_file(system: &System, key: &str, setting: &Setting) -> Result<SettingFile
     if is_shared {
         let message = format!("{key} is no setting that this container's network namespace has for itself");
         return Err(OpError::new(ErrorCode::InvalidArgument, key, message)
-            .hint("a setting of the whole node is the operator's: /etc/sysctl.d"));
+            .hint("the operator sets the settings of the node, in /etc/sysctl.d"));
     }
     Ok(file)
 }
@@ -232,7 +231,7 @@ fn allowed(key: &str) -> Result<(), OpError> {
     for (number, line) in lines {
         let pattern = Regex::new(line).map_err(|error| {
             let message = format!("{ALLOW_LIST}, line {}: {line:?} is no regular expression: {error}", number + 1);
-            OpError::new(ErrorCode::Denied, ALLOW_LIST, message).hint("mend the line; no sysctl is set before")
+            OpError::new(ErrorCode::Denied, ALLOW_LIST, message).hint("correct the line; until then no sysctl is set")
         })?;
         if pattern.is_match(key) {
             return Ok(());
@@ -243,7 +242,7 @@ fn allowed(key: &str) -> Result<(), OpError> {
     }
     let shown = shown.join(" ");
     let message = format!("Sysctl {key} is not allowed. Only the following sysctls are allowed: [{shown}]");
-    Err(OpError::new(ErrorCode::Denied, key, message).hint(format!("an operator can add it to {ALLOW_LIST}")))
+    Err(OpError::new(ErrorCode::Denied, key, message).hint(format!("an operator can add the key to {ALLOW_LIST}")))
 }
 
 fn allow_list() -> Result<Option<String>, OpError> {
@@ -316,7 +315,7 @@ mod tests {
                 files(Path::new("/proc/sys/net"), &mut own);
                 for path in own {
                     let is_writable = fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o200 != 0);
-                    // These settings can't be written: some of them can't be restored.
+                    // Read-only settings and shared settings are not written: the test could not restore all of them.
                     if !is_writable || in_list(&path) {
                         continue;
                     }

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 pub struct PortMappings {
     /// The packet filter of the rules.
     pub backend: Backend,
-    /// The variant of iptables that has the rules, if it is known. Records of Postern 0.1 do not have it.
+    /// The variant of iptables that has the rules, if known. Records of Postern 0.1 lack the variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The container's address.
@@ -86,8 +86,7 @@ impl PortMappings {
         Ok(())
     }
 
-    /// True if all rules are there. In nftables a native plugin may have made the rules, even if a record says
-    /// otherwise.
+    /// True if all rules exist. In nftables a native plugin may have made the rules, even if a record says otherwise.
     pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
         let rules = self.rules(run.request.masquerade_key());
         let (handles, tables) = run.journal.numbers(self);
@@ -121,7 +120,8 @@ impl PortMappings {
         let ports: Vec<u16> =
             forwards.iter().map(|forward| forward.host_port).collect::<HashSet<_>>().into_iter().collect();
         let host = system.host()?;
-        // Only connections to the node's own addresses count: the same port of another node is not the forward's.
+        // Only connections to the node's own addresses count: the same port of another node does not belong to the
+        // forward.
         let is_local = |address| host.is_local(address).or_else(|_| host.is_local(address)).unwrap_or(false);
         let is_ours = |flow: &Flow| {
             let (destination, port) = flow.destination;
@@ -242,7 +242,7 @@ pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let own: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     if hostport::nft::is_cut(&key.container_id) {
         crate::say!(
-            "postern: the rules of this container name only the beginning of its ID: of those by nftables, only forwards to \
+            "postern: the rules of this container name only the beginning of its ID: of its nftables rules, only forwards to \
              addresses of prevResult are removed; `postern gc --native` finds the others"
         );
     }

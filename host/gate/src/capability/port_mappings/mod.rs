@@ -1,7 +1,7 @@
 //! `port-mappings`: ports of the node that lead to the attachment's own addresses.
 //!
-//! The guest only names the addresses. All other data come from trusted sources: the ports from the run's
-//! configuration, and the addresses that count from the record and policy. Packet filter, mark and conditions come from
+//! The guest only names the addresses. All other data come from trusted sources. The ports come from the run's
+//! configuration. Record and policy decide which addresses are accepted. Packet filter, mark and conditions come from
 //! the operator's configuration.
 
 pub mod effect;
@@ -83,7 +83,7 @@ impl host::PortMappings for Gate<'_> {
     fn check(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
         for effect in effects(self, addresses, forwards, masquerade)? {
             if !effect.is_whole(self.run)? {
-                let message = format!("the forwards to {} are not all there", effect.address.addr());
+                let message = format!("the forwards to {} are incomplete", effect.address.addr());
                 return Err(OpError::new(ErrorCode::Mismatch, &self.run.request.conf.name, message));
             }
         }
@@ -101,7 +101,8 @@ fn named(map: &PortMap) -> Result<Option<Backend>, OpError> {
     Ok(map.backend().map_err(|error| invalid("backend", error.msg))?.and_then(Backend::parse))
 }
 
-/// Returns the packet filter of a network: the configured filter, or else that of the record, or else that of the node.
+/// Returns the packet filter of a network: the configured filter, or else the recorded filter, or else the node's
+/// filter.
 fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
     if let Some(named) = named(map)? {
         return Ok(named);
@@ -141,7 +142,7 @@ fn effects(
         hostport::validate_chain(chain).map_err(|error| invalid(chain, error.to_string()))?;
         if is_taken(chain) {
             let message = format!("externalSetMarkChain \"{chain}\" is no chain of another program that marks packets");
-            return Err(invalid(chain, message).hint("name one that does, for instance KUBE-MARK-MASQ"));
+            return Err(invalid(chain, message).hint("name a chain that marks packets, for instance KUBE-MARK-MASQ"));
         }
     }
     let mut effects: Vec<PortMappings> = Vec::new();
@@ -183,14 +184,14 @@ fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
     let known: HashSet<Forward> = map.mappings.iter().map(forward).collect::<Result<_, _>>()?;
     for asked in forwards {
         if !asked.is_possible() {
-            return Err(invalid(asked.to_string(), format!("{asked} has ports that do not exist: 1 to 65535 do")));
+            return Err(invalid(asked.to_string(), format!("{asked} has invalid ports: ports are 1 to 65535")));
         }
         for (host_port, container_port) in asked.ports() {
             let single = Forward { host_port, container_port, count: 1, ..*asked };
             if !known.contains(&single) {
                 let message = format!("runtimeConfig.portMappings of this call does not list {single}");
                 return Err(invalid(single.to_string(), message)
-                    .hint("a plugin can forward only what the runtime asks for in this call"));
+                    .hint("a plugin can forward only ports that the runtime names in this call"));
             }
         }
     }
@@ -255,7 +256,9 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
         return Ok(());
     }
     if view.system.nft()?.is_absent() {
-        crate::say!("postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to guard it");
+        crate::say!(
+            "postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to protect it"
+        );
         return Ok(());
     }
     localnet::ensure(&mut *view.system.nft()?).map_err(firewall_error)?;
@@ -276,7 +279,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
 }
 
 /// Removes the forwards of containers of this network that are not valid. Only rules of iptables name their network. A
-/// comment in nftables names only the container, which may have other networks.
+/// comment in nftables names only the container, and a container can be in several networks.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     retain_chains(run, ChainKind::Forwards, valid)
 }

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 /// The changes that one operation made to the attachment's link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
-    /// The link's index in the container's namespace. Root in the container cannot change it.
+    /// The link's index in the container's namespace. Root in the container cannot change the index.
     pub index: u32,
     /// True if the link was down, and was set up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -52,7 +52,7 @@ pub struct SettingBefore {
     pub key: String,
     /// The value.
     pub value: String,
-    /// True if it is a setting of `lo`, and not of the attachment's link.
+    /// True if the setting belongs to `lo`, and not to the attachment's link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_lo: bool,
 }
@@ -88,8 +88,8 @@ impl LinkState {
         let of_lo = before.of_lo.then(|| "lo".to_owned());
         let Some(name) = of_lo.or(link.map(|link| link.name.to_string())) else { return Ok(()) };
         let mut others = self.others(view, container)?;
-        // Each of two DELs at once has noted that it ends before it reads the other's record. So at least one of them
-        // restores the setting.
+        // If two DELs run at once, each DEL first notes its own end, and then reads the other record. So at least one
+        // DEL restores the setting.
         others.retain_mut(|other| self.is_still_of(other));
         // Each attachment that claims `lo` uses it. A setting of another link is used by the attachments that have a
         // note on the setting.
@@ -124,7 +124,7 @@ impl LinkState {
     }
 
     /// Leaves out the effects of sections that are being removed. Returns false if the attachment no longer uses the
-    /// setting: all its sections end, or all sections with a note on the setting do.
+    /// setting: all its sections end, or all sections with a note on the setting end.
     fn is_still_of(&self, other: &mut Summary) -> bool {
         let is_noted = |other: &Summary| self.before_others(std::slice::from_ref(other)).is_some();
         let was_noted = is_noted(other);
@@ -194,7 +194,7 @@ pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKe
     if link == "lo" { run.journal.index(run.view(), &[Claim::loopback(cookie)]).map(drop) } else { Ok(()) }
 }
 
-/// Converts the kernel's refusal: the guest learns whether a key is missing, or whether the file failed.
+/// Converts the kernel's refusal: the guest learns whether a key is missing, or whether access to the file failed.
 fn setting_error(error: KernelError) -> OpError {
     let error = kernel_error(error);
     let code = if error.code == ErrorCode::NotFound { error.code } else { ErrorCode::Io };
@@ -243,13 +243,13 @@ impl EffectKind for LinkState {
 
 impl ByContents for LinkState {
     fn addresses(&self) -> Addresses<'_> {
-        // Lost addresses are restored too. They must not come back after the address was given back.
+        // Lost addresses are restored too. A lost address must not come back after its lease was given back.
         let has_none = self.addresses.is_empty() && self.lost_addresses.is_empty();
         if has_none { Addresses::Unconcerned } else { Addresses::Used }
     }
 }
 
-/// Returns the attachment's link of this index, if this run did not make it: then each change of the link has to be
+/// Returns the attachment's link of this index, if this run did not make the link. Then each change of the link must be
 /// recorded.
 pub(crate) fn of_another(run: &Context, index: u32) -> Result<Option<Link>, OpError> {
     if run.journal.has_made_link() {
@@ -264,7 +264,8 @@ mod tests {
     use crate::effect::Effect;
     use postern_state::{DataPath, Section};
 
-    /// Of two DELs at once, the DEL that looks last sees that the other ends. A section that stays keeps the setting.
+    /// Of two DELs at once, the DEL that reads last sees that the other attachment ends. A section that stays keeps the
+    /// setting.
     #[test]
     fn what_is_being_removed_needs_no_setting() {
         let section = |name: &str, stage: Stage| Section {
@@ -294,7 +295,7 @@ mod tests {
             (Stage::Given, Stage::Ending, true, false),
             (Stage::Ending, Stage::Given, true, true),
             (Stage::Ending, Stage::Ending, true, false),
-            // `lo` is used without a note too, by a plugin that made the link.
+            // A plugin that made the link also uses `lo`, without a note.
             (Stage::Given, Stage::Ending, false, true),
             (Stage::Ending, Stage::Ending, false, false),
         ] {

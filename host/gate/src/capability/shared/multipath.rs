@@ -23,7 +23,7 @@ pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Res
         Some(first) if first.hops != whole.hops => {
             let dst = &whole.kept.route.dst;
             crate::say!(
-                "postern: a route to {dst} keeps its next hops: there is another one to {dst} of this metric before it"
+                "postern: a route to {dst} keeps its next hops: another route to {dst} of this metric comes first"
             );
             Ok(())
         }
@@ -45,7 +45,8 @@ pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> boo
 }
 
 /// Returns the routes of the same table with the same destination and metric. A request to replace a route replaces the
-/// first of them, whatever its next hops are. The kernel also can't delete the route with exactly these next hops.
+/// first of these routes, whatever its next hops are. The kernel also can't delete the route with exactly these next
+/// hops.
 fn like(netlink: &Netlink, whole: &WholeRoute) -> Result<Vec<WholeRoute>, KernelError> {
     let Some(table) = whole.kept.route.table else { return Ok(Vec::new()) };
     let mut all = netlink.whole_routes_in(table)?;

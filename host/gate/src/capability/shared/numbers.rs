@@ -1,5 +1,5 @@
-//! The kernel's handles of rules in the record, by which rules are found again without a search. Also the rules of
-//! other attachments, by their records.
+//! The kernel's rule handles in the record: they identify rules without a search. This module also reads the rules of
+//! other attachments from their records.
 
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, Journal, View};
@@ -13,7 +13,7 @@ use postern_firewall::{AttachmentKey, ChainKind, FirewallError};
 use postern_state::Header;
 use postern_types::{IptablesVariant, OpError};
 
-/// Returns where an effect's rules are. Without a recorded variant only the handles show this, and only rules of
+/// Returns where an effect's rules are. Without a recorded variant only the handles show the place, and only rules of
 /// nf_tables have handles.
 pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesVariant>, handles: &[u64]) -> Recorded {
     match variant {
@@ -48,7 +48,7 @@ pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     new: Option<&[IpNet]>,
     place: fn(&mut T) -> &mut Option<IptablesVariant>,
 ) -> T {
-    // The variant is searched, so it is no part of the comparison.
+    // This function searches the variant, so the comparison ignores it.
     place(&mut wanted).take();
     let recorded = journal.recorded::<T>().into_iter().find_map(|mut made| {
         let variant = place(&mut made).take();
@@ -58,14 +58,14 @@ pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     wanted
 }
 
-/// True if the rules that this run is about to make are the attachment's first: its record is complete, and lists no
-/// such effect. Then existing rules need not be searched.
+/// True if the rules that this run is about to make are the attachment's first rules: its record is complete, and lists
+/// no such effect. Then existing rules need not be searched.
 pub(crate) fn is_first<T: TryFrom<Effect>>(journal: &Journal) -> bool {
     journal.record().is_some_and(|record| record.warnings().is_empty()) && journal.recorded::<T>().is_empty()
 }
 
-/// Removes the effects of a kind that the record lists. Returns false if there may be more rules: the attachment is a
-/// native plugin's, or its record is lost.
+/// Removes the effects of a kind that the record lists. Returns false if there may be more rules: a native plugin made
+/// the attachment, or its record is lost.
 pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) -> Result<bool, OpError> {
     let made = run.journal.recorded::<T>();
     made.iter().try_for_each(|made| made.remove(run))?;
@@ -73,8 +73,8 @@ pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) ->
     Ok(is_known && !run.journal.is_replaced())
 }
 
-/// Removes the chains in iptables of attachments of this network that are not valid. A program is started only if there
-/// may be rules of attachments that are not valid.
+/// Removes the iptables chains of invalid attachments of this network. A program is started only if invalid attachments
+/// may have rules.
 pub(crate) fn retain_chains(run: View<'_>, kind: ChainKind, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
@@ -85,7 +85,7 @@ pub(crate) fn retain_chains(run: View<'_>, kind: ChainKind, valid: &[(String, St
     removed.map(|removed| removed.len()).map_err(firewall_error)
 }
 
-/// Returns the attachments of this network that are being made, which are spared.
+/// Returns the attachments of this network that an ADD is making. Their rules stay.
 pub(crate) fn busy(run: View<'_>) -> Result<Vec<(String, String)>, FirewallError> {
     collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()))
 }

@@ -20,14 +20,14 @@ use std::net::IpAddr;
 /// The source routing that one call made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRoutes {
-    /// The link's index in the container's namespace. Root in the container cannot change it.
+    /// The link's index in the container's namespace. Root in the container cannot change the index.
     pub index: u32,
     /// The rules.
     pub rules: Vec<SourceRule>,
     /// The routes in the tables of these rules, in the order in which they can be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<KeptRoute>,
-    /// The link's earlier routes in the main table. With hints, some of them stay there and are replaced.
+    /// The link's earlier routes in the main table. With hints, some of these routes are not removed, but replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
     /// The IPv4 routes among `moved` that also have next hops of other links, with these next hops. Earlier builds know
@@ -55,7 +55,7 @@ impl SourceRoutes {
             rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
         };
         if let Some(rule) = self.rules.iter().find(|rule| !stands(rule)) {
-            return Some(format!("the rule is gone that sends packets from {} to table {}", rule.source, rule.table));
+            return Some(format!("the rule is gone: from {} to table {}", rule.source, rule.table));
         }
         self.missing_route(routes?.iter().map(|(link, kept)| (*link, &kept.route)))
     }

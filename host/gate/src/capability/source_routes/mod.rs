@@ -1,7 +1,7 @@
 //! `source-routes`: rules and tables for the attachment's own addresses, in the container's namespace.
 //!
-//! The guest names addresses, which must be the attachment's, and their gateways. This module finds all other data,
-//! such as free tables and the link's routes. Forms and order are those of the native plugin.
+//! The guest names addresses of the attachment, and their gateways. This module finds all other data, such as free
+//! tables and the link's routes. Forms and order are as with the native plugin.
 
 pub mod effect;
 
@@ -63,7 +63,7 @@ impl host::SourceRoutes for Gate<'_> {
         let recorded = effect.routes.len() + effect.hints.len() + effect.moved.len();
         self.common.add_routes(&name, recorded).map_err(|error| {
             let has = effect.moved.len();
-            let message = format!("\"{name}\" has {has} routes in the container: with their copies {}", error.message);
+            let message = format!("\"{name}\" has {has} routes in the container: with their copies, {}", error.message);
             OpError::new(error.code, &name, message)
                 .hint("remove routes of the link in the container, or name a `table`: then no route moves")
         })?;
@@ -112,12 +112,12 @@ fn is_own(gate: &Gate<'_>, source: &RouteSource) -> Result<(), OpError> {
     if is_near && gateway.is_ipv4() == own.net.addr().is_ipv4() && gateway != own.net.addr() {
         return Ok(());
     }
-    let message = format!("gateway {gateway} does not lie in the network of {}, and not on its link", own.net);
+    let message = format!("gateway {gateway} does not lie in the network of {}, nor on its link", own.net);
     Err(OpError::new(ErrorCode::InvalidArgument, gateway.to_string(), message)
         .hint("name a gateway in the network of the address"))
 }
 
-/// Refuses a table of the kernel's own. `because` is the rest of the reason.
+/// Refuses a table that the kernel reserves. `because` is the rest of the reason.
 pub(crate) fn may_be_named(table: Option<u32>, because: &str) -> Result<(), OpError> {
     let Some(table) = table.filter(|table| is_reserved(*table)) else { return Ok(()) };
     let message = format!("table {table} is the kernel's own, and {because}");
@@ -135,7 +135,7 @@ pub(crate) fn is_reserved(table: u32) -> bool {
     table == 0 || (253..=255).contains(&table)
 }
 
-/// Plans rules to a table that the network names. It must not be another attachment's.
+/// Plans rules to a table that the network names. The table must not belong to another attachment.
 fn in_table(
     own: &AttachmentState,
     index: u32,
@@ -258,7 +258,7 @@ fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
 }
 
 /// Removes the rules for the addresses of the attachment's link. If the network names a table, only rules to this table
-/// are removed. A native plugin's DEL removes no more. The tables go with the link.
+/// are removed. A native plugin's DEL removes the same rules. The tables go with the link.
 fn remove_native(run: &Context) -> Result<(), OpError> {
     let Some(container) = run.system.container() else { return Ok(()) };
     let _lock = lock(run.view())?;

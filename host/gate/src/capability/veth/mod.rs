@@ -120,8 +120,8 @@ impl host::Veth for Gate<'_> {
     }
 }
 
-/// Checks that a handle's link is the attachment's end on the host: the host end of its living pair, or the link with
-/// which it joined.
+/// Checks that a handle's link is the attachment's end on the host: the host end of its living pair, or an earlier
+/// plugin's link that joined a bridge.
 pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     match others::end(run)? {
         Some(link) if link.index == index && link.name == name => Ok(()),
@@ -152,13 +152,13 @@ pub(crate) fn ignore_router_advertisements(system: &System, link: &str) -> Resul
 }
 
 /// Switches duplicate address detection (DAD) off for a link of the node. Root in a container behind the link could
-/// claim each address, also the link-local address. Then the node could no longer find the containers' hardware
-/// addresses. Without IPv6 nothing is switched.
+/// claim any address, also the link-local address. Then the node could no longer find the containers' hardware
+/// addresses. Without IPv6 nothing changes.
 pub(crate) fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpError> {
-    switch_off(system, link, "accept_dad", "loses addresses that a container says it has")
+    switch_off(system, link, "accept_dad", "loses addresses that a container claims")
 }
 
-/// Switches a setting of a link of the node off. If the node's settings are read-only, a message says what this means.
+/// Switches off a setting of a link of the node. If the node's settings are read-only, a message says what this means.
 fn switch_off(system: &System, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
     let key = Sysctl::Ipv6Conf(link.to_owned(), key);
     let set = match system.container() {

@@ -1,8 +1,9 @@
 //! The effect of a VRF: the attachment's own link is in the VRF, with its routes.
 //!
 //! Attachments of one container share the VRF, like attachments of a node share a bridge. The VRF is removed with its
-//! last link, under the lock that joining also takes. Root in the container can change the VRF and its links. So the
-//! host looks for the VRF in three ways: by its recorded index, as the recorded link's master, and by name and table.
+//! last link. An ADD takes the same lock as this removal. Root in the container can change the VRF and its links. So
+//! the host looks for the VRF in three ways: by its recorded index, as the recorded link's master, and by name and
+//! table.
 
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
@@ -24,15 +25,15 @@ pub(crate) const KIND: &str = "vrf";
 /// The attachment's link in a VRF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vrf {
-    /// The link's index in the container's namespace. Root in the container cannot change it.
+    /// The link's index in the container's namespace. Root in the container cannot change the index.
     pub index: u32,
     /// The VRF's name.
     pub name: String,
-    /// Its table.
+    /// The VRF's table.
     pub table: u32,
     /// True if this attachment made the VRF.
     pub made: bool,
-    /// The link's global IPv6 addresses. The kernel removes them when the link's master changes.
+    /// The link's global IPv6 addresses. The kernel removes these addresses when the link's master changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
     /// The link's earlier routes: routes of the main table and of source routing.
@@ -93,7 +94,7 @@ impl EffectKind for Vrf {
     }
 }
 
-/// Restores the link's addresses and routes, beside the routes of other links. Routes of the main table are put into
+/// Restores the link's addresses and routes, and keeps the routes of other links. Routes of the main table are put into
 /// `table`, and other routes into their own tables.
 pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
     let have = netlink.addresses(vrf.index).map_err(kernel_error)?;

@@ -1,7 +1,7 @@
 //! `vrf`: the attachment's own link in a VRF of the container's namespace.
 //!
-//! The kernel flushes routes and IPv6 addresses of a link whose master changes. So they are read and recorded before,
-//! and are restored: routes of the main table into the VRF's table, and other routes into their own tables.
+//! The kernel flushes routes and IPv6 addresses of a link whose master changes. So routes and addresses are recorded
+//! before, and restored: routes of the main table into the VRF's table, and other routes into their own tables.
 
 pub mod effect;
 
@@ -32,7 +32,9 @@ impl host::Vrf for Gate<'_> {
         let (index, own_name) = self.guest.own(handle)?;
         if let Err(why) = validate_interface_name(name) {
             let message = format!("could not add VRF {name}: {}", why.msg);
-            return Err(OpError::new(ErrorCode::InvalidArgument, name, message).hint("name it as a link can be called"));
+            return Err(
+                OpError::new(ErrorCode::InvalidArgument, name, message).hint("give the VRF a valid name of a link")
+            );
         }
         let run = &mut *self.run;
         let _lock = lock(run.view())?;
@@ -41,7 +43,8 @@ impl host::Vrf for Gate<'_> {
         if let Some(master) = own.master {
             let master = netlink.link_by_index(master).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
             let message = format!("interface {own_name} has already a master set: {master}");
-            return Err(OpError::new(ErrorCode::Exists, &own_name, message).hint("run DEL first, or take it out"));
+            return Err(OpError::new(ErrorCode::Exists, &own_name, message)
+                .hint("run DEL first, or take the link out of the master"));
         }
         let found = netlink.link_by_name(name).map_err(kernel_error)?;
         let whole = netlink.whole_routes().map_err(kernel_error)?;
@@ -118,7 +121,7 @@ fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError>
     let exists = |message: String| OpError::new(ErrorCode::Exists, name, message);
     // The kernel also finds a link by an alternative name. The VRF must have `name` as its main name.
     let Some(table) = vrf.vrf_table.filter(|_| vrf.kind == KIND && vrf.name == name) else {
-        return Err(exists(format!("Netlink {name} is not a VRF")).hint("name another one as `vrfname`"));
+        return Err(exists(format!("Netlink {name} is not a VRF")).hint("name another VRF as `vrfname`"));
     };
     if is_reserved(table) {
         return Err(exists(format!("VRF {name} has table {table}, which is the kernel's own")));
@@ -132,7 +135,7 @@ fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError>
 
 /// Returns the table of a new VRF: the wanted table, or the lowest unused table.
 fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)]) -> Result<u32, OpError> {
-    may_be_named(wanted, "no VRF's")?;
+    may_be_named(wanted, "not for a VRF")?;
     let mut used: BTreeSet<u32> = routes.iter().filter_map(|(_, kept)| kept.route.table).collect();
     used.extend(netlink.rules().map_err(kernel_error)?.iter().map(|rule| rule.table));
     used.extend(netlink.links().map_err(kernel_error)?.iter().filter_map(|link| link.vrf_table));
@@ -164,7 +167,7 @@ fn leave_native(run: &Context) -> Result<(), OpError> {
         return Ok(());
     };
     let own = netlink.link_by_name(&run.request.ifname).map_err(kernel_error)?;
-    // The VRF may be another container's too.
+    // The VRF may belong to another container.
     if own.as_ref().map_or(Ok(false), |own| others::spares(run, own))? {
         return Ok(());
     }
