@@ -68,7 +68,7 @@ fn a_master_has_one_mode() {
     let link = node.links.get_mut(&other).unwrap();
     (link.ipvlan_mode, link.stands_on) = (Some(IpvlanMode::L3), Some(2));
     fake::install(node);
-    assert!(PLUGIN.message("ADD", r#","master":"eth1""#).contains("\"eth1\" has links in mode l3"));
+    assert!(PLUGIN.message("ADD", r#","master":"eth1""#).contains("\"eth1\" has a link in mode l3"));
     PLUGIN.call("ADD", r#","master":"eth1","mode":"l3""#).unwrap();
 }
 

@@ -39,7 +39,7 @@ impl Ran {
 #[derive(Clone, Copy)]
 pub struct Delegates<'a> {
     pub launcher: &'a Launcher,
-    /// The delegation of a flannel network, or the reason why there is none. `Ok(None)` if no delegation is known.
+    /// The delegation of a flannel network, or the reason why it can't be made. `Ok(None)` if no delegation is known.
     pub delegation: &'a Result<Option<Delegation>, OpError>,
 }
 

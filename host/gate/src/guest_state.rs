@@ -16,8 +16,7 @@ use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, Operation, Port
 pub enum Object {
     /// The attachment's link in the container's namespace: configure, delete.
     Own {
-        /// The interface index in that namespace. The kernel never gives an index twice, so the index of a link that is
-        /// gone finds nothing.
+        /// The interface index in the container's namespace. The kernel seldom gives an index to a second link.
         index: u32,
         /// `CNI_IFNAME`.
         name: String,
@@ -36,7 +35,7 @@ pub enum Object {
     Port {
         /// Interface index.
         index: u32,
-        /// Its name.
+        /// The link's name.
         name: String,
     },
     /// A bridge that policy grants: read, attach ports, put gateways on it.
@@ -50,11 +49,11 @@ pub enum Object {
 pub struct BridgeLink {
     /// Interface index.
     pub index: u32,
-    /// Its name.
+    /// The link's name.
     pub name: String,
     /// The bridge's hardware address when the handle was given out, before a port could change it.
     pub mac: Option<Mac>,
-    /// Its MTU.
+    /// The link's MTU.
     pub mtu: u32,
     /// True if the kernel checks for duplicates of the link's IPv6 addresses (DAD). True also if IPv6 may come to the
     /// link later.
@@ -66,18 +65,18 @@ pub struct BridgeLink {
 pub struct Parent {
     /// Interface index.
     pub index: u32,
-    /// Its name.
+    /// The link's name.
     pub name: String,
     /// True if the link is in the container's namespace; false for the host's namespace.
     pub in_container: bool,
-    /// Its MTU when it was looked up.
+    /// The link's MTU when it was looked up.
     pub mtu: u32,
 }
 
 // The objects of handles, as text.
-const OF_HOST_END: &str = "the attachment's host end";
-const OF_PARENT: &str = "that of a link to stack on";
-const OF_BRIDGE: &str = "that of a granted bridge";
+const OF_HOST_END: &str = "for the attachment's host end";
+const OF_PARENT: &str = "for a link to stack on";
+const OF_BRIDGE: &str = "for a granted bridge";
 
 impl Object {
     /// Returns the kind of the object, as operations ask for it.
@@ -102,11 +101,11 @@ impl Object {
         }
     }
 
-    /// Returns the reason why an operation can't take the object; `None` if the operation can.
+    /// Returns the reason why an operation can't take the object; `None` if the operation can take it.
     fn lacks(&self, takes: Takes) -> Option<&'static str> {
         let (fits, wanted) = match takes {
             Takes::Any => return None,
-            Takes::Own => (matches!(self, Self::Own { .. }), "the attachment's own link"),
+            Takes::Own => (matches!(self, Self::Own { .. }), "for the attachment's own link"),
             Takes::HostEnd => (matches!(self, Self::HostEnd { ours: true, .. }), OF_HOST_END),
             Takes::Port => (matches!(self, Self::HostEnd { ours: true, .. } | Self::Port { .. }), OF_HOST_END),
             Takes::SeenEnd => (matches!(self, Self::HostEnd { .. } | Self::Port { .. }), OF_HOST_END),
@@ -122,8 +121,8 @@ impl Object {
     }
 }
 
-/// See the module. Errors have [`ErrorCode::Denied`] for a decision of policy, [`ErrorCode::Exhausted`] beyond a limit,
-/// and [`ErrorCode::InvalidHandle`] for a handle of another kind or of no object.
+/// The state of one guest. Errors have [`ErrorCode::Denied`] for a decision of policy, [`ErrorCode::Exhausted`] beyond
+/// a limit, and [`ErrorCode::InvalidHandle`] for a handle of another kind or of no object.
 pub struct GuestState<'a> {
     /// The calling plugin.
     pub plugin: &'a str,
@@ -211,8 +210,7 @@ impl<'a> GuestState<'a> {
         Ok(u32::try_from(self.objects.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Checks that there is room for `wanted` more handles. The check comes before an object is made that needs a
-    /// handle.
+    /// Checks that there is room for `wanted` more handles. This check comes before an object with a handle is made.
     pub(crate) fn room(&self, wanted: usize) -> Result<(), OpError> {
         let limit = self.granted.limits().handles();
         if self.objects.len() + wanted <= limit as usize {
@@ -299,14 +297,14 @@ impl<'a> GuestState<'a> {
         Ok(name.clone())
     }
 
-    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may do so,
-    /// because the delegate's configuration is made from this plugin's. Otherwise the delegation would never end.
+    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may delegate,
+    /// because the delegate's configuration is made from its configuration. Otherwise the delegation would never end.
     pub fn delegate_main(&self, name: &str) -> Result<(), OpError> {
         native::check_name(name)?;
         if name == self.plugin || self.depth > 0 {
             let message = format!("\"{}\" delegates to \"{name}\" without end", self.plugin);
             return Err(OpError::new(ErrorCode::Exhausted, name, message)
-                .hint("`delegate.type` and `ipam.type` name a plugin that delegates to no other"));
+                .hint("`delegate.type` and `ipam.type` name a plugin that does not delegate"));
         }
         self.in_depth(name)
     }
@@ -370,7 +368,7 @@ mod tests {
             assert_eq!(found.map(|found| found.is_ok()), taken, "{handle}");
             assert!(found.iter().flat_map(|found| found.as_ref().err()).all(|e| *e == ErrorCode::InvalidHandle));
         }
-        // A link that only seems to be the attachment's is not shown.
+        // A link that only seems to be the attachment's host end is not shown.
         assert_eq!(common.shown.iter().collect::<Vec<_>>(), ["br", "tap0", "veth41"]);
     }
 

@@ -2,14 +2,14 @@
 //! an ADD wants.
 //!
 //! Before a run confines itself and starts its guest, it reads the indexes of ports and addresses. If another
-//! attachment's record has what this ADD wants, the run checks whether that attachment is alive. Each of these facts
-//! proves that the attachment is gone:
+//! attachment's record has a port or address that this ADD wants, the run checks whether that attachment is alive. Each
+//! of these facts proves that the attachment is gone:
 //!
 //! * Its record is of another boot.
 //! * Nothing keeps its namespace alive, after a search that saw everything ([`crate::search`]).
 //!
-//! Then the run removes the effects in that record, as `postern gc` does, and logs the reason. A path that leads
-//! nowhere proves nothing. A link that is missing or renamed proves nothing either: root in a container and other
+//! Then the run removes the effects in the attachment's record, as `postern gc` does, and logs the reason. A path that
+//! leads nowhere proves nothing. A link that is missing or renamed proves nothing either: root in a container and other
 //! programs can cause both. Without a proof the ADD fails, and its message says what is known.
 //!
 //! The record is locked before the check, until its effects are gone.
@@ -37,8 +37,8 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Returns the attachments that have what this ADD wants, by the indexes. No record is locked. The operation itself
-/// finds holders that are not in the indexes yet.
+/// Returns the attachments that have a port or address that this ADD wants, by the indexes. No record is locked. The
+/// operation itself finds holders that are not in the indexes yet.
 pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
     if run.request.verb != Verb::Add {
         return Vec::new();
@@ -72,7 +72,7 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
 }
 
 /// Removes the effects of attachments that are provably gone, and returns the state of the other attachments. The error
-/// has code 11 if a run for one of them is under way.
+/// has code 11 if a run for one of the attachments is under way.
 pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<RecordKey, HolderState>, Error> {
     let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
     for holder in holders {
@@ -85,8 +85,8 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
             }
-            // The record is gone or can't be read, or a run for the attachment is under way, which settles the doubt.
-            // If this ADD still wants something of that attachment, the operation reports it.
+            // In each of these cases the doubt is settled: the record is gone or unreadable, or a run for the
+            // attachment is under way. If this ADD still wants something of that attachment, the operation reports it.
             Ok(None) | Err(_) => {
                 let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }
@@ -175,7 +175,7 @@ fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError
     Ok(false)
 }
 
-/// The time in milliseconds by which a lease may seem younger than its record: file systems keep seconds.
+/// The time in milliseconds by which a lease may seem younger than its record: some file systems keep only seconds.
 const SLACK: u64 = 2000;
 
 /// True if the host has an end of one of the record's pairs, under any name.

@@ -1,5 +1,5 @@
 //! The host's part of CHECK: a comparison of the host with the attachment's record. A plugin can't check these objects,
-//! because it has no handle for them. For an attachment without a record, only its plugin's CHECK is made.
+//! because it has no handle for them. For an attachment without a record, only the plugin's CHECK runs.
 
 use crate::context::{Context, System};
 use crate::effect::Port;
@@ -38,9 +38,9 @@ fn joined(system: &System, port: &Port) -> Result<(), String> {
     let link = port.link(system.host().map_err(words)?).map_err(words)?;
     let Port { name, bridge, .. } = port;
     match link {
-        None => Err(format!("{name} is gone, which was the attachment's port of {bridge}")),
+        None => Err(format!("{name}, the attachment's port of {bridge}, is gone")),
         Some(link) if link.master != Some(port.master) => {
-            Err(format!("{name} is no port of {bridge}, which the attachment joined with it"))
+            Err(format!("{name}, the attachment's port, has left its bridge {bridge}"))
         }
         Some(link) if !link.up => {
             Err(format!("{name}, the attachment's port, is down; `ip link set dev {} up` mends it", quoted(name)))
@@ -54,7 +54,7 @@ fn gateways(host: &Netlink, path: &DataPath) -> Result<(), String> {
     for (name, address) in path.gateways.iter().filter_map(|text| text.split_once(' ')) {
         let Ok(address) = address.parse::<IpNet>() else { continue };
         let Some(link) = host.link_by_name(name).map_err(words)? else {
-            return Err(format!("{name} is gone, which had the gateway {address}"));
+            return Err(format!("{name}, which had the gateway {address}, is gone"));
         };
         let named = quoted(name);
         if !link.up {

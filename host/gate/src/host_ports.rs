@@ -39,8 +39,8 @@ pub struct PortClaims {
     known: HashMap<RecordKey, Option<Claim>>,
 }
 
-/// Claims ports for the attachment. The error is [`ErrorCode::Exists`] if another container has one of them. Next the
-/// record must list the ports, and then [`PortClaims::note`] is called.
+/// Claims ports for the attachment. The error is [`ErrorCode::Exists`] if another container has one of them. The caller
+/// then writes the ports into the record, and calls [`PortClaims::note`].
 pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError> {
     let cookie = view.system.home_cookie()?;
     let index = match view.system.known.ports.take() {
@@ -55,8 +55,8 @@ pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError
     conflicting.map_or(Ok(claims), Err)
 }
 
-/// Returns the attachments that have a port of these forwards, by the index without its lock. [`claim`] uses the index
-/// that is then open.
+/// Returns the attachments that have a port of these forwards, by the index without its lock. A later [`claim`] uses
+/// the open index.
 pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {
         return Ok(Vec::new());
@@ -122,7 +122,7 @@ impl PortClaims {
         if all { self.read_all(fixed) } else { Ok(()) }
     }
 
-    /// Returns the forwards of other containers that overlap with these.
+    /// Returns the forwards of other containers that overlap with these forwards.
     fn conflicts<'a>(
         &'a self,
         request: &'a Request,
@@ -156,8 +156,8 @@ impl PortClaims {
         Ok(())
     }
 
-    /// Notes in the index that the attachment has these ports, once its record lists them. On an error nothing may be
-    /// forwarded.
+    /// Notes in the index that the attachment has these ports, after its record lists the ports. On an error nothing
+    /// may be forwarded.
     pub fn note(self, forwards: &[Forward]) -> Result<(), OpError> {
         for forward in forwards {
             let transport = forward.transport;

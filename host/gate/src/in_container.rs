@@ -1,8 +1,8 @@
 //! Undoes changes of effects in the container's namespace.
 //!
 //! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
-//! may leave objects unchanged in a namespace that root controls anyway. It makes a DEL fail in only one case: an
-//! address would be given back while a link in the container may still have it.
+//! may leave objects unchanged in a namespace that root controls anyway. Root in the container can make a DEL fail in
+//! only one case: an address would be given back while a link in the container may still have it.
 
 use crate::context::Context;
 use crate::errors::kernel_error;
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 /// because root in the container can cause them.
 const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
-/// Does or asks something about one object in the container, and tries again once after a failure. A permanent failure
-/// is reported on standard error, and is no error of the run. After a temporary error a later DEL can succeed.
+/// Runs `attempt` on one object in the container, and repeats it once after a failure. A permanent failure is reported
+/// on standard error, and is no error of the run. After a temporary error a later DEL can succeed.
 pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, KernelError>) -> Result<T, OpError> {
     unless_lasting(attempt().or_else(|_| attempt()))
 }
@@ -47,7 +47,7 @@ pub(crate) fn list_or_reason<T>(
 }
 
 fn left<T: Default>(error: &KernelError) -> T {
-    crate::say!("postern: not possible in the container, and left: {error}");
+    crate::say!("postern: impossible in the container, and skipped: {error}");
     T::default()
 }
 

@@ -51,7 +51,7 @@ const DATA: Limit = Limit {
 };
 
 /// The address space. The sandbox reserves 4 GiB of address space for a guest's memory, and uses very little of it. It
-/// checks that a guest's limit is left beside the reservation.
+/// checks that the rest is enough for a guest's limit.
 const ADDRESSES: Limit = Limit {
     resource: Resource::RLIMIT_AS,
     wanted: 6 << 30,
@@ -72,7 +72,7 @@ pub fn put_right() {
     set(Signal::SIGCHLD, SigHandler::SigDfl);
     // A file that exceeds a limit must be a reported error, and must not kill the process.
     set(Signal::SIGXFSZ, SigHandler::SigIgn);
-    // Only the owner may write Postern's files. For other users' remaining rights the inherited mask holds.
+    // Only the owner may write Postern's files. The inherited mask decides on the other rights of other users.
     let own = Mode::S_IRWXU;
     let others = Mode::S_IWGRP | Mode::S_IWOTH;
     let inherited = umask(others);
@@ -87,7 +87,7 @@ pub fn limits() -> Result<(), String> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }
 
-/// Checks the limits that the engine needs in the process of a guest, and no other process.
+/// Checks the limits that only the engine in a guest's process needs.
 pub fn engine_limits() -> Result<(), String> {
     ADDRESSES.raise()
 }

@@ -27,7 +27,7 @@ pub struct Undo {
     pub leases: Vec<IpAddr>,
 }
 
-/// See the module. An intent is written to the journal before the node is changed.
+/// The journal of one run. An intent is written to the journal before the node is changed.
 pub struct Journal {
     /// The record, if it is open.
     pub record: Option<Record<Effect>>,
@@ -54,7 +54,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// True if the called plugin makes the attachment's link. Policy depends on it.
+    /// True if the called plugin makes the attachment's link. Policy depends on this fact.
     pub const fn owns_link(&self) -> bool {
         self.owns_link
     }
@@ -64,8 +64,8 @@ impl Journal {
         self.retention.as_ref()
     }
 
-    /// Makes the journal of a run of this plugin, with no open record. `makes_links` is true if policy lets it make the
-    /// attachment's link.
+    /// Makes the journal of a run of this plugin, with no open record. `makes_links` is true if policy lets the plugin
+    /// make the attachment's link.
     pub fn new(plugin: &str, makes_links: bool) -> Self {
         Self {
             record: None,
@@ -83,7 +83,7 @@ impl Journal {
         }
     }
 
-    /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
+    /// True if the record is from another boot, or if `CNI_NETNS` leads to another namespace.
     pub fn has_foreign_record(&self, system: &System) -> bool {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header(), system))
     }
@@ -108,10 +108,10 @@ impl Journal {
     /// True if a section of the called plugin belongs to the maker of the attachment's link. `None` is a section that
     /// has not begun.
     ///
-    /// The record names the maker as soon as there is a link, except a record of Postern 0.1. Before that, the maker is
-    /// the plugin that policy lets make a link.
+    /// The record names the maker as soon as there is a link, except a record of Postern 0.1. Before there is a link,
+    /// the maker is the plugin that policy lets make links.
     fn is_owner(&self, section: Option<&Section>, makes_links: bool) -> bool {
-        // The link is another plugin's, even if policy lets this plugin make links.
+        // The link belongs to another plugin, even if policy lets this plugin make links.
         if section.is_some_and(|section| section.joined) {
             return false;
         }
@@ -127,7 +127,7 @@ impl Journal {
         let found = record.and_then(|record| record.called_section(plugin, &request.identity()));
         let section = match (found, record) {
             // The next section is used. A plugin that makes the link can be called only once: a second ADD without a
-            // DEL between is refused later.
+            // DEL in between is refused later.
             (Some(_), Some(record)) if request.verb == Verb::Add && !fixed.makes_links => record.next_section(plugin),
             (Some(section), _) => section.name.clone(),
             (None, _) => plugin.clone(),
@@ -186,7 +186,7 @@ impl Journal {
         }
         let section = self.section.clone();
         let record = self.record_for_writing(view)?;
-        // A second ADD without a DEL between keeps the section of the first ADD.
+        // A second ADD without a DEL in between keeps the section of the first ADD.
         let known = record.sections().iter().any(|known| known.name == section);
         if !known && record.effects(Some(&section)).is_empty() {
             record.begin(&section, &view.fixed.digest, &view.request.identity(), now()).map_err(state_error)?;
@@ -197,8 +197,8 @@ impl Journal {
 
     /// Like [`Journal::begin`], but before the container's namespace is entered.
     pub fn begin_for(&mut self, view: View<'_>, namespace: Option<&Namespace>) -> Result<(), OpError> {
-        // An existing record may be from another boot or namespace, which is known later. Recovery and `begin` come
-        // then.
+        // An existing record may be from another boot or namespace. This is known later, and then recovery and `begin`
+        // follow.
         if self.record.is_some() {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl Journal {
         }
     }
 
-    /// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
+    /// True if a record is from another boot, or if `CNI_NETNS` leads to another namespace.
     fn is_foreign(&self, header: &Header, system: &System) -> bool {
         let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
         let cookies = (header.netns_cookie, self.cookie(system));
@@ -250,13 +250,13 @@ impl Journal {
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
         let Some(record) = self.record.as_mut().filter(|_| self.is_section_open) else { return };
-        // Without this note the ADD looks as if it was killed, and `postern gc` removes the attachment. The runtime has
+        // Without this note the ADD looks like a killed ADD, and `postern gc` removes the attachment. The runtime has
         // the result, so nothing can be undone. After an error, which may be temporary, the write is tried once more.
         let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
         self.tell(noted);
     }
 
-    /// Reports a note that could not be written. A repeated message, such as that of a full disk, is not reported
+    /// Reports a note that could not be written. A repeated message, for example about a full disk, is not reported
     /// again.
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
@@ -301,7 +301,7 @@ impl Journal {
         self.whole
     }
 
-    /// Notes that this plugin is about to join with a link of another plugin.
+    /// Notes that this plugin is about to join another plugin's link to a bridge.
     pub fn join(&mut self, view: View<'_>) -> Result<(), OpError> {
         let section = self.section.clone();
         self.record_for_writing(view)?.joined(&section).map_err(state_error)
@@ -354,7 +354,7 @@ impl Journal {
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
-    /// True if the record has no ADD of the called plugin: the ADD may have been a native plugin's.
+    /// True if the record has no ADD of the called plugin: a native plugin may have made the ADD.
     pub fn has_no_section(&self, plugin: &str) -> bool {
         self.replaced || !self.sections().iter().any(|known| known.plugin() == plugin)
     }
@@ -372,13 +372,13 @@ impl Journal {
         self.record.as_ref().map(|record| record.sections()).unwrap_or_default()
     }
 
-    /// True if this plugin joined with a link of another plugin, or is about to. Then this plugin made no link of the
-    /// attachment.
+    /// True if this plugin has joined another plugin's link to a bridge, or is about to join it. Then this plugin made
+    /// no link of the attachment.
     pub fn has_joined(&self) -> bool {
         self.sections().iter().any(|section| section.name == self.section && section.joined)
     }
 
-    /// Sets the conditions for the effects of the record, from now on.
+    /// Sets the conditions under which an address of the record is given back.
     pub fn set_retention(&mut self, retention: Retention) {
         let had_forwards = self.effects().iter().any(|noted| PortMappings::is(&noted.effect));
         self.retention = Some(Retention { had_forwards, ..retention });
@@ -391,7 +391,7 @@ impl Journal {
         let container = system.container().filter(|_| !self.has_foreign_record(system));
         match (container, system.hidden.as_deref()) {
             (None, Some(why)) => {
-                let message = format!("its namespace may be alive, and with it its {what}: {why}");
+                let message = format!("its namespace may still exist, with its {what}: {why}");
                 Err(OpError::new(ErrorCode::TryAgain, &system.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"))
             }
@@ -399,7 +399,7 @@ impl Journal {
         }
     }
 
-    /// Closes the record. Its file is removed if nothing is left in it.
+    /// Closes the record. The file of an empty record is removed.
     pub fn close_record(&mut self) {
         if let Some(record) = self.record.take()
             && let Err(error) = record.remove_file()

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The longest time for reading all rules.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Returns the reason to keep an address. Rules that can't be read may lead to the address, so the address then waits
-/// for a later collection.
+/// Returns the reason to keep an address. Rules that can't be read may lead to the address, so the address then stays
+/// until a later collection.
 fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr, except: Option<&AttachmentKey>) -> Option<String> {
     match rules {
         Ok(served) => {
@@ -46,7 +46,8 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
 }
 
 /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is the
-/// section that is being removed. Its port mappings, or those of all sections, are removed before any address.
+/// section that is being removed. Its port mappings, or the port mappings of all sections, are removed before any
+/// address.
 pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
     let retention = run.journal.retention()?;
     let directory = match noted.effect.addresses() {
@@ -54,7 +55,7 @@ pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&st
         Addresses::GivenBy(native)
             if retention.called.as_ref().is_some_and(|called| called != plugin_of(&noted.section)) =>
         {
-            return Some(format!("native {native} goes with a collection by {}", plugin_of(&noted.section)));
+            return Some(format!("only a collection by {} undoes native {native}", plugin_of(&noted.section)));
         }
         // The effect itself lists the addresses.
         Addresses::GivenBy(_) | Addresses::LentBy(_) => None,
@@ -72,7 +73,7 @@ pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&st
     }
     let listed = run.journal.effects();
     let stays = |noted: &&NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
-    // The attachment's own forwards do not count once they are removed: the node's rules were read before the first
+    // The attachment's own forwards do not count after their removal: the node's rules were read before the first
     // removal.
     let is_forwards = |noted: &NotedEffect<Effect>| PortMappings::is(&noted.effect);
     let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
@@ -87,7 +88,7 @@ fn noted_addresses(journal: &Journal) -> Vec<IpAddr> {
     texts.filter_map(|text| text.split('/').next()?.parse().ok()).collect()
 }
 
-/// Returns the addresses that the attachment holds in a directory; none if they can't be read.
+/// Returns the addresses that the attachment holds in a directory; none if the directory can't be read.
 fn held_in(view: View<'_>, directory: &str) -> Vec<IpAddr> {
     let held = view.leases(directory, false).and_then(|leases| match leases {
         Some(leases) => leases.held(&view.request.owner(), view.fixed.deadline.answer_by()).map_err(state_error),

@@ -6,10 +6,10 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// See the module.
+/// The facts about other attachments.
 #[derive(Default)]
 pub struct Known {
-    /// The state of attachments that have what this ADD wants.
+    /// The state of attachments that have an object that this ADD wants.
     pub holders: HashMap<RecordKey, HolderState>,
     /// The index of ports, not locked, if this run has opened it.
     pub ports: Cell<Option<PortIndex>>,
@@ -21,7 +21,7 @@ pub struct Known {
     pub containers: HashMap<RecordKey, ContainerAccess>,
 }
 
-/// The state of an attachment that has what an ADD wants.
+/// The state of an attachment that has an object that an ADD wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState {
     /// Its namespace is alive.
@@ -41,7 +41,7 @@ impl HolderState {
                 format!("it can't be told whether its container is alive ({why}): if it is gone, run `postern gc`")
             }
             Self::Stuck(why) => {
-                format!("its container is gone, and what it left can't be removed ({why}): run `postern gc`")
+                format!("its container is gone, but its effects can't be removed ({why}): run `postern gc`")
             }
         }
     }
@@ -54,7 +54,7 @@ pub enum ContainerAccess {
     Gone,
     /// Its namespace may be alive. The text is the reason why it could not be entered.
     Hidden(String),
-    /// A thread in the namespace to which its path leads.
+    /// A thread in the namespace to which the container's path leads.
     In(Rc<Worker>),
 }
 

@@ -46,7 +46,7 @@ impl Launcher {
         Self { catalog, engine, warm: Vec::new(), delegates: Vec::new(), closed: false, saves_sandboxes: false }
     }
 
-    /// Starts no process for a plugin whose work on `verb` is done by the host.
+    /// From now on, no process is started for a plugin if the host does the plugin's work for `verb`.
     pub fn save_sandboxes(&mut self, verb: Verb) {
         self.saves_sandboxes = verb == Verb::Gc;
     }
@@ -95,7 +95,7 @@ impl Launcher {
     /// Starts a plugin's process now, for a later [`Launcher::open`] or [`Launcher::prepare_delegates`]. A second call
     /// does nothing.
     pub fn warm(&mut self, plugin: &str) {
-        // A confined process can start no process.
+        // A confined process can't start processes.
         if !self.closed && !self.warm.iter().any(|(name, _)| name == plugin) {
             let started = self.start(plugin);
             self.warm.push((plugin.to_owned(), started));

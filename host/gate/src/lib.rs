@@ -12,10 +12,10 @@
 //! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that the guest made.
 //! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.
 //!
-//! Nothing here links wasmtime.
+//! This crate does not link wasmtime.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if nobody reads: use `say!` and `streams`")]
 
 mod attached;
 pub mod audit;

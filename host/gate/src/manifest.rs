@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// The greatest length of a manifest in bytes. The manifest lists the functions that a plugin imports: about fifty.
 const LONGEST: u64 = 256 << 10;
 
-/// `<catalog>/<plugin>.json`.
+/// The content of `<catalog>/<plugin>.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest<Imports = Names> {
     /// The plugin's name. A plugin that is installed under another name is not run.
     pub plugin: String,
-    /// SHA-256 of the component, hexadecimal. A policy can pin it.
+    /// SHA-256 of the component, hexadecimal. A policy can pin this hash.
     pub digest: String,
     /// SHA-256 of the compiled code, hexadecimal.
     pub code: String,
@@ -27,11 +27,12 @@ pub struct Manifest<Imports = Names> {
     pub engine: String,
     /// The imported functions: the plugin can use no others.
     pub imports: Imports,
-    /// The extent of WASI that the component imports. Left out if it is only the part that every command needs.
+    /// The extent of WASI that the component imports. The field is left out if it is only the part that every command
+    /// needs.
     #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
     pub wasi: WasiExtent,
     /// The versions of CNI that the component named when it was added, oldest first. Earlier versions of postern left
-    /// this out. It is also left out for a component that names none. Then only policy limits the versions.
+    /// this out. It is also left out for a component that names no versions. Then only policy limits the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<String>>,
     /// The compiled form of the policy at the time when the plugin was added. Earlier versions of postern left this
@@ -39,8 +40,8 @@ pub struct Manifest<Imports = Names> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Form>,
     /// The plugin's own version, without a `v` (semantic versioning 2.0.0): a plugin that comes with Postern has the
-    /// native plugin's version, followed by Postern's. Other components name their own version. Earlier versions of
-    /// postern left this out. It is also left out for a component that names none.
+    /// native plugin's version, followed by Postern's version. Other components name their own version. Earlier
+    /// versions of postern left this out. It is also left out for a component that names no version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The version of postern that compiled the component.
@@ -64,8 +65,8 @@ impl Deref for Names {
     }
 }
 
-/// The manifest as a run reads it, without the imports. Only commands of people need the imports, which are most of the
-/// text.
+/// The manifest as a run reads it, without the imports. Only commands for people need the imports. The imports are most
+/// of the text.
 pub type RunManifest = Manifest<IgnoredAny>;
 
 /// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is determined
@@ -76,12 +77,12 @@ pub enum WasiExtent {
     /// The part that every command needs: the host executable has this part.
     #[default]
     Small,
-    /// More than that: a separate program has all of WASI, without real files or sockets behind it.
+    /// More than the small part: a separate program has all of WASI, without real files or sockets.
     Whole,
 }
 
 impl WasiExtent {
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde needs this signature")]
     fn is_small(&self) -> bool {
         *self == Self::Small
     }
@@ -95,7 +96,7 @@ impl Manifest {
 
     fn absent(catalog: &Path, plugin: &str) -> PluginError {
         PluginError(format!(
-            "no plugin \"{plugin}\" is installed: {} is missing, which says what its code has to be; {AGAIN}",
+            "no plugin \"{plugin}\" is installed: its manifest {} is missing; {AGAIN}",
             Self::path(catalog, plugin).display()
         ))
     }
@@ -131,5 +132,5 @@ pub(crate) fn read_from<Imports: DeserializeOwned>(
     let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     file.take(LONGEST).read_to_end(&mut text).map_err(|e| PluginError::unreadable(&path, e))?;
     serde_json::from_slice(&text)
-        .map_err(|reason| PluginError(format!("{} makes no sense: {reason}; {AGAIN}", path.display())))
+        .map_err(|reason| PluginError(format!("{} is no valid manifest: {reason}; {AGAIN}", path.display())))
 }

@@ -2,7 +2,7 @@
 
 use postern_cni::{Json, NetConf};
 
-/// The keys that a runtime adds to a configuration. The operator writes all others.
+/// The keys that a runtime adds to a configuration. The operator writes all other keys.
 pub const OF_RUNTIME: [&str; 5] =
     ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
 

@@ -73,9 +73,10 @@ pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>)
     Ok(())
 }
 
-/// Runs a plugin as a delegate: the environment of this process with the verb replaced, and the attachment's standard
-/// input unchanged. Its result has gateways of its addresses' IP versions. An error is the delegate's own error object.
-/// It has code 0 if the delegate failed without an error object, and code 999 if the object can't be understood.
+/// Runs a plugin as a delegate. The plugin gets the environment of this process with this verb, and the attachment's
+/// standard input. Each gateway of the result has the IP version of its address. The error is the delegate's own error
+/// object. The error has code 0 if the delegate failed without an error object, and code 999 if the object can't be
+/// understood.
 pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Option<CniResult>, Error> {
     let result = run_with(path, run, verb, run.request.stdin.to_string())?;
     one_family(plugin, result.iter().flat_map(|result| &result.ips))?;
@@ -84,8 +85,8 @@ pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Optio
 
 /// Like [`run`], but with this standard input.
 pub fn run_with(path: &Path, run: &Context, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
-    // The values come from the request: they equal the environment's, except in garbage collection, which acts for
-    // other attachments.
+    // The values come from the request: they equal the values of the environment, except in garbage collection, which
+    // acts for other attachments.
     let request = run.request;
     let variables = [
         ("CNI_COMMAND", verb.as_str()),

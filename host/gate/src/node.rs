@@ -1,6 +1,6 @@
 //! Notes on node objects: objects that Postern made and attachments share. Node objects outlive attachments; `postern
-//! gc --node` removes unused node objects. If a note can't be written, only this removal is prevented. It is no error
-//! of the attachment.
+//! gc --node` removes unused node objects. Without a note this removal is impossible, but a missing note is no error of
+//! the attachment.
 
 use crate::clock::now;
 use crate::errors::{self, kernel_error};

@@ -35,7 +35,7 @@ pub struct RunFacts<'a> {
     pub unmet_demand: &'a dyn Fn(&Granted) -> Result<Option<UnmetDemand>, OpError>,
 }
 
-/// The attributes of a link, beside its name and address.
+/// The attributes of a link, except its name and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkAttributes {
     /// The MTU in bytes.
@@ -101,12 +101,13 @@ pub fn read(
 }
 
 /// Checks a guest's error that has the code of the gate's refusals. The error must contain the message of a refusal of
-/// this run; other words may be around it. The details are always the gate's, because people copy them into policies.
+/// this run; other words may be around it. The details always come from the gate, because people copy them into
+/// policies.
 fn refusal(run: &RunFacts<'_>, plugin: &str, error: Error) -> Error {
     match run.common.refusals.iter().find(|refusal| error.msg.contains(&refusal.msg)) {
         Some(refusal) => Error { details: refusal.details.clone(), ..error },
         None => Error::internal(format!(
-            "plugin \"{plugin}\" failed with code {DENIED}, which is the gate's alone, and the gate refused nothing in these \
+            "plugin \"{plugin}\" failed with code {DENIED}, which is the gate's alone, but the gate refused nothing in these \
              words: {}",
             excerpt(&error.msg)
         )),
@@ -142,7 +143,8 @@ fn believe(
         }
         believe_details(run, granted, plugin, interface, before)?;
     }
-    // An address that is passed on unchanged is not checked, with its gateway and index: it is the earlier plugin's.
+    // An address that is passed on unchanged belongs to the earlier plugin. The address, its gateway and its index are
+    // not checked.
     let passes = |ip: &&IpConfig| request.conf.ipam_type != plugin && previous.ips.contains(ip);
     for ip in result.ips.iter().filter(|ip| !passes(ip)) {
         native::one_family(plugin, [ip])?;
@@ -189,9 +191,11 @@ fn believe_details(
         return Ok(());
     }
     let seen = (run.seen)(interface).map_err(|error| {
-        Error::internal(format!("what plugin \"{plugin}\" says of interface \"{name}\" can't be looked at: {error}"))
+        Error::internal(format!(
+            "the claims of plugin \"{plugin}\" about interface \"{name}\" can't be checked: {error}"
+        ))
     })?;
-    let seen = seen.ok_or_else(|| claims(format!("interface \"{name}\", which is not there")))?;
+    let seen = seen.ok_or_else(|| claims(format!("interface \"{name}\", which does not exist")))?;
     if says_mtu && *mtu != i64::from(seen.mtu) {
         return Err(claims(format!("MTU {mtu} for interface \"{name}\", which has {}", seen.mtu)));
     }
@@ -213,7 +217,7 @@ fn is_socket(path: &str) -> Result<(), String> {
 /// Checks that the demands of policy on an ADD are met now.
 fn require(run: &RunFacts<'_>, granted: &Granted, plugin: &str) -> Result<(), Error> {
     let unmet_demand = (run.unmet_demand)(granted).map_err(|error| {
-        Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
+        Error::internal(format!("the work of plugin \"{plugin}\" can't be compared with its policy: {error}"))
     })?;
     let Some(UnmetDemand { what, line }) = unmet_demand else { return Ok(()) };
     let details = match line.as_str() {

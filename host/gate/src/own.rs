@@ -6,7 +6,7 @@ use postern_state::DataPath;
 use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
 
-/// See the module.
+/// The attachment's own state in one run.
 #[derive(Debug, Default)]
 pub struct AttachmentState {
     pub addresses: Vec<OwnAddress>,
@@ -14,14 +14,14 @@ pub struct AttachmentState {
     pub container_mac: Option<Mac>,
     /// The links of the container that a guest of this run deleted, by their indices.
     pub deleted: Vec<u32>,
-    /// Index of the bridge of which this run made the pair's host end a port.
+    /// The index of the bridge that the attachment's host end joined in this run.
     pub joined: Option<u32>,
     /// The settings that this run made for the attachment's packets, for its record.
     pub path: DataPath,
 }
 
 impl AttachmentState {
-    /// True if an address with this prefix length is the attachment's.
+    /// True if an address with this prefix length belongs to the attachment.
     pub fn owns(&self, net: &IpNet) -> bool {
         self.addresses.iter().any(|own| own.net == *net)
     }
@@ -32,7 +32,7 @@ impl AttachmentState {
 pub struct OwnAddress {
     /// The address with prefix length.
     pub net: IpNet,
-    /// The address's gateway, if one was given.
+    /// The gateway of the address, if the address has one.
     pub gateway: Option<IpAddr>,
 }
 
@@ -42,7 +42,7 @@ impl OwnAddress {
         self.gateway.or_else(|| first_address(&self.net))
     }
 
-    /// True if the gateway, if one was given, has the address's IP version.
+    /// True without a gateway, or if the gateway has the IP version of the address.
     pub fn is_one_family(&self) -> bool {
         self.gateway.is_none_or(|gateway| gateway.is_ipv4() == self.net.addr().is_ipv4())
     }
@@ -81,7 +81,7 @@ pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
     }
 }
 
-/// Returns the address after the network's own.
+/// Returns the address after the network's own address.
 pub fn first_address(net: &IpNet) -> Option<IpAddr> {
     match net.network() {
         IpAddr::V4(network) => network.to_bits().checked_add(1).map(|bits| IpAddr::V4(bits.into())),

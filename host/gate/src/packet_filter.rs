@@ -1,4 +1,4 @@
-//! The default packet filter, for rules whose network's configuration names none.
+//! The default packet filter, for networks whose configuration names no packet filter.
 //!
 //! The default is the native plugins' choice: iptables, unless only nftables can be used. An operator can choose a
 //! filter in the node's settings ([`postern_policy::NODE_FILE`]).

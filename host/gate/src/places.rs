@@ -24,7 +24,7 @@ pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/
 /// the kernel's state.
 pub const STATE: &str = "/run/postern";
 
-/// The directory of data that must survive a reboot: the index of leases, by which leases of an earlier boot are known.
+/// The directory of data that must survive a reboot: the index of leases, which shows leases of an earlier boot.
 pub const LIBRARY: &str = "/var/lib/postern";
 
 /// The directory of the audit log, which outlives the objects that it names.
@@ -70,7 +70,7 @@ fn catalog_of(exe: &Path) -> Result<PathBuf, PluginError> {
         looked.push(candidate.display().to_string());
     }
     let looked = looked.join(" or ");
-    Err(PluginError(format!("there is no catalog of plugins at {looked}; `make install` puts one there")))
+    Err(PluginError(format!("there is no catalog of plugins at {looked}; `make install` makes one")))
 }
 
 /// Returns the data that distinguish a directory from a later directory with the same path: device, inode, and the time
@@ -110,7 +110,7 @@ impl Places {
 }
 
 /// True if the directory exists and no user may write to it: its disk is read-only, or it is immutable (chattr(1)).
-/// Such a directory still counts as this user's.
+/// Such a directory still belongs to this user.
 pub fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }
@@ -175,7 +175,7 @@ fn below_runtime_dir() -> Result<PathBuf, PluginError> {
 /// Opens a directory, but not through a symbolic link at this path.
 pub fn directory(path: &Path) -> Result<Dir, PluginError> {
     Dir::open_itself(path).map_err(|reason| {
-        PluginError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
+        PluginError(format!("{}: {reason}; it has to be a directory, and no symbolic link", path.display()))
     })
 }
 
@@ -186,7 +186,7 @@ fn usable(directory: &Path) -> bool {
     there && writing(directory).map_or_else(is_passing, |()| true)
 }
 
-/// True if a path leads to anything.
+/// True if a path leads to an existing file.
 pub fn is_there(path: &Path) -> bool {
     stat(path).is_ok()
 }
@@ -227,7 +227,7 @@ impl TrustedDir {
         let opened = self.dir.file(name, OpenMode::Read);
         if opened.as_ref().is_err_and(is_link) {
             return Err(PluginError(format!(
-                "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
+                "{} is a symbolic link: who can write to its target could change it; put the file itself at this path \
                  (`make install`, or `postern add FILE.wasm --policy FILE`)",
                 path.display()
             )));

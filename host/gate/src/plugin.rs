@@ -153,7 +153,7 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
 
 /// A plugin's end without a result.
 pub struct BadEnd {
-    /// The rest of a sentence that begins with its name.
+    /// The rest of a sentence that begins with the plugin's name.
     words: String,
     /// The hint, if there is one.
     details: Option<&'static str>,
@@ -202,9 +202,8 @@ pub fn serve(
         let sent = match sandbox.send(&answer, deadline) {
             Err(ChannelError::TooLarge(_)) => {
                 let operation = last.unwrap_or("the guest's start");
-                let message = format!(
-                    "the answer is longer than a message may be: that to {operation} has over {MAX_MESSAGE} bytes"
-                );
+                let message =
+                    format!("the answer is longer than a message may be: over {MAX_MESSAGE} bytes for {operation}");
                 let error = OpError::new(ErrorCode::Exhausted, "answer", message);
                 sandbox.send(&ToSandbox::Answer(Err(error)), deadline)
             }
@@ -247,7 +246,7 @@ fn describe(error: &ChannelError, last: Option<&str>) -> String {
     let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
     match error {
         ChannelError::Timeout => format!("ran past its deadline and was stopped{last}"),
-        ChannelError::TooLarge(_) => "said more than a message may hold".to_owned(),
+        ChannelError::TooLarge(_) => "sent a message that is too long".to_owned(),
         reason => format!("ended without an answer: {reason}{last}"),
     }
 }
@@ -276,7 +275,7 @@ impl Stderr<'_> {
                 cut => {
                     self.left = 0;
                     crate::say!("{}", cut.unwrap_or_default());
-                    crate::say!("{}: (more was written than is shown)", self.plugin);
+                    crate::say!("{}: (the rest is not shown)", self.plugin);
                 }
             }
         }

@@ -5,7 +5,8 @@ use postern_state::TrustError;
 use std::fmt::Display;
 use std::path::Path;
 
-/// See the module. The text is for people, and has a hint. No code distinguishes these errors.
+/// The error for a plugin, file or directory that is not used. The text is for people, and has a hint. No code
+/// distinguishes these errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PluginError(pub(crate) String);
@@ -14,12 +15,12 @@ pub struct PluginError(pub(crate) String);
 pub(crate) const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";
 
 impl PluginError {
-    /// The plugin runs already, or has ended, or the host has confined itself.
+    /// Makes the error for a plugin that runs already or has ended, or for a confined host.
     pub(crate) fn taken(plugin: &str) -> Self {
         Self(format!("plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"))
     }
 
-    /// The file can't be read.
+    /// Makes the error for a file that can't be read.
     pub(crate) fn unreadable(path: &Path, reason: impl Display) -> Self {
         Self(format!("{}: {reason}", path.display()))
     }

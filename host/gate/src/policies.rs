@@ -30,7 +30,7 @@ fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
         Some(open) => read(&path, open),
         None => Err(PluginError(format!(
             "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; `postern add FILE.wasm \
-             --policy FILE` places both",
+             --policy FILE` installs both",
             path.display()
         ))),
     }
@@ -49,7 +49,7 @@ pub fn node_settings() -> Result<NodeSettings, PluginError> {
 }
 
 /// Returns the operator's file, if there is one. The file may be a symbolic link. The owner of the link decides where
-/// it leads, so the owner is checked too.
+/// the link leads, so the owner is checked too.
 fn operators(own: &Path) -> Result<Option<Text>, PluginError> {
     let opened = open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) });
     let opened = if_present(opened).map_err(|e| PluginError::unreadable(own, e))?;
@@ -65,7 +65,7 @@ fn operators(own: &Path) -> Result<Option<Text>, PluginError> {
 /// Opens the target of a symbolic link.
 #[expect(
     clippy::disallowed_methods,
-    reason = "where the operator's link leads, which is judged as a path before it is read"
+    reason = "the target of the operator's link: its path is checked before it is read"
 )]
 fn behind(link: &Path) -> io::Result<File> {
     open_itself(&std::fs::canonicalize(link)?)
@@ -79,8 +79,8 @@ fn open_itself(path: &Path) -> io::Result<File> {
     Dir::open(directory)?.file(name, OpenMode::Read)
 }
 
-/// Reads only the shipped file. It shows what the plugin was made for, even if the operator's file differs. `None` if
-/// it is missing, not trusted, or can't be read.
+/// Reads only the shipped file. This file shows what the plugin was made for, even if the operator's file differs.
+/// `None` if the shipped file is missing, not trusted, or can't be read.
 pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     let shipped = shipped(catalog, plugin).ok()?;
     Policy::parse(&shipped.text, &shipped.path).ok()

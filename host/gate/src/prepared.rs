@@ -20,17 +20,17 @@ pub struct Plugin {
     pub policy: Policy,
     /// The process with the plugin's code; `None` if the host does the plugin's work.
     pub sandbox: Option<Sandbox>,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: String,
-    /// The versions of CNI that its component named, see [`crate::catalog::Manifest::versions`].
+    /// The versions of CNI that the plugin's component named, see [`crate::catalog::Manifest::versions`].
     pub versions: Option<Vec<String>>,
 }
 
-/// See the module.
+/// A plugin that is ready for its part in the run.
 pub struct Prepared {
     pub name: String,
     pub policy: Policy,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: String,
     /// The policy for the configuration `conf`, or the error that a value is ambiguous.
     granted: Result<Granted, PolicyError>,
@@ -72,8 +72,8 @@ impl Prepared {
     }
 
     /// Returns the policy for a request. A delegate may be called with another configuration than it was prepared for.
-    /// Then the policy is resolved again: names of one configuration are not granted for the other. The other
-    /// configuration may make a value of the policy ambiguous.
+    /// Then the policy is resolved again: names of one configuration are not granted for the other configuration. The
+    /// other configuration may make a value of the policy ambiguous.
     pub fn granted_for(&self, request: &Request) -> Result<Cow<'_, Granted>, PolicyError> {
         match Rc::ptr_eq(&self.conf, &request.conf) {
             true => self.granted.as_ref().map(Cow::Borrowed).map_err(Clone::clone),

@@ -66,7 +66,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns its process ID.
+    /// Returns the sandbox's process ID.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -87,7 +87,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// Executes another program. If that fails, the child reports it to the gate and ends.
+/// Executes another program. After a failure, the child reports the reason to the gate and ends.
 fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     let channel = OwnedFd::from(channel);
     let Err(errno) = program::exec(program, &channel, code);
@@ -98,7 +98,7 @@ fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
 }
 
 /// Waits until all sandboxes have ended, so that no other process has to reap them. The kernel needs time to free a
-/// guest's memory, so this is called after the answer was given.
+/// guest's memory, so this function is called after the answer was given.
 ///
 /// No sandbox is reaped before. So a process that has ended keeps its ID, and a later kill can't hit another process.
 pub fn reap() {

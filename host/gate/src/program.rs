@@ -2,7 +2,7 @@
 //!
 //! It is a separate program, so that plugins that import less run without its code. It is beside the catalog, and must
 //! belong to root or this user, like the catalog. It is executed when the sandbox process is forked, before the host
-//! confines itself. It gets an empty environment and two descriptors. First it gives up its rights itself, like a
+//! confines itself. It gets an empty environment and two descriptors. At its start it gives up its rights, like a
 //! forked sandbox.
 
 use crate::places;
@@ -18,7 +18,8 @@ use std::path::Path;
 /// The program's name, beside a catalog.
 pub const PROGRAM: &str = "postern-wasi";
 
-/// Opens the program of a catalog that [`places::trust`] has accepted. Each version of an installation has both.
+/// Opens the program of a catalog that [`places::trust`] has accepted. Each version of an installation has its own
+/// catalog and its own program.
 #[expect(clippy::disallowed_methods, reason = "a catalog that was found to be trusted, wherever links lead")]
 pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let real = catalog.canonicalize().map_err(|e| PluginError::unreadable(catalog, e))?;
@@ -27,7 +28,7 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let path = directory.join(PROGRAM);
     places::open_trusted(&path)?.ok_or_else(|| {
         PluginError(format!(
-            "plugin \"{plugin}\" imports all of WASI, and is run by {}, which is not there; `make install` puts it there",
+            "plugin \"{plugin}\" imports all of WASI, and needs {}, which is missing; `make install` installs it",
             path.display()
         ))
     })

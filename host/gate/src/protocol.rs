@@ -1,6 +1,6 @@
 //! The host as a plugin: environment and standard input as input, one JSON object as output, exit status 0 or 1.
 //!
-//! No other module of the host sees raw input. The order of the checks is that of the native plugins, because the order
+//! No other module of the host sees raw input. The checks come in the order of the native plugins, because the order
 //! decides which error a runtime reads. Two steps are deliberately earlier. The sandbox is forked as soon as the
 //! environment is valid, to save time. The container's namespace is checked before the plugin runs instead of after, so
 //! that a wrong namespace changes nothing.
@@ -87,7 +87,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     // The process title is for people who find this run hanging. The environment, which has the verb, is overwritten
     // soon.
     process::introduce(&env.command, name);
-    // An unknown verb is refused after the configuration is read, as natively.
+    // An unknown verb is refused after the configuration is read, as by native plugins.
     if let Ok(verb) = env.verb() {
         launcher.save_sandboxes(verb);
     }
@@ -107,7 +107,7 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
     RunRefusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
 }
 
-/// Carries out a request. Returns the output that is not printed yet. Usually this is empty.
+/// Carries out a request, and writes its result. The returned output, which is not written yet, is empty.
 fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Result<String, Error> {
     let verb = call.verb;
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);
@@ -154,8 +154,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     outcome.map(|()| String::new())
 }
 
-/// True if the configuration's version has no such verb. Such an error is not logged as a refusal: a runtime gets it on
-/// each node at each request. A policy's limit on versions is logged as a refusal.
+/// True if the configuration's version does not have this verb. Such an error is not logged as a refusal: a runtime
+/// gets it on each node at each request. A policy's limit on versions is logged as a refusal.
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
     version.is_ok_and(|version| version < verb.since().numeric())
@@ -168,17 +168,15 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
     if verb == Verb::Add && run.system.no_container.is_none() {
         collect::recover(run).map_err(internal)?;
     }
-    // DEL calls the plugin that made the link last, so all sections are removed then. For a chained plugin only its own
-    // section is removed, because other plugins of the attachment are called later.
+    // The plugin that made the link is the last plugin that DEL calls, so its DEL removes all sections. The DEL of a
+    // chained plugin removes only its own section, because other plugins are called later.
     let section = (!run.journal.owns_link()).then(|| run.journal.section().to_owned());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
                 others::compare_with_kernel(run).map_err(internal)?;
                 if run.journal.is_replaced() {
-                    crate::say!(
-                        "postern: what the record of this attachment lists is gone: it is checked as one without"
-                    );
+                    crate::say!("postern: the recorded objects of this attachment are gone: CHECK ignores the record");
                     // The effects are gone. The file of the record stays unchanged.
                     run.journal.record = None;
                 }
@@ -254,7 +252,7 @@ fn complete(
                 let details = format!("{} {name} itself can't be run: {reason}", error.details);
                 Error { details: details.trim_start().to_owned(), ..error }
             })?;
-            let what = if section.is_some() { "what this plugin did for this attachment" } else { "this attachment" };
+            let what = if section.is_some() { "this plugin's work for this attachment" } else { "this attachment" };
             crate::say!("postern: nothing of {what} is left, although {name} can't be run: {reason}");
         }
         (Called::Plugin(_), outcome) => {

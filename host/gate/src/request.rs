@@ -112,7 +112,7 @@ impl Request {
         hex
     }
 
-    /// Returns the result of the earlier plugins; an empty result if there is none, or if it can't be read.
+    /// Returns the result of the earlier plugins; an empty result if the request has no readable result.
     pub fn previous(&self) -> CniResult {
         self.conf.previous_result().ok().flatten().unwrap_or_default()
     }

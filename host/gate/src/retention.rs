@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// The rules of the node, read at the first request, or the reason why they can't be read.
 pub type LazyServed = Rc<OnceCell<Result<Served, FirewallError>>>;
 
-/// The facts of a collection beside the record.
+/// The facts that a collection needs in addition to the record.
 #[derive(Clone, Debug, Default)]
 pub struct Retention {
     pub served: LazyServed,
@@ -20,6 +20,6 @@ pub struct Retention {
     /// The reason to believe that plugins of the chain left objects that Postern can't remove.
     pub chain: Option<String>,
     /// True if the record had port mappings when its collection began: the rules that were read may still include them.
-    /// [`crate::context::Journal::set_retention`] sets it.
+    /// [`crate::context::Journal::set_retention`] sets this field.
     pub had_forwards: bool,
 }

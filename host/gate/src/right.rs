@@ -10,10 +10,10 @@ pub enum Right<'a> {
     Network,
     /// The kernel's network, in the container's namespace.
     Container,
-    /// Like `Container`, and the search for programs on the node's links, and the files of the device in this directory
-    /// of a sysfs.
+    /// Like `Container`. The right also includes the search for BPF programs on the node's links, and the device's
+    /// files in this directory of a sysfs.
     Device(Option<Cow<'a, str>>),
-    /// The kernel's network, and masquerading by iptables, with its programs if only these can read its rules.
+    /// The kernel's network, and masquerading by iptables, with the iptables programs if only these can read the rules.
     Iptables,
     /// Like `Iptables`, for forwards from the node's ports.
     HostPorts,
@@ -29,7 +29,7 @@ pub enum Right<'a> {
     Backups(Cow<'a, str>),
     /// A native main plugin, and the directory of the native plugin's files about delegates.
     Delegate {
-        /// Its name in `CNI_PATH`, if it is a native program.
+        /// The plugin's name in `CNI_PATH`, if it is a native program.
         program: Option<Cow<'a, str>>,
         /// The directory.
         directory: Option<Cow<'a, str>>,

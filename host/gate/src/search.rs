@@ -1,7 +1,7 @@
 //! The search for living namespaces, in a process of its own.
 //!
 //! A run forks this process before the run is confined, because a confined process can't inspect other processes. The
-//! search gives up all other rights: it opens files only for reading, enters network namespaces, and writes only to its
+//! search gives up its rights except these: it opens files for reading, enters network namespaces, and writes to its
 //! parent. Landlock is not used, because it would also block the inspection of other processes.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
@@ -29,7 +29,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// The time for the answer after the search.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The numbers in one message.
+/// The greatest number of cookies in one message.
 const PIECE: usize = 4096;
 
 /// A part of the answer.
@@ -66,7 +66,7 @@ impl Living {
 }
 
 fn searched(deadline: Instant) -> Result<Living, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the search for it failed: {error}");
+    let failed = |error: &dyn std::fmt::Display| format!("the search for its namespace failed: {error}");
     let (ours, theirs) = pair().map_err(|error| failed(&error))?;
     let parent = nix::unistd::getpid();
     // SAFETY: the child never returns from `serve`, and this process has no other thread before it is confined.
@@ -160,30 +160,30 @@ const RULES: &[CallRule] = &[
     CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
     // These requests ask for the namespace of a socket, and for the kind of a namespace.
     CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::SIOCGSKNS as u32, libc::NS_GET_NSTYPE as u32])]),
-    // Such a socket only tells the cookie of its own namespace, and is never connected.
+    // A socket of this kind only shows the cookie of its own namespace, and is never connected.
     CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_UNIX as u32])]),
 ];
 
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,           // lists of mounts
     libc::SYS_lseek,          // the length of a file
-    libc::SYS_openat2,        // the way to a mount, which opens nothing
-    libc::SYS_newfstatat,     // which namespace it is
-    libc::SYS_fstat,          // the same, of older C libraries
-    libc::SYS_statx,          // the same, of the standard library
+    libc::SYS_openat2,        // the path to a mount, without opening it
+    libc::SYS_newfstatat,     // the identity of a namespace
+    libc::SYS_fstat,          // newfstatat of older C libraries
+    libc::SYS_statx,          // newfstatat of the standard library
     libc::SYS_readlinkat,     // roots of processes
     libc::SYS_getdents64,     // lists of processes and their descriptors
     libc::SYS_pidfd_open,     // a process
-    libc::SYS_pidfd_getfd,    // a copy of its socket
+    libc::SYS_pidfd_getfd,    // a copy of a process's socket
     libc::SYS_kcmp,           // threads with open files of their own
-    libc::SYS_rt_sigprocmask, // the C library's
-    libc::SYS_getrandom,      // the standard library's
+    libc::SYS_rt_sigprocmask, // used by the C library
+    libc::SYS_getrandom,      // used by the standard library
     libc::SYS_clock_gettime,  // the clock, if the vDSO has none
     libc::SYS_ppoll,          // waiting for the parent
     libc::SYS_getsockopt,     // a namespace's number
-    libc::SYS_getpid,         // the C library's
-    libc::SYS_gettid,         // the C library's
-    libc::SYS_geteuid,        // the C library's
+    libc::SYS_getpid,         // used by the C library
+    libc::SYS_gettid,         // used by the C library
+    libc::SYS_geteuid,        // used by the C library
     libc::SYS_sched_yield,    // the heap's lock
 ];
 
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// After an incomplete search, a namespace that was found is alive, and nothing is known of the others.
+    /// After an incomplete search, a namespace that was found is alive, and nothing is known of other namespaces.
     #[test]
     fn only_a_whole_search_proves_that_something_is_gone() {
         let living = |gap: Option<&str>| Living { numbers: [4].into(), gap: gap.map(str::to_owned) };

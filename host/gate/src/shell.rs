@@ -1,6 +1,6 @@
 //! Shell commands in messages for people.
 
-/// Returns a word that a shell reads as one word.
+/// Quotes a text so that a shell reads it as one word.
 pub fn quoted(word: &(impl ToString + ?Sized)) -> String {
     let word = word.to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);

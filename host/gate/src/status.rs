@@ -24,9 +24,9 @@ use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPoli
 use std::path::Path;
 
 /// Checks that the host could do its part of an ADD by this plugin. The process must not be confined yet. The error has
-/// code 7 if the configuration does not fit the policy, and code 50 if policy refuses. If the node's settings make
-/// faults errors, a missing part of the node has code 50, with a hint. Its code is 51 if the network's containers are
-/// cut off too.
+/// code 7 if the configuration does not fit the policy, and code 50 if policy refuses the ADD. If the node's settings
+/// make faults errors, a missing part of the node has code 50, with a hint. The code is 51 if the network's containers
+/// are cut off too.
 pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
@@ -122,7 +122,7 @@ fn forwarded(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
         None => firewalld::installed(),
     };
     if (!by_firewalld || IngressPolicy::parse(&named.ingress).is_some()) && iptables::installed() == [false, false] {
-        return Err(unavailable("the network's rules are iptables', which is not installed: install it".to_owned()));
+        return Err(unavailable("the network needs iptables, which is not installed: install it".to_owned()));
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ fn tap(granted: &Granted) -> Result<(), Fault> {
     }
 }
 
-/// The bridge of a network that names none.
+/// The bridge of a network that names no bridge.
 const BRIDGE: &str = "cni0";
 
 /// Checks the bridge. A missing bridge is no error, because an ADD makes it. But no other link may have its name, and a
@@ -203,11 +203,11 @@ fn bridge(view: View<'_>, granted: &Granted) -> Result<(), Fault> {
     match view.system.host().and_then(|host| host.link_by_name(name).map_err(kernel_error)).map_err(refused)? {
         Some(link) if link.kind != "bridge" => Err(Fault::Node(Error::new(
             code::LIMITED_CONNECTIVITY,
-            format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),
+            format!("\"{name}\" exists and is no bridge: containers of this network can't be attached"),
         ))),
         Some(link) if granted.has_vlans() && !link.vlan_filtering => Err(unavailable(format!(
-            "bridge \"{name}\" does not filter VLANs, and would separate nothing: `ip link set {name} type bridge \
-             vlan_filtering 1` switches that on"
+            "bridge \"{name}\" does not filter VLANs, and would not separate them: `ip link set {name} type bridge \
+             vlan_filtering 1` switches the filter on"
         ))),
         _ => Ok(()),
     }

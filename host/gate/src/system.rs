@@ -1,5 +1,5 @@
-//! The handles of a run to its surroundings: the host's kernel, the container, and the programs and services of the
-//! node. Each handle is opened at its first use.
+//! The connections of a run to its surroundings: the host's kernel, the container, and the programs and services of the
+//! node. Each connection is opened at its first use.
 
 pub mod dhcp;
 
@@ -30,9 +30,9 @@ pub type SharedNft = Rc<RefCell<Option<Nft>>>;
 pub enum Inside {
     /// Netlink, and the settings of links. The listed settings are only read.
     Opened(Vec<Setting>),
-    /// The same, and other settings, which need a thread in the namespace.
+    /// Like `Opened`, and other settings, which need a thread in the namespace.
     Thread,
-    /// The same, and one tap, in this SELinux context if there is one.
+    /// Like `Thread`, and one tap, in this SELinux context if there is one.
     Tap(Option<String>),
 }
 
@@ -40,7 +40,7 @@ pub enum Inside {
 #[derive(Debug)]
 pub struct NoContainerAsked {
     pub error: Error,
-    /// True if the plugin has asked for an operation. If it has not, its own error is reported.
+    /// True if the plugin has asked for an operation. Otherwise the plugin's own error is reported.
     pub is_asked: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl NoContainerAsked {
     }
 }
 
-/// See the module.
+/// The connections of one run to its surroundings.
 pub struct System {
     /// The runner of programs: this process until it is confined, then the helper, if this run has one.
     pub runner: Rc<dyn Run>,
@@ -67,7 +67,7 @@ pub struct System {
     deadline: Rc<Deadline>,
     /// `CNI_NETNS`.
     pub netns: String,
-    /// The socket for nftables. Other runs may use it too.
+    /// The socket for nftables. Other runs of this process may use the socket too.
     pub nft: SharedNft,
     host: OnceCell<Netlink>,
     home: OnceCell<Rc<NumberedNamespace>>,
@@ -81,7 +81,7 @@ pub struct System {
 }
 
 impl System {
-    /// Makes the handles of a run for the container at `netns`, and opens none.
+    /// Makes the value for a run with the container at `netns`, and opens no connection.
     pub fn new(deadline: &Rc<Deadline>, netns: &str) -> Self {
         Self {
             runner: Rc::new(Direct),
@@ -102,7 +102,7 @@ impl System {
         }
     }
 
-    /// Shares the open handles of another run of this process, except the handles of its container.
+    /// Shares the open connections of another run of this process, except the connections to its container.
     pub fn share_all(&mut self, other: &Self) {
         self.runner = Rc::clone(&other.runner);
         self.home = other.home.clone();
@@ -123,7 +123,7 @@ impl System {
     }
 
     /// Enters the container's namespace, as the run needs it. If a thread is started in the namespace, `confine`
-    /// confines it.
+    /// confines the thread.
     pub fn enter(
         &mut self,
         namespace: Namespace,
@@ -154,7 +154,7 @@ impl System {
         self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
 
-    /// Returns the access to the container's namespace; `None` if there is none, or if it is gone.
+    /// Returns the access to the container's namespace; `None` without a container, or if its namespace is gone.
     pub fn container(&self) -> Option<&Worker> {
         self.worker.as_deref()
     }
@@ -213,8 +213,8 @@ impl System {
         Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
-    /// Returns how much a search for programs on links can see. The first call finds this out, and must come before
-    /// this process is confined.
+    /// Returns the kinds of BPF programs that a search on links can see. The first call determines these kinds, and
+    /// must come before this process is confined.
     pub fn sight(&self) -> Sight {
         *self.sight.get_or_init(Sight::find)
     }

@@ -1,5 +1,5 @@
-//! DEL by the host itself, if there is no record and no plugin that can be run. The plugin's code is missing or not
-//! trusted, its policy can't be read, or policy prevents its work.
+//! DEL by the host itself, if there is no record and no plugin that can be run. In this case the plugin's code is
+//! missing or not trusted, its policy can't be read, or policy prevents its work.
 //!
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
@@ -93,7 +93,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         step(run, &mut failed, json!({"effect": effect}), remove);
     }
     let mut pair_stays = false;
-    // If the attachment joined with another plugin's link, that plugin removes the container's link.
+    // If the attachment joined another plugin's link to a bridge, the other plugin removes the container's link.
     if part.link && !run.journal.has_joined() {
         match own_pair(run) {
             Ok(Some(pair)) => {
@@ -106,8 +106,8 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         pair_stays = failed.is_some();
     }
     if part.device {
-        // Policy does not matter here. The device comes home if it is a driver's, or if its alias is the network's name
-        // for it.
+        // Policy does not matter here. The device comes home if it is a driver's device, or if its alias is the name in
+        // the network's key `device`.
         let named = run.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
         let is_named = |own: &Link, alias: &LinkName| *alias == named || own.device.is_some();
         step(run, &mut failed, json!({"effect": "device"}), |run| device::give_back(run, is_named));
@@ -144,7 +144,8 @@ fn step(
     }
 }
 
-/// Returns the container's end of the attachment's pair, if it is a pair that belongs to no other attachment.
+/// Returns the attachment's link in the container, if it is a pair or an inner link, and belongs to no other
+/// attachment.
 fn own_pair(run: &Context) -> Result<Option<Link>, OpError> {
     let own = run.system.link_inside(&run.request.ifname)?;
     let Some(own) = own.filter(|own| own.kind == "veth" || InnerKind::has(own)) else { return Ok(None) };

@@ -44,8 +44,8 @@ impl Upkeep {
         self.0.journal.set_retention(retention);
     }
 
-    /// Removes the effects of the record, or of one section. Returns true if no effect is left: addresses may have to
-    /// stay.
+    /// Removes the effects of the record, or of one section. Returns true if no effect is left. Otherwise an address
+    /// must stay.
     ///
     /// # Errors
     /// Some effects could not be removed. They stay in the record.

@@ -3,8 +3,8 @@
 use postern_cni::{Error, Version};
 
 /// Returns the versions that a plugin supports under its policy. These are the versions that its component named when
-/// it was added, limited to the policy's versions. A component of an earlier installation named none, and counts as
-/// supporting all versions.
+/// it was added, limited to the policy's versions. A component of an earlier installation named no versions, and counts
+/// as supporting all versions.
 ///
 /// # Errors
 /// Code 999: the policy names an unknown version.

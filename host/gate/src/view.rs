@@ -9,7 +9,7 @@ use postern_state::{LeaseStore, Leases, NetworkKey, RecordKey, StateError};
 use postern_types::OpError;
 use std::path::{Path, PathBuf};
 
-/// See the module.
+/// The parts of a run that are only read.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The request: verb and configuration of this plugin.
@@ -67,7 +67,7 @@ pub fn is_relative(directory: &str) -> bool {
     let relative = !Path::new(directory).is_absolute();
     if relative {
         crate::say!(
-            "postern: no lease is looked for in ipam.dataDir {directory:?}, which is relative: give an absolute path"
+            "postern: no lease is searched in ipam.dataDir {directory:?}, which is relative: give an absolute path"
         );
     }
     relative

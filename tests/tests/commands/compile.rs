@@ -86,7 +86,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         // It would run: its abilities are shown without compiling it, too.
         ("inspect /mnt/large.wasm", 3, "veth: new options, host-end.attributes"),
         ("add /mnt/large.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, "grants \"loopback\""),
-        ("add /mnt/large.wasm --policy /mnt/pin.toml --catalog /mnt/x", 1, "another component"),
+        ("add /mnt/large.wasm --policy /mnt/pin.toml --catalog /mnt/x", 1, "is not the component of its policy"),
     ] {
         let start = Instant::now();
         let answer = node.postern(arguments)?;

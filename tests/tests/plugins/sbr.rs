@@ -311,7 +311,7 @@ fn a_namespace_that_cannot_be_entered_keeps_its_section() -> Result<()> {
     let c1 = place.network(31, &json!({}))?.add("c1")?;
     // A process outside of this user namespace.
     let answer = place.del_in(&c1, "/proc/1/ns/net")?;
-    ensure!(answer.status == 1 && answer.stdout.contains("may be alive, and with it its source routing"), "{answer:?}");
+    ensure!(answer.status == 1 && answer.stdout.contains("may still exist, with its source routing"), "{answer:?}");
     ensure!(place.rules()?.len() == 2, "{:?}", place.rules()?);
     c1.del()?;
     ensure!(place.rules()?.is_empty(), "{:?}", place.rules()?);

@@ -192,7 +192,7 @@ fn a_chained_plugin_that_is_gone_takes_its_own_alone() -> Result<()> {
     chain.done("ADD", &config)?;
     chain.node.sh(&format!("rm {BIN}/postern.d/chained.*"))?;
     let answer = chain.call("DEL", &config)?;
-    ensure!(answer.status == 0 && answer.stderr.contains("what this plugin did"), "{answer:?}");
+    ensure!(answer.status == 0 && answer.stderr.contains("this plugin's work"), "{answer:?}");
     chain.has(&["bridge"], false, false)?;
     ensure!(chain.node.sh("ip -o link")?.contains("veth"), "the pair is gone");
     chain.done("DEL", &bridge())?;

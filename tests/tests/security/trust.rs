@@ -130,7 +130,7 @@ const CODE: [(&str, &str); 19] = [
         "plugin \"ptp\" cannot load the compiled code: …`postern add",
     ),
     ("rm ptp.json", "no plugin \"ptp\" is installed: /mnt/bin/postern.d/ptp.json is missing…`postern add"),
-    ("echo '{' > ptp.json", "/mnt/bin/postern.d/ptp.json makes no sense: …`postern add"),
+    ("echo '{' > ptp.json", "/mnt/bin/postern.d/ptp.json is no valid manifest: …`postern add"),
     ("rm ptp.cwasm; mkfifo ptp.cwasm", "ptp.cwasm is no regular file; …install the plugin again"),
     (
         "mkdir -m 777 /mnt/open; mv ptp.cwasm /mnt/open; ln -s /mnt/open/ptp.cwasm .",
@@ -233,7 +233,7 @@ const PREPARED: [(&str, &str); 10] = [
     ("mkdir -m 1777 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
     (
         "mkdir /mnt/log; ln -s /mnt/log /var/log/postern",
-        "/var/log/postern: …it has to be a directory, and no link to one",
+        "/var/log/postern: …it has to be a directory, and no symbolic link",
     ),
 ];
 
@@ -394,7 +394,7 @@ const REFUSED: [(&str, &str); 9] = [
     ("echo >> ptp.cwasm", "is not whole"),
     ("chmod 666 ptp.cwasm", "can be written by others"),
     ("rm ptp.cwasm", "ptp"),
-    ("pin $(printf %064d 0)", "another component"),
+    ("pin $(printf %064d 0)", "is not the component of its policy"),
     ("echo nonsense >> ptp.toml", "ptp.toml"),
     ("rm ptp.toml", "ptp.toml"),
     ("mkdir -m 777 /run/postern", "/run/postern can be written by others"),

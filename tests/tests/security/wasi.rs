@@ -72,7 +72,7 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
     for (spoil, words) in [
         (
             format!("rm {there}"),
-            "plugin \"reaching\" imports all of WASI, and is run by /run/copy/postern-wasi, which is not there…make install",
+            "plugin \"reaching\" imports all of WASI, and needs /run/copy/postern-wasi, which is missing…make install",
         ),
         (format!("chmod o+w {there}"), "/run/copy/postern-wasi…others"),
         (format!("mv {there} {there}.real; ln -s {there}.real {there}"), "/run/copy/postern-wasi is a symbolic link"),
@@ -91,7 +91,7 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
             let told = if spoil.contains("mkdir") {
                 "postern-wasi is no regular file"
             } else {
-                " imports all of WASI, and is run by "
+                " imports all of WASI, and needs "
             };
             ensure!(printed.contains(told), "{printed}");
         }

@@ -1,5 +1,5 @@
-//! The effects in the journal: writes them before and after the act, answers questions about them, and keeps this run's
-//! effects for undo.
+//! The effects in the journal. This module writes effects before and after the act, answers questions about effects,
+//! and keeps this run's effects for undo.
 
 use super::{Journal, Undo};
 use crate::claims;
@@ -92,7 +92,7 @@ impl Journal {
         self.record.as_ref().is_some_and(|record| is_listed(record, effect))
     }
 
-    /// Refuses an ADD to change effects of a kind if an earlier run made one of them. A second ADD without a DEL
+    /// Fails if an ADD changes effects of a kind, and an earlier run made one of them. A second ADD without a DEL in
     /// between must not change effects of the first ADD. `what` names the kind.
     pub fn only_of_this_run(
         &self,
@@ -130,8 +130,8 @@ impl Journal {
         self.recorded()
     }
 
-    /// Returns the links of other plugins that the record lists as ports. A record of another boot gives none: its
-    /// numbers now belong to other links.
+    /// Returns the links of other plugins that the record lists as ports. A record of another boot has no ports: its
+    /// indices now belong to other links.
     pub fn ports(&self) -> Vec<Port> {
         let boot = postern_state::boot_id().ok();
         if self.record.as_ref().is_none_or(|record| boot.as_ref() != Some(&record.header().boot_id)) {
@@ -184,7 +184,7 @@ impl Journal {
         self.undo.iter().any(matches)
     }
 
-    /// True if this run has made the attachment's link. Then everything on the link goes with the link.
+    /// True if this run has made the attachment's link. Then the deletion of the link removes everything on the link.
     pub fn has_made_link(&self) -> bool {
         self.undo.iter().any(|undo| undo.effect.is_link())
     }
@@ -194,7 +194,7 @@ impl Journal {
         self.undo.len()
     }
 
-    /// Adds the leases that this run took to the last noted effect. A failed ADD gives them back.
+    /// Adds the leases that this run took to the last noted effect. A failed ADD gives these leases back.
     pub fn note_leases(&mut self, leases: &[IpAddr]) {
         if let Some(undo) = self.undo.last_mut() {
             undo.leases = leases.to_vec();
@@ -223,7 +223,7 @@ impl Journal {
         self.indexed.insert(claim);
     }
 
-    /// Writes the claims that the record is about to make into the index. Returns false if there is no index yet. After
+    /// Writes claims into the index before the record makes these claims. Returns false if there is no index yet. After
     /// an error the record must not make these claims.
     pub fn index(&mut self, view: View<'_>, claims: &[Claim]) -> Result<bool, OpError> {
         let new: Vec<Claim> = claims.iter().copied().filter(|claim| !self.indexed.contains(claim)).collect();

@@ -1,5 +1,5 @@
 //! The owner of a container: does `CNI_NETNS` lead to the container of the attachment's record? Without such a record,
-//! a DEL checks whether the container is another attachment's.
+//! a DEL checks whether the container belongs to another attachment.
 //!
 //! A path can lead to another container later: a process ID is used again, or another namespace is mounted on the file.
 
@@ -15,8 +15,8 @@ use postern_state::{Header, Summary};
 use postern_types::{Mac, OpError};
 use serde::Deserialize;
 
-/// Checks whether a link of the record exists. This check comes before the record is used, because a native plugin that
-/// was used for a while does not know records.
+/// Checks whether a link of the record exists. This check comes before the record is used, because a native plugin may
+/// have been used meanwhile, and does not know records.
 pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
     let listed = run.journal.effects();
     let mut links = listed.iter().filter(|noted| noted.effect.is_link()).peekable();
@@ -53,8 +53,8 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     let is_given = own.as_ref().is_some_and(|own| is_given(run.request, own));
     let foreign = run.journal.has_foreign_record(run.system);
     let is_replaced = match (own, given) {
-        // The path can lead to another container now. The link is the attachment's only if the runtime's result says
-        // so. An ADD removes nothing there, and needs no such check.
+        // The path can lead to another container now. The link belongs to the attachment only if the runtime's result
+        // names it. An ADD removes nothing in this container, and needs no such check.
         (Some(_), _) if foreign && run.request.verb != Verb::Add => is_given,
         (Some(_), _) => true,
         (None, Some(_)) => !run.journal.names_listed_link(&previous),
@@ -67,11 +67,12 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
 /// True if the container's namespace counts as gone, because `CNI_NETNS` leads to another namespace than at ADD: a path
 /// can be reused.
 pub fn is_foreign_container(run: &Context) -> Result<bool, OpError> {
-    // The container of the runtime's last result is the attachment's, even if an older record names another container.
+    // The container of the runtime's last result belongs to the attachment, even if an older record names another
+    // container.
     Ok(run.journal.has_foreign_record(run.system) && (!run.journal.is_replaced() || is_in_anothers(run)?))
 }
 
-/// True if the container's link is another container's, by its record.
+/// True if a record lists the container's link for another container.
 fn is_in_anothers(run: &Context) -> Result<bool, OpError> {
     run.system.link_inside(&run.request.ifname)?.map_or(Ok(false), |own| spares(run, &own))
 }
@@ -82,7 +83,7 @@ pub fn spares(run: &Context, own: &Link) -> Result<bool, OpError> {
     let Some(owner) = other_owner(run, own)? else { return Ok(false) };
     let Header { network, container_id, ifname, .. } = &owner;
     crate::say!(
-        "postern: {} leads to the container of {network}/{container_id}/{ifname}, by its record: \"{}\" in there stays",
+        "postern: {} leads to the container of {network}/{container_id}/{ifname}, by its record: its link \"{}\" stays",
         run.request.netns,
         own.name
     );

@@ -1,6 +1,7 @@
 //! The addresses that the request of an ADD names, and the other attachments that have them.
 //!
-//! An ADD without such an address does nothing here. For an ADD with an address this costs one system call.
+//! An ADD without such an address does nothing in this module. For an ADD with an address the search costs one system
+//! call.
 
 use super::{Holder, leading_to};
 use crate::context::View;
@@ -30,7 +31,7 @@ pub enum Lessee {
 }
 
 /// Returns the addresses that a request names: `IP` in `CNI_ARGS`, `ips` of `args` and of the runtime, and the list of
-/// static. Invalid texts are skipped, because the plugin refuses them.
+/// the plugin `static`. Invalid texts are skipped, because the plugin refuses them.
 pub fn addresses(request: &Request) -> Vec<IpAddr> {
     let conf = &request.conf;
     let mut texts = Vec::new();
@@ -48,8 +49,8 @@ pub fn addresses(request: &Request) -> Vec<IpAddr> {
     texts.iter().take(MOST).filter_map(read).collect()
 }
 
-/// Returns the other attachments of this host that have a lease of an address that this ADD names, or forwards to it.
-/// No record is locked.
+/// Returns the other attachments of this host that have a lease of an address that this ADD names, or have forwards to
+/// this address. No record is locked.
 pub fn holders_of_asked(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     let asked = addresses(view.request);
     if asked.is_empty() {
@@ -89,8 +90,8 @@ pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Les
     Ok(if is_listed { Lessee::Recorded(key, Box::new(summary)) } else { Lessee::Elsewhere })
 }
 
-/// True if a path no longer leads to a namespace: it does not exist, or nothing is mounted on it. This proves nothing.
-/// It only shows which of many attachments to check first.
+/// True if a path no longer leads to a namespace: it does not exist, or nothing is mounted on it. This fact proves
+/// nothing: it only decides which of many attachments are checked first.
 pub fn looks_gone(path: &str) -> bool {
     let path = Path::new(path);
     let Ok(file) = lstat(path) else { return true };

@@ -14,14 +14,14 @@ use postern_types::OpError;
 use std::net::IpAddr;
 
 /// The hint if no later ADD checks the attachment.
-pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what it left";
+pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes its effects";
 
-/// Another attachment that has what this ADD wants.
+/// Another attachment that has an object that this ADD wants.
 #[derive(Debug)]
 pub struct Holder {
-    /// Its record.
+    /// The attachment's record.
     pub key: RecordKey,
-    /// The thing that it has, in words.
+    /// The object that the attachment has, in words.
     pub has: String,
     /// True if only the note of another ADD names the attachment. This ADD may want nothing that the attachment has.
     pub is_noted: bool,
@@ -32,7 +32,7 @@ pub struct LedTo {
     pub address: IpAddr,
     /// The record that lists the forwards.
     pub key: RecordKey,
-    /// Its network, container and interface.
+    /// The attachment's network, container and interface.
     pub attachment: String,
 }
 
@@ -43,8 +43,8 @@ impl LedTo {
     }
 }
 
-/// Returns the known state of an attachment that has what this ADD wants. If this run did not check the attachment, the
-/// next ADD will.
+/// Returns the known state of an attachment that has an object that this ADD wants. If this run did not check the
+/// attachment, the next ADD checks it.
 pub fn words_on_holder(view: View<'_>, key: Option<&RecordKey>) -> String {
     key.map_or_else(|| OTHERWISE.to_owned(), |key| words_on(view, key, None))
 }
@@ -62,13 +62,13 @@ fn words_on(view: View<'_>, key: &RecordKey, network: Option<NetworkKey>) -> Str
     }
     let is_noted = || postern_state::doubts::note(&view.fixed.places.state, key, network).unwrap_or(false);
     match view.request.verb == Verb::Add && is_noted() {
-        true => "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned(),
+        true => "the next ADD checks whether its container is alive, or `postern gc` checks it now".to_owned(),
         false => OTHERWISE.to_owned(),
     }
 }
 
 /// Returns the other attachments of this host whose records have an address of `prevResult`, by the index without its
-/// lock. [`holder_in_words`] uses the index that is then open.
+/// lock. A later [`holder_in_words`] uses the open index.
 pub fn holders_of_previous(view: View<'_>) -> Result<Vec<Holder>, OpError> {
     let addresses: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     let mut holders = Vec::new();
@@ -100,7 +100,7 @@ fn candidates_unlocked(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<(IpAd
     Ok(found)
 }
 
-/// True if the record of another attachment of this host has an address. The index is not necessary for this.
+/// True if the record of another attachment of this host has an address. This check also works without the index.
 pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
     for summary in claims::claimants(view, &[address.into()])? {
         if holder(view, &summary, address)?.is_some() {
@@ -127,8 +127,8 @@ fn holder(view: View<'_>, summary: &Summary, address: IpAddr) -> Result<Option<(
     Ok(other(view, summary)?.filter(|_| addresses_of(summary).any(|noted| noted == address)))
 }
 
-/// Returns the key of a record, and its network, container and interface in words; `None` unless it is of another
-/// attachment of this host.
+/// Returns the key of a record of another attachment of this host, and its network, container and interface in words;
+/// `None` for any other record.
 fn other(view: View<'_>, summary: &Summary) -> Result<Option<(RecordKey, String)>, OpError> {
     let (own, is_of_here) = (view.key()?, claims::is_of_here(view.system)?);
     let header = summary.header.as_ref().filter(|header| is_of_here(header));
@@ -136,8 +136,8 @@ fn other(view: View<'_>, summary: &Summary) -> Result<Option<(RecordKey, String)
     Ok(Some((key, format!("{}/{}/{}", header.network, header.container_id, header.ifname))))
 }
 
-/// Returns the addresses to which recorded forwards of another attachment of this host lead, each with that attachment.
-/// From then on the index has the addresses for this attachment.
+/// Returns the addresses to which recorded forwards of another attachment of this host lead, each with this other
+/// attachment. From then on the index has the addresses for the run's own attachment.
 pub fn led_to(run: &mut Context, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
     let own = run.view().key()?;
     let index = claims::open_index(run.view(), run.fixed.deadline.answer_by())?;
@@ -152,7 +152,7 @@ pub fn led_to(run: &mut Context, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpE
     led_by(run.view(), asked)
 }
 
-/// Like [`led_to`], but by the index without its lock. [`led_to`] uses the index that is then open.
+/// Like [`led_to`], but by the index without its lock. A later [`led_to`] uses the open index.
 pub(super) fn leading_to(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
     let asked = candidates_unlocked(view, addresses)?.into_iter().map(|(address, keys)| (address, Some(keys)));
     led_by(view, asked)

@@ -43,9 +43,9 @@ pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpErro
     Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
 }
 
-/// Returns the host end of a native plugin's pair: the other end of the container's link. `prevResult` must name it as
-/// a link of the host, and no record of another attachment may list it. Both ends and the namespace must match
-/// ([`mutual_end_of`]).
+/// Returns the host end of a native plugin's pair: the other end of the container's link. `prevResult` must name this
+/// end as a link of the host, and no record of another attachment may list this end. Both ends and the namespace must
+/// match ([`mutual_end_of`]).
 pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
     match native_end(view)? {
         NativeEnd::Own(end) => Ok(Some(end)),
@@ -53,7 +53,7 @@ pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
     }
 }
 
-/// Like [`end_behind_native`], but also tells which condition is not met.
+/// Like [`end_behind_native`], but also returns which condition fails.
 pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
     let own = view.system.link_inside(&view.request.ifname)?.filter(|own| own.kind == "veth");
     let end = own.map(|own| mutual_end_of(view.system, &own)).transpose()?.flatten();
@@ -92,8 +92,8 @@ pub(crate) fn is_claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -
 }
 
 /// Returns the records of attachments of this host namespace. Other host namespaces may share the directory of records,
-/// but their links, rules and addresses are elsewhere. A record that can't be read is included, because it may be of
-/// this namespace.
+/// but their links, rules and addresses are in other namespaces. A record that can't be read is included, because it
+/// may be of this namespace.
 pub(crate) fn records_here(view: View<'_>) -> Result<Vec<Summary>, OpError> {
     let cookie = view.system.home_cookie()?;
     let mut records = postern_state::list_known(&view.fixed.places.state).map_err(state_error)?;

@@ -1,5 +1,5 @@
 //! Reads records and the kernel to find the owner of a link, an address or a port, and the parts of `prevResult` that
-//! count.
+//! are accepted.
 
 mod another;
 mod asked;

@@ -1,5 +1,5 @@
-//! Ports: links of the host that an earlier plugin made, and with which this attachment joins a bridge. This module
-//! finds the owner of such a link, and checks that the link is free.
+//! Ports: links of the host that an earlier plugin made, and that this attachment joins to a bridge. This module finds
+//! the owner of such a link, and checks that the link is free.
 
 use super::{is_elsewhere, living_pair, may_take_over_link};
 use crate::claims;
@@ -43,8 +43,7 @@ pub fn named(
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 
-/// Returns the attachment's end on the host: the link of another plugin with which it joined, or the host end of its
-/// pair.
+/// Returns the attachment's end on the host: another plugin's link that joined a bridge, or the host end of its pair.
 pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     match run.journal.ports().first() {
         Some(port) => port.link(run.system.host()?),
@@ -72,7 +71,8 @@ pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, O
     let link = found.ok_or_else(|| link_gone(&named.name))?;
     let mac = link.mac.map(|mac| Mac(mac).to_string()).unwrap_or_default();
     if !named.mac.is_empty() && !named.mac.eq_ignore_ascii_case(&mac) {
-        let message = format!("prevResult says that \"{}\" has address {}, and it has {mac}", named.name, named.mac);
+        let message =
+            format!("prevResult says that \"{}\" has address {}, but its address is {mac}", named.name, named.mac);
         return Err(OpError::new(ErrorCode::Mismatch, &named.name, message)
             .hint("another link has this name now: run ADD of the earlier plugin again"));
     }
@@ -81,7 +81,7 @@ pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, O
     let previous = request.previous();
     let own = previous.own_interfaces(&request.ifname, &request.netns).into_iter();
     let own = own.filter_map(|at| previous.interfaces.get(at));
-    // A link without a sandbox is the host's.
+    // A link without a sandbox is on the host.
     let own = own.filter(|own| !own.sandbox.is_empty()).find(|own| !is_elsewhere(run.view(), &own.sandbox));
     Ok(Some((link, own.and_then(|own| own.mac.parse().ok()))))
 }

@@ -1,6 +1,6 @@
 //! The parts of `prevResult` that a plugin may use. Other programs may be able to write where the runtime keeps
-//! `prevResult`. So a part counts only if a record shows that an earlier plugin made it, or if policy allows it of an
-//! earlier native plugin. All other parts can be passed on unchanged, but a plugin can't use them.
+//! `prevResult`. So a part is accepted (it counts) only if a record shows that an earlier plugin made it, or if policy
+//! accepts it from a native plugin. All other parts can be passed on unchanged, but a plugin can't use them.
 
 use super::{end_behind_native, holder_in_words};
 use crate::context::{Context, Journal, View};
@@ -17,21 +17,21 @@ use std::net::IpAddr;
 
 /// The reason why an address of `prevResult` is wrong, as the end of a sentence.
 enum Contradiction {
-    /// The container's link does not have the address. An operator may know better.
+    /// The container's link does not have the address. An operator may still accept the address.
     Elsewhere(String),
-    /// The address is the node's or another attachment's, or no container can have it.
+    /// The address belongs to the node or another attachment, or no container can have it.
     OfOthers(String),
 }
 
 /// The hint if no policy should allow the address.
-const ANOTHER_ADDRESS: &str = "the earlier plugin has to give this attachment an address that nobody else has";
+const ANOTHER_ADDRESS: &str = "the earlier plugin has to give this attachment a free address";
 /// The hint if the container lacks the address.
 const ON_THE_LINK: &str = "the earlier plugin has to put the address on the link";
 
 /// Takes the addresses and gateways of `prevResult` that count as the attachment's own. The first address of the
 /// network always counts as a gateway, because it is the default gateway.
 ///
-/// If only native plugins gave the addresses, a CHECK compares them, and can't use them otherwise.
+/// If only native plugins gave the addresses, a CHECK only compares them.
 pub fn take_over(run: &mut Context, previous: &CniResult, granted: Option<&Granted>) -> Result<(), OpError> {
     let mut ips = Vec::new();
     for ip in &previous.ips {
@@ -102,7 +102,7 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
         return Ok(Some(Contradiction::OfOthers("no container can have it".to_owned())));
     }
     let Some(container) = view.system.netlink_inside()? else {
-        let why = "the container's network namespace could not be looked at".to_owned();
+        let why = "the container's network namespace could not be read".to_owned();
         return Ok(Some(Contradiction::Elsewhere(why)));
     };
     let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
@@ -122,7 +122,7 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
 
 /// Returns the container's interface that has an address, as `prevResult` says: the attachment's interface, or another
 /// interface that `prevResult` names. The caller asks the kernel whether the interface has the address. The text of
-/// `sandbox` proves nothing (`is_elsewhere`), except that another link without a sandbox is the host's.
+/// `sandbox` proves nothing (`is_elsewhere`), except that another link without a sandbox is on the host.
 fn interface_of<'r>(view: View<'r>, ip: &IpConfig, previous: &'r CniResult) -> Result<&'r str, String> {
     let ifname = &view.request.ifname;
     let Some(link) = previous.interface_of(ip) else { return Ok(ifname) };
@@ -139,8 +139,8 @@ fn interface_of<'r>(view: View<'r>, ip: &IpConfig, previous: &'r CniResult) -> R
     }
 }
 
-/// True if a `sandbox` of `prevResult` is a path that leads to another namespace than the container's. A text that
-/// leads nowhere proves nothing: plugins write container IDs, paths of their own mount namespace, and paths of
+/// True if a `sandbox` of `prevResult` is a path that leads to another namespace than the container's namespace. A text
+/// that leads nowhere proves nothing: plugins write container IDs, paths of their own mount namespace, and paths of
 /// processes that have ended.
 pub(super) fn is_elsewhere(view: View<'_>, sandbox: &str) -> bool {
     let is_path = sandbox != view.request.netns && sandbox.starts_with('/');
@@ -261,7 +261,7 @@ mod tests {
         take_over(&mut alone, &previous, Some(&open)).unwrap();
         assert_eq!(alone.own.addresses, Vec::new());
         let address = "10.9.0.2/24".parse().unwrap();
-        assert!(not_counting(alone.view(), &address, &open).0.contains("could not be looked at"));
+        assert!(not_counting(alone.view(), &address, &open).0.contains("could not be read"));
         assert!(not_counting(alone.view(), &address, &closed).1.contains("previous = { in-container = \"true\" }"));
         assert!(
             not_counting(alone.view(), &"10.0.0.9/8".parse().unwrap(), &closed)

@@ -31,7 +31,7 @@ fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
     }
 }
 
-/// The facts of a run without links and without demands of policy.
+/// Returns the facts of a run without links and without demands of policy.
 fn facts<'a>(run: &'a Context<'_>, common: &'a Common) -> RunFacts<'a> {
     let (request, own) = (run.request, run.own.addresses.as_slice());
     RunFacts { request, own, common, seen: &|_| Ok(None), unmet_demand: &|_| Ok(None) }
@@ -74,7 +74,7 @@ fn what_is_said_of_a_link_is_what_there_is() {
         (&at("vhost.sock"), None, "", ""),
         (r#""mtu":1500"#, seen(), "", r#"plugin "x" claims MTU 1500 for interface "eth0", which has 9000"#),
         (r#""mtu":-1"#, seen(), "", r#"plugin "x" claims MTU -1 for interface "eth0", which has 9000"#),
-        (r#""mtu":1500"#, None, "", r#"plugin "x" claims interface "eth0", which is not there"#),
+        (r#""mtu":1500"#, None, "", r#"plugin "x" claims interface "eth0", which does not exist"#),
         (&pci, plain(), "", r#"claims PCI device "0000:3b:00.1" for interface "eth0", which belongs to none"#),
         (r#""pciID":"0000:3b:00.2""#, seen(), &before, "which belongs to 0000:3b:00.1"),
         (r#""socketPath":"/run/y""#, seen(), &before, "sockets = [\""),
@@ -144,7 +144,7 @@ fn what_only_passes_through_is_the_earlier_plugins() {
     }
 }
 
-/// The parts of this `prevResult` that count without a record.
+/// The table has the parts of this `prevResult` that count without a record.
 #[test]
 fn an_earlier_result_counts_by_record_or_policy() {
     let conf = r#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","ips":[

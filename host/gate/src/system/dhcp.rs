@@ -1,6 +1,6 @@
 //! The connections of a run to DHCP services.
 //!
-//! A confined process can open no connection. So a run opens two connections before: one to ask, and one to give back
+//! A confined process can't open connections. So a run opens two connections before: one to ask, and one to give back
 //! the lease of a failed ADD. The first connection may still wait for an answer at that time.
 
 use crate::deadline::Deadline;
@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 /// The longest time to wait for a connection, and for an answer that needs no server.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The least wait after which a missing answer means something. A shorter wait only means that the run had no time
-/// left.
+/// The least wait after which a missing answer shows a fault. After a shorter wait, the run only had no time left.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// The purpose of a connection.
@@ -46,7 +45,7 @@ struct Connection {
     channel: Result<Channel, Unanswered>,
 }
 
-/// See the module.
+/// The connections of one run to DHCP services.
 #[derive(Default)]
 pub struct DhcpConnections {
     open: RefCell<Vec<Connection>>,
@@ -128,7 +127,7 @@ impl DhcpConnections {
         answer
     }
 
-    /// Asks the DHCP service at a socket about this attachment, as `about` says.
+    /// Asks the DHCP service at a socket about this attachment. `about` makes the request.
     pub fn ask_service(
         &self,
         request: &Request,
@@ -156,8 +155,8 @@ impl DhcpConnections {
         }
     }
 
-    /// Gives the attachment's lease back, once in a run. An absent service is no error: when it runs again, it ends the
-    /// leases of namespaces that are gone. The server ends each lease when its time is over.
+    /// Gives the attachment's lease back, once in a run. An absent service is no error: when the service runs again, it
+    /// ends the leases of namespaces that are gone. The server ends each lease when its time is over.
     pub fn release(&self, request: &Request, deadline: &Deadline, socket: &str) -> Result<(), OpError> {
         if self.released.borrow().iter().any(|released| released == socket) {
             return Ok(());

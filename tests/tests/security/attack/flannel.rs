@@ -54,7 +54,7 @@ fn the_delegate_has_the_hosts_configuration() -> Result<()> {
     let mut attacked = node()?;
     let refused = |attack: Attack, words: &'static str| attack.ends(110, words);
     for attack in [
-        refused(changed("another bridge", &json!({"bridge": "cni0"})), "with another 'bridge' than network and subnet file give"),
+        refused(changed("another bridge", &json!({"bridge": "cni0"})), "can't run with this 'bridge': network and subnet file give another value"),
         refused(changed("another network", &json!({"name": "bystander"})), "another 'name'"),
         refused(changed("another plugin", &json!({"type": "ptp"})), "another 'type'"),
         refused(changed("another range", &json!({"ipam": {"ranges": [[{"subnet": "192.0.2.0/24"}]]}})), "another 'ipam'"),

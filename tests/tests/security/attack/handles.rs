@@ -48,7 +48,7 @@ fn handles_of_another_kind() -> Result<()> {
         of("attach the container's end", r#"{"op": "bridge-attach", "bridge": 2, "host": 0, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#)
             .ends(999, end),
         of("attach to a host end", r#"{"op": "bridge-attach", "bridge": 1, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#)
-            .ends(999, "is not that of a granted bridge"),
+            .ends(999, "is not for a granted bridge"),
         of("guard a bridge", r#"{"op": "mac-guard-ensure", "host": 2, "mac": "02:00:00:00:00:01"}"#).ends(999, end),
         of("route to a bridge", r#"{"op": "point-to-point-ensure", "host": 2}"#).policy("[grant.point-to-point]").ends(999, end),
         of("gateways on the own link", r#"{"op": "bridge-ensure-gateways", "bridge": 0, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}, "force": false}"#)

@@ -16,7 +16,7 @@ fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
         ensure!(line.starts_with("hostile: "), "not marked: {line:?}");
         ensure!(!line.chars().any(|c| c.is_control() && c != '\t'), "control characters: {line:?}");
     }
-    ensure!(answer.stderr.contains("more was written than is shown"), "nothing says that something is missing");
+    ensure!(answer.stderr.contains("the rest is not shown"), "nothing says that something is missing");
     Ok(())
 }
 

@@ -64,7 +64,7 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     };
     let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
     let bridge = r#"{"op": "bridge-find", "name": "hostile0"}"#;
-    let of_parent = "is not that of a link to stack on";
+    let of_parent = "is not for a link to stack on";
     withstand(&[
         steps("all frames of the parent", &[FIND, &create(0, "passthru")]).ends(110, "macvlan.create on \"passthru\""),
         steps("a mode that is none", &[FIND, &create(0, "source")]).ends(999, "malformed message"),
@@ -109,7 +109,7 @@ fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
     };
     let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
     let bridge = r#"{"op": "bridge-find", "name": "hostile0"}"#;
-    let of_parent = "is not that of a link to stack on";
+    let of_parent = "is not for a link to stack on";
     let all = "[grant.vlan]\nids = [\"7\"]\nmtu = \"9000\"\n[grant.ipvlan]\nmodes = [\"l2\"]\n[grant.dummy]";
     let looks = "[grant.vlan]\nids = [\"7\"]\nlook-only = \"true\"\n[grant.ipvlan]\nmodes = [\"l2\"]\nlook-only = \"true\"\n[grant.dummy]\nlook-only = \"true\"";
     withstand(&[

@@ -54,7 +54,7 @@ fn links_that_are_somebodys() -> Result<()> {
             (take("the loopback link", "\"lo\" has the node's address 127.0.0.1/8"), r#"{"name": "lo"}"#),
             (take("a container's of a native plugin", "\"nat0\" belongs to another attachment"), r#"{"name": "nat0"}"#),
             (
-                take("another link by that name", "and it has 02:00:00:00:00:21"),
+                take("another link by that name", "but its address is 02:00:00:00:00:21"),
                 r#"{"name": "tap0", "mac": "02:00:00:00:00:22"}"#,
             ),
             (take("one of several", "it is not clear which link to attach"), r#"{"name": "tap0"}, {"name": "tap1"}"#),
@@ -140,7 +140,7 @@ fn a_link_beside_a_pair_and_more_than_joining() -> Result<()> {
             ),
             (
                 of("routes and a gateway on it", &[PREVIOUS, r#"{"op": "point-to-point-ensure", "host": 0}"#])
-                    .ends(999, "the handle of \"tap0\" is not the attachment's host end"),
+                    .ends(999, "the handle of \"tap0\" is not for the attachment's host end"),
                 tap,
             ),
             (

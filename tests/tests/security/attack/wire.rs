@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn frames() -> Result<()> {
-    let large = "plugin \"rogue\" said more than a message may hold";
+    let large = "plugin \"rogue\" sent a message that is too long";
     let malformed = "plugin \"rogue\" ended without an answer: malformed message";
     let late = "plugin \"rogue\" ran past its deadline and was stopped";
     withstand(&[
