@@ -1,7 +1,8 @@
 //! The actual state of the attachment's port, read from the kernel before a result is accepted. This state is compared
 //! with the demands of policy.
 //!
-//! A record only lists what was made. The object may be gone, or may not belong to the port that carries the traffic.
+//! A record only lists the objects that were made. An object may be gone, or may not belong to the port that carries
+//! the traffic.
 
 use crate::capability::firewall;
 use crate::capability::link_settings::effect::guarded as guarded_address;

@@ -100,7 +100,8 @@ pub fn begin(
     };
     let namespace = match namespace {
         Ok(namespace) => namespace,
-        // An attachment with a record can be removed without its namespace, even if the path now leads elsewhere.
+        // An attachment with a record can be removed without its namespace, even if the path now leads to another
+        // namespace.
         Err(missing) if verb != Verb::Add && parts.journal.record().is_some() => {
             missing.accept(&mut parts.system);
             None
@@ -291,7 +292,7 @@ fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Res
     }
     match parts.journal.identify(namespace) {
         Err(error) if keeps_notes => Err(internal(error)),
-        // A native plugin that manages addresses needs no right to enter the container either.
+        // A native plugin that manages addresses also needs no right to enter the container.
         _ => Ok(()),
     }
 }

@@ -55,9 +55,8 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
 
 /// Opens a plugin's code in a catalog that [`crate::places::trust`] has accepted, for an engine with this fingerprint.
 ///
-/// # Errors
-/// There is no such plugin or manifest, another user could write to the code or manifest, or the code is truncated or
-/// for another engine.
+/// # Errors The plugin or its manifest does not exist. Another user could write to the code or manifest. The code is
+/// truncated or for another engine.
 pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
     let code = code_path(catalog, plugin);
     let absent = || {

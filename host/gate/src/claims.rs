@@ -131,8 +131,8 @@ fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
 }
 
 /// Returns the attachment's addresses in a record: the addresses in its sections, and the own addresses of its effects.
-/// Other addresses in a record do not belong to the attachment: a route's destination, a gateway, or an address that
-/// root in the container put on a link.
+/// Other addresses in a record belong to others: a route's destination, a gateway, or an address that root in the
+/// container put on a link.
 pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
     let given = summary.sections.iter().flat_map(|section| &section.addresses);
     let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());

@@ -104,7 +104,7 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
 
 /// Removes all recorded effects of all plugins that use the attachment's addresses.
 ///
-/// This happens before a plugin's DEL gives the addresses back, because the plugin could stop after that. The record,
+/// This happens before a plugin's DEL gives the addresses back, because the plugin could stop afterwards. The record,
 /// and not the plugin, ensures that no two containers have one address.
 ///
 /// This function also fails if the record is incomplete and the container still has the attachment's link. The plugin
@@ -302,8 +302,8 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
-/// have known the attachment when it listed the valid attachments. An attachment whose record can't be read is spared
-/// too.
+/// have known the attachment when it listed the valid attachments. It is also true for an attachment whose record can't
+/// be read.
 pub fn is_busy(view: View<'_>, container_id: &str, ifname: &str) -> bool {
     let Ok(key) = view.key_of(container_id, ifname) else { return true };
     postern_state::is_busy(&view.fixed.places.state, &key, view.fixed.started).unwrap_or(true)

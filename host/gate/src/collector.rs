@@ -18,7 +18,7 @@ enum Turn {
     Ipam,
 }
 
-/// Returns the operation of GC for a capability, and its turn. Capabilities without such an operation leave only
+/// Returns the operation of GC for a capability, and its turn. Capabilities without an operation of GC leave only
 /// recorded effects, which [`Turn::Attachments`] removes.
 fn asked(capability: Capability) -> Option<(Turn, Operation)> {
     match capability {
@@ -59,8 +59,8 @@ fn asked(capability: Capability) -> Option<(Turn, Operation)> {
     }
 }
 
-/// Returns the operations that a plugin needs for GC of this network. A capability that policy withdraws counts as
-/// well: its operation is refused, and the log shows the refusal.
+/// Returns the operations that a plugin needs for GC of this network. The operation of a withdrawn capability is
+/// included: it is refused, and the log shows the refusal.
 pub fn operations(policy: &Policy, request: &Request) -> Vec<Operation> {
     let has_delegate = !request.conf.ipam_type.is_empty();
     let known = Capability::ALL.iter().filter(|capability| policy.knows(**capability));

@@ -177,7 +177,7 @@ impl Rights {
             paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
         if self.legacy || !self.programs.is_empty() {
-            // These files show whether there are rules of legacy iptables.
+            // The files in this directory show whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
         let files = Files::with(paths, networks.map(|network| (network, Access::Own)))?;

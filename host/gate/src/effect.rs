@@ -34,7 +34,8 @@ pub enum Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    /// True if the removal gives addresses back. Such a removal comes last, and only if nothing uses the addresses.
+    /// True if the removal gives addresses back. This kind of removal comes last, and only if no effect uses the
+    /// addresses.
     pub fn are_given_back(self) -> bool {
         match self {
             Self::HeldIn(_) | Self::GivenBy(_) | Self::LentBy(_) => true,

@@ -1,5 +1,4 @@
-//! The facts that never change in a run: its time, its directories, and the facts about the called plugin that are
-//! known before its guest starts.
+//! The facts that never change in a run: its time, its directories, and facts about the called plugin.
 
 use crate::clock::now;
 use crate::deadline::Deadline;

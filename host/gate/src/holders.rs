@@ -9,8 +9,8 @@
 //! * Nothing keeps its namespace alive, after a search that saw everything ([`crate::search`]).
 //!
 //! Then the run removes the effects in the attachment's record, as `postern gc` does, and logs the reason. A path that
-//! leads nowhere proves nothing. A link that is missing or renamed proves nothing either: root in a container and other
-//! programs can cause both. Without a proof the ADD fails, and its message says what is known.
+//! leads nowhere proves nothing. A missing or renamed link also proves nothing: root in a container and other programs
+//! can cause it. Without a proof the ADD fails, and its message names the known facts.
 //!
 //! The record is locked before the check, until its effects are gone.
 
@@ -55,7 +55,7 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     if grants(&[Capability::Leases, Capability::Ipam]) {
         found.extend(others::holders_of_asked(run.view()).unwrap_or_default());
     }
-    // These capabilities learn later what they want: from a server, the kernel or a store. So an earlier ADD that
+    // These capabilities learn the wanted object later: from a server, the kernel or a store. So an earlier ADD that
     // failed has left a note on the holder.
     let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan, Capability::Leases, Capability::Ipam];
     if grants(&asks_later) {
@@ -190,7 +190,7 @@ fn has_pair(system: &System, record: &Record<Effect>) -> Result<bool, OpError> {
     Ok(links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))))
 }
 
-/// Removes the effects of an attachment that is gone. The error says what stays.
+/// Removes the effects of an attachment that is gone. The error names the effects that stay.
 fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
     let start = Instant::now();
     let Header { network, container_id, ifname, .. } = record.header();

@@ -33,7 +33,7 @@ fn words(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// Checks that the link of another plugin is a port of the bridge that it joined.
+/// Checks that another plugin's link is still a port of the bridge that it joined.
 fn joined(system: &System, port: &Port) -> Result<(), String> {
     let link = port.link(system.host().map_err(words)?).map_err(words)?;
     let Port { name, bridge, .. } = port;

@@ -2,7 +2,7 @@
 //!
 //! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
 //! may leave objects unchanged in a namespace that root controls anyway. Root in the container can make a DEL fail in
-//! only one case: an address would be given back while a link in the container may still have it.
+//! only one case: the address may still be on a link in the container.
 
 use crate::context::Context;
 use crate::errors::kernel_error;

@@ -1,6 +1,6 @@
 //! Inherited settings of the runtime with which a process can't work: ignored signals, low limits, and a file mode mask
-//! that removes the owner's rights. They are corrected if possible. Otherwise they are reported before anything is
-//! changed.
+//! that removes the owner's rights. The host corrects these settings if possible. Otherwise it reports them before it
+//! changes anything.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};

@@ -119,8 +119,8 @@ impl Journal {
         maker.map_or(makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
     }
 
-    /// Finds the section of this run in the record, and whether its plugin owns the attachment. Without such a section,
-    /// the plugin is the owner if policy lets it make links.
+    /// Finds the section of this run in the record, and whether its plugin owns the attachment. Without a section, the
+    /// plugin is the owner if policy lets it make links.
     pub fn find_section(&mut self, View { request, fixed, .. }: View<'_>) {
         let plugin = &request.plugin;
         let record = self.record.as_ref();

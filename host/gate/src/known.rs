@@ -15,7 +15,7 @@ pub struct Known {
     pub ports: Cell<Option<PortIndex>>,
     /// The index of claims, not locked, if this run has opened it.
     pub claims: Cell<Option<ClaimIndex>>,
-    /// The records of the network's attachments that are not valid, by the runtime's list for GC.
+    /// The records of the network's attachments that are not in the runtime's list of valid attachments for GC.
     pub collectable: OnceCell<Vec<Summary>>,
     /// Containers of attachments that this collection removes.
     pub containers: HashMap<RecordKey, ContainerAccess>,
@@ -24,7 +24,7 @@ pub struct Known {
 /// The state of an attachment that has an object that an ADD wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState {
-    /// Its namespace is alive.
+    /// The attachment's namespace is alive.
     Alive,
     /// The state is unknown, for this reason.
     Unknown(String),
@@ -33,7 +33,7 @@ pub enum HolderState {
 }
 
 impl HolderState {
-    /// Returns the state in words, and what the operator can do.
+    /// Returns the state in words, and the operator's remedy.
     pub fn words(&self) -> String {
         match self {
             Self::Alive => "its container is alive".to_owned(),
@@ -50,9 +50,9 @@ impl HolderState {
 /// The access to a container.
 #[derive(Clone, Debug)]
 pub enum ContainerAccess {
-    /// Its namespace is gone, with all objects in it.
+    /// The container's namespace is gone, with all its objects.
     Gone,
-    /// Its namespace may be alive. The text is the reason why it could not be entered.
+    /// The container's namespace may be alive. The text is the reason why it could not be entered.
     Hidden(String),
     /// A thread in the namespace to which the container's path leads.
     In(Rc<Worker>),

@@ -73,8 +73,8 @@ impl Launcher {
             && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
     }
 
-    /// Returns the shipped policy of a plugin. If the current policy can't be read, the shipped policy shows what the
-    /// plugin may have made. `None` if there is no such file.
+    /// Returns the shipped policy of a plugin. If the current policy can't be read, the shipped policy shows the
+    /// objects that the plugin may have made. `None` if the file is missing.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
         plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }

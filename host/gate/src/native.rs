@@ -59,8 +59,8 @@ pub fn allowed(path: PathBuf) -> Allowed {
     Allowed { path, arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) }
 }
 
-/// Checks that every gateway has the IP version of its address. No configuration and no policy can make a gateway of
-/// the other version valid.
+/// Checks that every gateway has the IP version of its address. A gateway of the other version is invalid under any
+/// configuration and any policy.
 pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
     for ip in ips {
         if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {

@@ -19,7 +19,7 @@ pub const FORWARDING: &str = "forwarding";
 
 /// Kind of a link with `route_localnet`.
 pub const LOCALNET: &str = "route-localnet";
-/// Kind of a bridge that was isolated, by its name.
+/// Kind of an isolated bridge.
 pub const ISOLATION: &str = "isolation";
 
 /// Notes an object, and then calls `make`. The note comes first, because an object without a note would never be

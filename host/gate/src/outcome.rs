@@ -131,7 +131,8 @@ fn believe(
             .find(|before| (&before.name, &before.sandbox) == (&interface.name, &interface.sandbox));
         let is_own = interface.name == request.ifname;
         let known = previous.interfaces.contains(interface)
-            // The attachment's interface may have a new hardware address, whatever sandbox an earlier plugin wrote.
+            // The attachment's interface may have a new hardware address, even if an earlier plugin wrote another
+            // sandbox.
             || (is_own && before.is_some())
             || (interface.sandbox == request.netns && (is_own || interface.name == "lo"))
             || (interface.sandbox.is_empty() && run.common.shown.contains(&interface.name));
@@ -206,7 +207,7 @@ fn believe_details(
     Ok(())
 }
 
-/// Checks that the path itself is a socket. A symbolic link is refused, because it could lead elsewhere when it is
+/// Checks that the path itself is a socket. A symbolic link is refused, because its target could change before it is
 /// used.
 #[expect(clippy::disallowed_methods, reason = "a path of the result, which is looked at and not opened")]
 fn is_socket(path: &str) -> Result<(), String> {

@@ -1,7 +1,8 @@
 //! The files and directories of the host, and their required owners.
 //!
-//! All files that are executed or that decide (code, policy, records) must belong to root or to the effective user. The
-//! same holds for all directories above them. `postern_state::trust` has the rules, because they hold for leases too.
+//! All files that are executed or that decide (code, policy, records) must belong to root or to the effective user. All
+//! directories above these files must have the same owners. `postern_state::trust` has the rules, because they hold for
+//! leases too.
 
 use crate::plugin_error::PluginError;
 use nix::errno::Errno;
@@ -182,7 +183,7 @@ pub fn directory(path: &Path) -> Result<Dir, PluginError> {
 /// True if the directory exists or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
-    // A temporary error does not count: each run must use the same place.
+    // A temporary error is ignored, because each run must use the same place.
     there && writing(directory).map_or_else(is_passing, |()| true)
 }
 
@@ -221,7 +222,7 @@ impl TrustedDir {
     }
 
     /// Opens a regular file of the directory. The file must be in the directory itself, and no other user may be able
-    /// to change it. `None` if there is no such file.
+    /// to change it. `None` if the file is missing.
     pub fn file(&self, name: &str) -> Result<Option<File>, PluginError> {
         let path = self.path.join(name);
         let opened = self.dir.file(name, OpenMode::Read);

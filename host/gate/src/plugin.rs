@@ -179,8 +179,8 @@ impl BadEnd {
 }
 
 /// Serves the guest until it ends, and returns the guest's output and status. `call` answers the guest's requests. An
-/// error of `call` itself stops the guest. Such an error is the rest of a sentence that begins with the plugin's name.
-/// `first` makes the first message.
+/// error of `call` itself stops the guest. The error's text is the rest of a sentence that begins with the plugin's
+/// name. `first` makes the first message.
 ///
 /// # Errors
 /// The reason why the guest ended without a result.

@@ -19,7 +19,7 @@ pub const HOST: &str = "postern";
 /// starts (`BINPRM_BUF_SIZE`), and does not use the last byte.
 pub const LONGEST: usize = 254;
 
-/// True if a plugin can have this name. Such a name has no slash and does not begin with a dot. So a path of a
+/// True if a plugin can have this name. A valid name has no slash and does not begin with a dot. So a path of a
 /// directory and the name stays in the directory.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

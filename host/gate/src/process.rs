@@ -1,7 +1,7 @@
 //! The process of a guest, seen from the gate.
 //!
 //! The child is forked first. So it maps and links the plugin's code while the gate reads and checks the request. A
-//! fork of this small process takes a tenth of the time of an exec: an exec takes about 1 ms on the measured machines
+//! fork of this small process takes a tenth of the time of an exec. An exec takes about 1 ms on the measured machines
 //! (docs/decisions, number 1). `postern-sandbox` confines the child before the child reads a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 

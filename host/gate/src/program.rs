@@ -1,6 +1,6 @@
 //! The second program, `postern-wasi`: it runs a component that imports all of WASI.
 //!
-//! It is a separate program, so that plugins that import less run without its code. It is beside the catalog, and must
+//! The program is separate, so that plugins that import less run without its code. It is beside the catalog, and must
 //! belong to root or this user, like the catalog. It is executed when the sandbox process is forked, before the host
 //! confines itself. It gets an empty environment and two descriptors. At its start it gives up its rights, like a
 //! forked sandbox.

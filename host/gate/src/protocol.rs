@@ -154,8 +154,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     outcome.map(|()| String::new())
 }
 
-/// True if the configuration's version does not have this verb. Such an error is not logged as a refusal: a runtime
-/// gets it on each node at each request. A policy's limit on versions is logged as a refusal.
+/// True if the configuration's version does not have this verb. This error is not logged as a refusal, because a
+/// runtime gets it on each node at each request. A policy's limit on versions is logged as a refusal.
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
     version.is_ok_and(|version| version < verb.since().numeric())

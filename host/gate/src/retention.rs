@@ -1,5 +1,5 @@
-//! Addresses that a collection must not give back: a rule still leads traffic to the address, or later plugins of the
-//! chain may have such rules. Otherwise the next container with the address would get the traffic of the earlier
+//! Addresses that a collection must not give back. A rule still leads traffic to such an address, or later plugins of
+//! the chain may have such a rule. Otherwise the next container with the address would get the traffic of the earlier
 //! container.
 //!
 //! A DEL needs no such check: the runtime calls it for each plugin of the chain, from the last to the first.

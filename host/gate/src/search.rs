@@ -55,7 +55,7 @@ impl Living {
         searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
     }
 
-    /// True if the namespace with this cookie is alive. An error says what could not be inspected.
+    /// True if the namespace with this cookie is alive. The error names the places that could not be inspected.
     pub fn has(&self, number: u64) -> Result<bool, String> {
         match &self.gap {
             _ if self.numbers.contains(&number) => Ok(true),

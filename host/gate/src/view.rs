@@ -61,8 +61,9 @@ pub fn can_be_path(path: &str) -> bool {
     path.len() < 4096 && !path.contains('\0') && path.split('/').all(|name| name.len() <= 255)
 }
 
-/// True for a relative directory. ADD refuses a relative directory. So leases in such a directory come from a native
-/// plugin or from Postern 0.1, relative to the current directory of that program. People have to remove these leases.
+/// True for a relative directory. ADD refuses a relative directory. So leases in a relative directory come from a
+/// native plugin or from Postern 0.1. The directory is relative to the current directory of that program. People have
+/// to remove these leases.
 pub fn is_relative(directory: &str) -> bool {
     let relative = !Path::new(directory).is_absolute();
     if relative {

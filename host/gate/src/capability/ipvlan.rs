@@ -1,8 +1,8 @@
 //! `ipvlan`: the attachment's own link, with the link-layer address of a granted parent.
 //!
-//! The kernel has one mode for all ipvlans of a parent, and a new ipvlan changes the mode of the others. So a different
-//! mode is refused. The modes are read from links in the parent's namespace, and from the records of other containers.
-//! An ipvlan that a native plugin put into a container is not seen.
+//! The kernel has one mode for all ipvlans of a parent, and a new ipvlan changes the mode of the existing ipvlans. So a
+//! different mode is refused. The modes are read from links in the parent's namespace, and from the records of other
+//! containers. An ipvlan that a native plugin put into a container is not seen.
 
 use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
@@ -57,7 +57,7 @@ fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<
     Ok(others.find(|(_, other)| *other != mode))
 }
 
-/// Returns another attachment with an ipvlan of another mode on this link of the host, by its record.
+/// Returns another attachment whose record lists an ipvlan of another mode on this link of the host.
 fn of_others(
     gate: &Gate<'_>,
     parent: u32,

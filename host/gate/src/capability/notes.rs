@@ -64,7 +64,7 @@ fn own_section<'a>(gate: &'a Gate<'_>) -> Result<Option<&'a Section>, OpError> {
     refuse_delegate(&gate.guest)?;
     let journal = &gate.run.journal;
     // A record of an attachment that is gone has no notes of this attachment. DEL is about the recorded attachment,
-    // even if the path now leads elsewhere.
+    // even if the path now leads to another namespace.
     let is_gone = || gate.run.request.verb != Verb::Del && journal.has_foreign_record(gate.run.system);
     if journal.is_replaced() || is_gone() {
         return Ok(None);

@@ -131,7 +131,7 @@ mod tests {
         filter.with(sandboxes(&pids).unwrap()).instructions().to_vec()
     }
 
-    /// Returns the allowed values of a call's argument, among `near` and values that differ from them in one bit.
+    /// Returns the allowed values of a call's argument, among `near` and values that differ from `near` in one bit.
     fn allowed(filter: &Filter<SANDBOXES>, call: libc::c_long, argument: usize, near: &[u32]) -> Vec<u32> {
         let program = program(filter, &[7]);
         let near = near.iter().flat_map(|value| (0..32).map(move |bit| value ^ 1 << bit));

@@ -155,7 +155,7 @@ impl Rights {
             self.thread |= namespace_sysctl::take_thread(&run.request.conf, &run.request.ifname);
         }
         if run.request.verb == Verb::Add && granted.contains(&Capability::Device) {
-            // These devices are on the host: an ADD reads their files, and its undo writes them.
+            // The devices are on the host: an ADD reads their files, and its undo writes the files.
             let files = resolved.and_then(|resolved| device::files(run.view(), resolved).ok());
             self.device_files.extend(files.into_iter().flatten());
         }
@@ -255,7 +255,7 @@ impl Rights {
     /// Like `add_iptables`, but for the rules of the firewall plugin.
     fn add_forwarding(&mut self, run: &Context) {
         (self.network, self.legacy) = (true, true);
-        // The effects and the policy both ask for this right; it is added once.
+        // The effects and the policy ask for this right, but it is added once.
         if std::mem::replace(&mut self.forwarding, true) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The owner of a container: does `CNI_NETNS` lead to the container of the attachment's record? Without such a record,
-//! a DEL checks whether the container belongs to another attachment.
+//! The owner of a container: does `CNI_NETNS` lead to the container of the attachment's record? Without a record, a DEL
+//! checks whether the container belongs to another attachment.
 //!
 //! A path can lead to another container later: a process ID is used again, or another namespace is mounted on the file.
 
@@ -33,8 +33,8 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
 
 /// Checks whether a program without records has made the attachment again, after the recorded link was gone.
 ///
-/// This is so in two cases. The container has a link with the attachment's name that no other record claims, or the
-/// runtime's last result names another link. Then the record is incomplete.
+/// The answer is yes in two cases. The container has a link with the attachment's name that no other record claims, or
+/// the runtime's last result names another link. Then the record is incomplete.
 pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     // The check is repeated, because links in the container could not be read before its namespace was entered.
     if run.journal.has_lost_link {

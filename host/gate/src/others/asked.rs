@@ -1,7 +1,6 @@
 //! The addresses that the request of an ADD names, and the other attachments that have them.
 //!
-//! An ADD without such an address does nothing in this module. For an ADD with an address the search costs one system
-//! call.
+//! An ADD without an address does nothing in this module. For an ADD with an address the search costs one system call.
 
 use super::{Holder, leading_to};
 use crate::context::View;
@@ -20,7 +19,7 @@ use std::path::Path;
 /// The most addresses that are searched.
 const MOST: usize = 64;
 
-/// The holder of a lease, by the records.
+/// The holder of a lease, as the records show it.
 pub enum Lessee {
     /// The attachment of this record, which lists the lease.
     Recorded(RecordKey, Box<Summary>),

@@ -1,5 +1,4 @@
-//! Finds the other attachment that has an address, by its record, and describes the holder of something that an ADD
-//! wants.
+//! Finds the other attachment whose record has an address, and describes the holder of an object that an ADD wants.
 //!
 //! An ADD behind a native plugin uses this module. The index of claims names the records to read
 //! ([`postern_state::ClaimIndex`]).

@@ -1,4 +1,4 @@
-//! The owner of a link of the container, by the kind of the link and by the records.
+//! The owner of a link of the container, as the kind of the link and the records show it.
 
 use super::is_link_of_others;
 use crate::context::{Context, System, View};
@@ -67,9 +67,9 @@ pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
 
 /// True if this link of the container leads to the host.
 ///
-/// Such a link is an end of a pair whose other end is on the host, is stacked on a link of the host, or is a driver's
+/// The link is an end of a pair whose other end is on the host, is stacked on a link of the host, or is a driver's
 /// device. For a pair and a stacked link the kernel names index and namespace. Root in the container can make links of
-/// any name, but no such links.
+/// any name, but not of these kinds.
 pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
     if own.device.is_some() {
         return Ok(true);

@@ -1,6 +1,6 @@
 //! The parts of `prevResult` that a plugin may use. Other programs may be able to write where the runtime keeps
 //! `prevResult`. So a part is accepted (it counts) only if a record shows that an earlier plugin made it, or if policy
-//! accepts it from a native plugin. All other parts can be passed on unchanged, but a plugin can't use them.
+//! allows it for a native plugin. All other parts can be passed on unchanged, but a plugin can't use them.
 
 use super::{end_behind_native, holder_in_words};
 use crate::context::{Context, Journal, View};
@@ -76,8 +76,8 @@ pub fn asks_container(run: &Context, granted: Option<&Granted>, namespace: &Name
     run.request.verb == Verb::Add && may_ask && (names_unrecorded_address(run) || is_stale())
 }
 
-/// True if `prevResult` has addresses that no earlier plugin gave, by the record: a native plugin gave them, alone or
-/// in a chain with plugins of Postern.
+/// True if `prevResult` has addresses that the record lists for no earlier plugin. Then a native plugin gave them,
+/// alone or in a chain with plugins of Postern.
 pub fn names_unrecorded_address(run: &Context) -> bool {
     let is_unrecorded =
         |ip: &IpConfig| !given_sections(run.journal).any(|section| section.addresses.contains(&ip.address.to_string()));
@@ -181,7 +181,7 @@ pub fn may_take_over_link(run: &Context, name: &str, granted: &Granted) -> bool 
             && end_behind_native(run.view()).is_ok_and(|found| found.is_some_and(is_end))
 }
 
-/// Returns the sections of earlier plugins whose results the runtime has, by the record.
+/// Returns the recorded sections of earlier plugins whose results the runtime has.
 fn given_sections(journal: &Journal) -> impl Iterator<Item = &Section> {
     let sections = journal.sections().iter();
     sections.filter(|section| section.stage == Stage::Given)

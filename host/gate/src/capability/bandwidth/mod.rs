@@ -170,7 +170,7 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
             run.journal.known_by(&effect.clone().into(), &[u64::from(link.index)]);
             return Ok((effect, link));
         }
-        // Another run was faster, so the link belongs to the other run.
+        // Another run was faster, so the link belongs to that run.
         run.journal.gone(|of| Bandwidth::of(of) == Some(&effect));
     }
     let [name, _] = &names;

@@ -102,8 +102,8 @@ impl host::Bridge for Gate<'_> {
             Some(link) => link,
             None => {
                 self.guest.room(1)?;
-                // Two runs may both find that the bridge is missing. The kernel lets one run create it, and the other
-                // run then finds it.
+                // Two runs may find at once that the bridge is missing. The kernel lets one run create the bridge, and
+                // the other run then finds the bridge.
                 let create = || host.create_bridge(name, mtu, vlan_filtering);
                 node::noted(&self.run.fixed.places.state, host, node::BRIDGE, name, create)
                     .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))

@@ -204,8 +204,8 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
 /// to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address, and the
 /// bridge has its gateway.
 ///
-/// # Errors
-/// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
+/// # Errors [`ErrorCode::InvalidArgument`]: the subnet covers a refused address. Or the kernel refuses to list
+/// addresses or routes.
 pub fn spares_node(netlink: &Netlink, subnet: &SubnetFile) -> Result<(), OpError> {
     let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
         let message = format!("subnet {subnet} covers {address}, an address of {link}");

@@ -54,7 +54,7 @@ pub struct Device {
     /// The link's hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// Its MTU in bytes.
+    /// The link's MTU in bytes.
     pub mtu: u32,
     /// True if the link was up.
     pub up: bool,
@@ -67,10 +67,10 @@ pub struct Device {
     /// The length of the transmit queue, in packets. Earlier versions did not write the length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
-    /// Its alias.
+    /// The link's alias.
     #[serde(default, skip_serializing_if = "LinkName::is_empty", deserialize_with = "as_written")]
     pub alias: LinkName,
-    /// Its alternative names.
+    /// The link's alternative names.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "all_as_written")]
     pub other_names: Vec<LinkName>,
     /// Index of the bridge (or bond, …) of which the link was a port.
@@ -87,7 +87,7 @@ pub struct Device {
     /// did not write these settings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// The directory of its files below a sysfs.
+    /// The directory of the link's files below a sysfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysfs: Option<String>,
     /// The settings in these files.
@@ -344,7 +344,7 @@ impl Device {
                 "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: no bus lists it",
                 self.name
             ),
-            // A deleted link can't be told from a link that was moved to an unknown namespace.
+            // The gate can't distinguish a deleted link from a link in an unknown namespace.
             (None, None) if container.is_some() => crate::say!(
                 "postern: \"{}\" is neither in the container nor on this host: root in the container has deleted it, or moved it \
                  to another namespace, where it is until that namespace ends",

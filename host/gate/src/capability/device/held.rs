@@ -74,7 +74,7 @@ impl HeldObject {
         [name, other]
     }
 
-    /// True if both are one object. Two devices of the same name are two objects: one device was made later.
+    /// True if `other` is the same object. Two devices with the same name are two objects if one device was made later.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Device(one), Self::Device(other)) => match (&one.device, &other.device) {
@@ -433,7 +433,7 @@ impl HeldNote {
         Err(OpError::new(ErrorCode::TryAgain, name, message).hint(held.remedy()))
     }
 
-    /// Returns what an operator can do.
+    /// Returns the remedy for an operator.
     pub fn remedy(&self) -> String {
         let Some(device) = self.object.device() else {
             return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"

@@ -251,8 +251,7 @@ fn names_of(link: &Link) -> impl Iterator<Item = (DeviceKey, String)> {
 
 /// True if a driver of user space has a PCI device.
 ///
-/// # Errors
-/// [`ErrorCode::NotFound`]: there is no such device, or it has no driver.
+/// # Errors [`ErrorCode::NotFound`]: the device does not exist, or has no driver.
 pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
     if !matches!(by, DeviceKey::Pci | DeviceKey::Id) {
         return Ok(false);

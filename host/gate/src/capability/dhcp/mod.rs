@@ -74,8 +74,8 @@ impl host::Dhcp for Gate<'_> {
                     .hint(self.guest.granted().object_hint("dhcp.addresses", &grant.address.trunc().to_string())));
             }
         }
-        // The record gets the addresses before other attachments are checked for them. So two attachments that get an
-        // offer of the same address see each other.
+        // The record gets the addresses before other attachments are checked for the same addresses. So two attachments
+        // that get an offer of the same address see each other.
         let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
         self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses })?;
         self.run
@@ -126,7 +126,7 @@ fn prepare_link(run: &mut Context) -> Result<(), OpError> {
     };
     for key in ["accept_ra", "disable_ipv6"] {
         match write_setting(run, index, &link, LinkKey::V6(key), "0") {
-            // Without the link, or without IPv6 in the kernel, the service says what is missing.
+            // Without the link, or without IPv6 in the kernel, the service reports the missing part.
             Err(error) if error.code == ErrorCode::NotFound => {}
             written => written?,
         }

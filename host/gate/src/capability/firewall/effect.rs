@@ -120,7 +120,7 @@ impl EffectKind for Firewall {
         }
         match self.backend {
             FirewallBackend::Iptables => withdraw(&own, &[]),
-            // firewalld has ended, and its rules with it.
+            // firewalld has ended, so its rules are gone.
             FirewallBackend::Firewalld if !firewalld::runs(run.system.program_runner()).map_err(firewall_error)? => {
                 Ok(())
             }

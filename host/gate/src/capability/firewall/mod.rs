@@ -168,7 +168,7 @@ pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool,
 }
 
 /// Returns the bridge of which the attachment's host end is a port. The kernel names the bridge, not `prevResult`: a
-/// false `prevResult` could name a link of the node, and the node would forward no more traffic from this link.
+/// false `prevResult` could name a link of the node. Then the node would forward no more traffic from this link.
 fn bridge(run: &Context) -> Result<Link, OpError> {
     let named = named_bridge(run.request);
     let is = match master(run)? {

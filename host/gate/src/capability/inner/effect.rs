@@ -118,7 +118,7 @@ impl InnerLink {
         }
         let indices = run.journal.indices(&self.clone().recorded());
         let is_deleted = indices.iter().any(|index| run.own.deleted.contains(index));
-        // A deleted link can't be told from a link that was moved elsewhere.
+        // The gate can't distinguish a deleted link from a moved link.
         if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
             crate::say!(
                 "postern: its {} link is not in the container: root in the container has deleted or moved it. \

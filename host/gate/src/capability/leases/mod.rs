@@ -110,8 +110,8 @@ impl host::Leases for Gate<'_> {
     }
 }
 
-/// Takes addresses to which no recorded rule leads. A free address can still have forwards in another record, if it was
-/// given back without that attachment's DEL: by hand, by another program, or by removal of the directory.
+/// Takes addresses to which no recorded rule leads. A free address can still have forwards in another record. Then the
+/// address was given back without that attachment's DEL: by hand, by another program, or by removal of the directory.
 fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
     let owner = run.request.owner();
     let mut avoided: Vec<LedTo> = Vec::new();
@@ -144,7 +144,7 @@ fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAd
     }
 }
 
-/// Names the attachment that keeps an address, and what the operator can do.
+/// Names the attachment that keeps an address, and the operator's remedy.
 pub fn kept(view: View<'_>, led: &LedTo) -> String {
     format!("{}; {}", led.words(), others::words_on_lessee(view, &led.key))
 }

@@ -48,7 +48,7 @@ impl host::Loopback for Gate<'_> {
     }
 }
 
-/// True if a path to a namespace belongs to a process or thread. Such a path is not pinned by a mount.
+/// True if a path to a namespace belongs to a process or thread. No mount pins this kind of path.
 fn is_of_process(path: &str) -> bool {
     let mut parts = path.rsplit('/').skip(1);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

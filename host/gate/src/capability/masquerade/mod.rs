@@ -81,7 +81,7 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
 /// filters.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<Masquerade>(run)? {
-        // The configuration may have changed since the ADD, so both packet filters are searched.
+        // The configuration may have changed since the ADD, so iptables and nftables are searched.
         let addresses: Vec<IpNet> = run.request.previous().ips.iter().map(|ip| ip.address).collect();
         Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
         Masquerade { backend: Backend::Iptables, variant: None, addresses }.remove(run)?;

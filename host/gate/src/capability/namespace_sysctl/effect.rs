@@ -58,8 +58,8 @@ struct Change<'a> {
     link: Option<&'a str>,
     /// The setting of the links that is changed, by protocol and key.
     setting: Option<(&'a str, &'a str)>,
-    /// True if the setting of the same key below `default` changes, too. `also` is another common setting of all links
-    /// that changes.
+    /// True if the setting of the same key below `default` changes, too. `also` names another common setting that
+    /// changes.
     default: bool,
     also: Option<&'static str>,
     /// True if links can lose IPv6 addresses or routes.

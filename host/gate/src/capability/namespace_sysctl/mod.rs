@@ -294,8 +294,8 @@ mod tests {
         all
     }
 
-    /// The list of shared settings is complete for this kernel: the test writes each other setting in a namespace, and
-    /// the setting of the node does not change.
+    /// The list of shared settings is complete for this kernel: the test writes each other setting in a namespace. The
+    /// setting of the node must not change.
     #[test]
     fn what_a_namespace_writes_changes_no_other() {
         let in_list =
@@ -331,7 +331,7 @@ mod tests {
             let mut count = 0;
             for (path, changed) in written {
                 count += usize::from(changed);
-                // A file that had another value each time, such as a random number, is no setting.
+                // A file that the host's namespace does not have is no setting of the node.
                 let is_same = fs::read_to_string(&path).ok() == before.get(&path).cloned().flatten();
                 look.send(()).unwrap();
                 assert!(is_same || !before.contains_key(&path), "{} is one setting of the node", path.display());
@@ -379,7 +379,7 @@ mod tests {
             "",
             r#","sysctl":{}"#,
             r#","sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1","net/ipv6/conf/eth0/accept_ra":"0"}"#,
-            // This key is refused before its file is read.
+            // The key is refused before its file is read.
             r#","sysctl":{"kernel.hostname":"x"}"#,
         ] {
             assert!(!takes(text), "{text}");

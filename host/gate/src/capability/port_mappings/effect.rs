@@ -59,7 +59,7 @@ impl PortMappings {
                 Some(chain) => MarkBy::Chain(chain.clone()),
                 None => MarkBy::Bit(self.bit.unwrap_or(DEFAULT_BIT)),
             },
-            // The text was written from conditions, so it can be read again.
+            // The text was made from conditions, so it can be parsed.
             conditions: Syntax::Iptables.read(&words, v6).unwrap_or_default(),
         }
     }
@@ -144,7 +144,7 @@ impl PortMappings {
         host.link_towards(address)?.map_or(Ok(None), |index| host.link_by_index(index))
     }
 
-    /// Makes the block of 127.0.0.0/8 again, if it is missing while the link towards the container delivers packets for
+    /// Makes the missing rules that block 127.0.0.0/8, if the link towards the container delivers packets for
     /// 127.0.0.0/8.
     fn restore_guard(&self, system: &System) -> Result<Reapplied, OpError> {
         let Some(link) = self.localnet_link(system.host()?).map_err(kernel_error)? else {
@@ -192,7 +192,7 @@ impl EffectKind for PortMappings {
             }
         }
         // The rules are gone, and only tracked connections are left. A second attempt follows an error, because the
-        // next container may get this address. If both fail, this is only reported.
+        // next container may get this address. Two failures are only reported.
         let forget = || self.forget_connections(run.system, false);
         if let Err(error) = forget().or_else(|_| forget()) {
             crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
@@ -226,8 +226,8 @@ impl EffectKind for PortMappings {
     }
 }
 
-/// Returns the forwards of this container's other attachments, to any network, by their records. Containers with the
-/// same rule comment count, too.
+/// Returns the recorded forwards of this container's other attachments, to any network. Containers with the same rule
+/// comment are included.
 fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let own = &view.request.container_id;
     numbers::of_others(view, |key| hostport::nft::have_one_comment(&key.container_id, own))

@@ -201,7 +201,7 @@ fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
 /// Returns the forwards that a request asks for; none if the request can't be understood.
 pub fn asked(request: &Request) -> Vec<Forward> {
     let map = PortMap::read(&request.conf).map(|map| map.mappings).unwrap_or_default();
-    // A request with more ports is refused elsewhere.
+    // The operation itself refuses a request with more ports.
     let few = map.iter().take(MOST_PORTS);
     few.map(forward).collect::<Result<_, _>>().unwrap_or_default()
 }

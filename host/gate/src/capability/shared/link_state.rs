@@ -1,6 +1,6 @@
 //! The effect of changes to the attachment's link in the container, if this run did not make the link.
 //!
-//! A link that this run made needs no such effect: its deletion removes all changes. Root in the container can change
+//! A link that this run made needs no [`LinkState`]: its deletion removes all changes. Root in the container can change
 //! each part of the effect. So each part is found by the link's index, and a missing part is no error.
 
 use crate::capability::leaves::{ByContents, EffectKind};
@@ -91,8 +91,8 @@ impl LinkState {
         // If two DELs run at once, each DEL first notes its own end, and then reads the other record. So at least one
         // DEL restores the setting.
         others.retain_mut(|other| self.is_still_of(other));
-        // Each attachment that claims `lo` uses it. A setting of another link is used by the attachments that have a
-        // note on the setting.
+        // Each attachment that claims `lo` uses the setting. The attachments with a note on the setting of another link
+        // use this setting.
         if before.of_lo && !others.is_empty() || self.before_others(&others).is_some() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl LinkState {
         Some(if *of_lo { Claim::loopback(container) } else { Claim::setting(container, self.index, key) })
     }
 
-    /// True if both are notes on one setting of a link.
+    /// True if `other` is a note on the same setting.
     fn is_about_same(&self, other: &Self) -> bool {
         let (Some(own), Some(of_other)) = (&self.setting, &other.setting) else { return false };
         (&own.key, own.of_lo) == (&of_other.key, of_other.of_lo) && (own.of_lo || self.index == other.index)
@@ -135,7 +135,7 @@ impl LinkState {
         !ends && (is_noted(other) || !was_noted)
     }
 
-    /// Returns the value that the setting had before other attachments changed it, by their records.
+    /// Returns the value of the setting before other attachments changed it, from their records.
     fn before_others(&self, others: &[Summary]) -> Option<String> {
         let mut states = others.iter().flat_map(in_record::<Self>).filter(|state| self.is_about_same(state));
         states.find_map(|state| Some(state.setting?.value))

@@ -13,8 +13,8 @@ use postern_kernel::Worker;
 use postern_kernel::sysctl::Setting;
 use postern_types::OpError;
 
-/// True in a DEL if neither a section of the called plugin nor an effect of this kind is in the record: a native plugin
-/// may have made the objects.
+/// True in a DEL if the record has no section of the called plugin and no effect of this kind. Then a native plugin may
+/// have made the objects.
 pub(crate) fn may_be_native<T: TryFrom<Effect>>(run: &Context) -> bool {
     run.request.verb == Verb::Del
         && run.journal.has_no_section(&run.request.plugin)

@@ -1,4 +1,4 @@
-//! IPv4 routes with several next hops. The kernel keeps them as one route, and can't delete a single next hop: a
+//! IPv4 routes with several next hops. The kernel keeps them as one route, and can't delete a single next hop. A
 //! request to delete the first next hop deletes the whole route. So the route is replaced by a route with other next
 //! hops. For IPv6 the kernel keeps each next hop as a separate route.
 
@@ -32,8 +32,8 @@ pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Res
     }
 }
 
-/// Puts the link's next hops back into a route. Returns false if this is impossible: root in the container or another
-/// plugin may have replaced the rest of the route, or added another route before it. Their routes stay.
+/// Puts the link's next hops back into a route. Returns false if this is impossible. Root in the container or another
+/// plugin may have replaced the rest of the route, or added another route before it. Such routes stay.
 pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> bool {
     let Some(others) = whole.with(|hop| hop.link != index) else { return false };
     let Ok(there) = like(netlink, whole) else { return false };

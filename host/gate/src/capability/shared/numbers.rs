@@ -40,8 +40,8 @@ pub(crate) fn made_by_iptables(
     Ok(())
 }
 
-/// Returns an effect with the variant of its rules: the recorded variant or, for an effect that is not recorded, the
-/// variant for `new` rules of these addresses in iptables.
+/// Returns an effect with the variant of its rules. This is the recorded variant. For an unrecorded effect it is the
+/// variant for `new` iptables rules of these addresses.
 pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     journal: &Journal,
     mut wanted: T,

@@ -1,5 +1,5 @@
-//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that were moved
-//! from the main table into these tables.
+//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that moved into
+//! these tables.
 //!
 //! Rules and routes are in the container's namespace, where root can change them. They are found by the record: a rule
 //! by sender and table, a route by table, link, destination and gateway. A missing rule or route is no error.
@@ -128,7 +128,7 @@ pub(crate) fn lock(view: View<'_>) -> Result<RoutingLock, OpError> {
     RoutingLock::take(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()).map_err(state_error)
 }
 
-/// Returns the tables into which a plugin of this attachment moved the routes of this link, by the record.
+/// Returns the recorded tables into which a plugin of this attachment moved the routes of this link.
 pub(crate) fn tables(run: &Context, index: u32) -> Vec<u32> {
     let recorded = run.journal.recorded::<SourceRoutes>().into_iter();
     let own = recorded.filter(|effect| effect.index == index && !effect.routes.is_empty());

@@ -120,8 +120,8 @@ impl host::Veth for Gate<'_> {
     }
 }
 
-/// Checks that a handle's link is the attachment's end on the host: the host end of its living pair, or an earlier
-/// plugin's link that joined a bridge.
+/// Checks that a handle's link is the attachment's end on the host. This is the host end of its living pair, or an
+/// earlier plugin's link that joined a bridge.
 pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     match others::end(run)? {
         Some(link) if link.index == index && link.name == name => Ok(()),
@@ -158,7 +158,7 @@ pub(crate) fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpEr
     switch_off(system, link, "accept_dad", "loses addresses that a container claims")
 }
 
-/// Switches off a setting of a link of the node. If the node's settings are read-only, a message says what this means.
+/// Switches off a setting of a link of the node. If the node's settings are read-only, a message names the consequence.
 fn switch_off(system: &System, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
     let key = Sysctl::Ipv6Conf(link.to_owned(), key);
     let set = match system.container() {

@@ -83,7 +83,7 @@ impl Device {
             }
         }
         let Some(other) = found else { return Ok((self.name.clone(), None)) };
-        // The device keeps an ordinary name that it got earlier for the same reason.
+        // A device that already has an ordinary name keeps this name.
         let name = match own.filter(|link| is_ordinary(&link.name)) {
             Some(own) => own.name.clone(),
             None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
@@ -94,7 +94,7 @@ impl Device {
     }
 
     /// Returns the reason to doubt that a link of the container is this device. At home, the settings and the other end
-    /// prove the identity. Records of earlier versions have neither.
+    /// prove the identity. Records of earlier versions lack settings and other end.
     fn doubt(&self, system: &System, away: &Link) -> Option<String> {
         if self.device.is_some() || !self.settings.is_empty() {
             return None;
