@@ -125,7 +125,7 @@ pub(crate) fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegat
         let [_, file, _] = named(&request.conf);
         // The decision on the operation gives people the full message.
         if !file.is_empty() && !granted.has_object("delegate.files", &file) {
-            let message = format!("policy does not let {file} be read");
+            let message = format!("policy does not allow reading {file}");
             return Err(OpError::new(ErrorCode::Denied, file, message));
         }
         Delegation::make(request)
@@ -176,7 +176,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
 fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     let untrusted = |reason: String| {
         OpError::new(ErrorCode::Io, path, format!("{path} is not used: {reason}"))
-            .hint("`subnetFile` of the network configuration names it")
+            .hint("`subnetFile` of the network configuration names this file")
     };
     if !Path::new(path).is_absolute() {
         return Err(invalid(path, &format!("subnetFile {path} is no absolute path")));

@@ -128,7 +128,7 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
         return used("is a port, or carries a port", PORTS);
     }
     if !takes_default && has_default_route(run.system.host()?, &links)? {
-        return used("a default route of this node leads through", DEFAULT_LINK);
+        return used("carries a default route of this node", DEFAULT_LINK);
     }
     Ok(())
 }
@@ -179,8 +179,9 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     }
     let refuse = |why: &str| {
         let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
-        let by_hand =
-            format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
+        let by_hand = format!(
+            "if it is a device of the node, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace"
+        );
         Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
     };
     match others::claiming(run.view(), &own)?.map(|summary| summary.header) {

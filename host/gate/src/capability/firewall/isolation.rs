@@ -44,7 +44,7 @@ impl EffectKind for Isolation {
     }
 
     fn words(&self) -> String {
-        format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
+        format!("isolation of bridge {} ({}), whose rules stay", self.bridge, self.ingress.name())
     }
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {

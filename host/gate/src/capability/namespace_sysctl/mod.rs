@@ -132,7 +132,7 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     }
     if !is_value(value) {
         let message =
-            format!("the value for {key} is invalid: a value has up to {VALUE_LIMIT} bytes, no control characters");
+            format!("the value for {key} is invalid: it may have {VALUE_LIMIT} bytes, and no control characters");
         return Err(invalid(message));
     }
     let path = below_net(key, &request.ifname).ok_or_else(|| {
