@@ -1,8 +1,7 @@
-//! The cost of the firewall's changes: our own netlink transactions beside the programs that other plugins start.
+//! The cost of firewall changes: Postern's netlink transactions compared with the programs that native plugins start.
 //!
-//! `cargo run --release -p postern-firewall --example firewall_cost` prints medians in microseconds of wall-clock time,
-//! of 40 rounds per line. It runs in its own network namespace (the cargo runner's), with 0 and with 100 other
-//! attachments.
+//! `cargo run --release -p postern-firewall --example firewall_cost` prints medians of 40 rounds, in microseconds of
+//! wall-clock time. It runs in its own network namespace (the cargo runner's), with 0 and with 100 other attachments.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -20,7 +19,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> Outcome {
     if std::env::var_os("POSTERN_PRIVATE").is_none() {
-        return Err("this changes firewall rules: run it through cargo, whose runner makes a private namespace".into());
+        return Err("this program changes firewall rules: run it by cargo, whose runner makes a namespace".into());
     }
     netlink(0)?;
     netlink(100)?;
@@ -54,8 +53,8 @@ fn netlink(others: usize) -> Outcome {
         })?);
         times[2].push(timed(|| check(masquerade::nft_check_known(&mut nft, &ours, &addrs, &[])?))?);
         times[3].push(timed(|| check(masquerade::nft_remove_known(&mut nft, &ours, &[])? == 2))?);
-        // After a deletion, closing waits for the kernel's clean-up. The connection is closed at once, or after a pause
-        // as long as other work, such as deleting a link.
+        // After a deletion, closing waits for the kernel's clean-up. Half of the rounds close the connection at once.
+        // The other half pauses first, as long as other work takes, such as deleting a link.
         if round % 2 == 0 {
             times[4].push(reopen(&mut nft)?);
         } else {
@@ -81,7 +80,7 @@ fn netlink(others: usize) -> Outcome {
     Ok(())
 }
 
-/// Measures the programs that other plugins start, and that we start for iptables.
+/// Measures the programs that native plugins start, and the programs that Postern starts for iptables.
 fn programs() -> Outcome {
     println!("masquerade, two addresses, nft -f - (what a native plugin starts)");
     let mut times = [const { Vec::new() }; 3];
@@ -129,12 +128,12 @@ fn programs() -> Outcome {
                 Ok(())
             })?);
         }
-        report(&["ensure", "check", "remove", "the look that saves it (may_exist)", "close"], times);
+        report(&["ensure", "check", "remove", "may_exist", "close"], times);
     }
     Ok(())
 }
 
-/// Closes the connection, opens another one, and returns how long the closing took.
+/// Closes the connection, opens another connection, and returns how long the closing took.
 fn reopen(nft: &mut Nft) -> Result<Duration, Box<dyn Error>> {
     let old = std::mem::replace(nft, open()?);
     timed(|| {

@@ -1,4 +1,4 @@
-//! The cost of forwards by nftables on a node with few and with many other containers' forwards, in microseconds.
+//! The cost of forwards by nftables, in microseconds, with few and with many forwards of other containers on the node.
 //!
 //! `cargo run --release -p postern-firewall --example hostport_cost`: medians of 40 rounds, in a namespace of its own.
 
@@ -29,7 +29,7 @@ fn median(mut all: Vec<Duration>) -> u128 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::var_os("POSTERN_PRIVATE").is_none() {
-        return Err("run by cargo, for its runner: it changes the rules of its namespace".into());
+        return Err("this program changes firewall rules: run it by cargo, whose runner makes a namespace".into());
     }
     let mut nft = Nft::open(Instant::now() + Duration::from_secs(300))?;
     let mut there = 0;
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut fresh = Nft::open(Instant::now() + Duration::from_secs(30))?;
             let started = Instant::now();
             if !own.nft_check(&mut fresh, &handles)? {
-                return Err(FirewallError::new("compare", "forwards", "they are not there").into());
+                return Err(FirewallError::new("compare", "forwards", "the forwards are missing").into());
             }
             timed(&mut check, started);
             let started = Instant::now();

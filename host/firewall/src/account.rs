@@ -17,7 +17,7 @@ use crate::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 /// Returns the nftables masquerading rules of all attachments except `known`.
 ///
 /// # Errors
-/// The kernel refuses to show them, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn unrecorded_masquerades(nft: &mut Nft, known: &[AttachmentKey]) -> Result<Vec<Marked>, FirewallError> {
     let known: Vec<String> = known.iter().map(AttachmentKey::instance).collect();
     let mut unrecorded = Vec::new();
@@ -32,7 +32,8 @@ pub fn unrecorded_masquerades(nft: &mut Nft, known: &[AttachmentKey]) -> Result<
     Ok(unrecorded)
 }
 
-/// Returns the spoofing protection of all attachments except `known`, which are IDs (container ID, hyphen, interface).
+/// Returns the rules against MAC spoofing of all attachments except `known`. `known` has IDs: container ID, hyphen,
+/// interface.
 ///
 /// # Errors
 /// As [`unrecorded_masquerades`].
@@ -45,8 +46,8 @@ pub fn unrecorded_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>,
     Ok(unrecorded)
 }
 
-/// The nftables rules of all attachments, read once. With a question for each attachment, the kernel would show all
-/// rules each time.
+/// The nftables rules of all attachments, read once. A request for each attachment would make the kernel show all rules
+/// each time.
 pub struct NftRules {
     masquerades: HashMap<String, Vec<NftRule>>,
     guards: HashMap<String, Vec<NftRule>>,
@@ -70,7 +71,7 @@ impl NftRules {
         })
     }
 
-    /// As [`masquerade::nft_check_known`].
+    /// True if the attachment's masquerading is complete, as in [`masquerade::nft_check_known`].
     ///
     /// # Errors
     /// None: the rules are known.
@@ -78,7 +79,7 @@ impl NftRules {
         masquerade::rules(key, addresses).is_complete(|chain| Ok(of(&self.masquerades, chain)))
     }
 
-    /// As [`HostPorts::nft_check`], and as [`HostPorts::nft_check_native`].
+    /// True if the forwards are complete, as in [`HostPorts::nft_check`] or in [`HostPorts::nft_check_native`].
     ///
     /// # Errors
     /// None: the rules are known.
@@ -89,7 +90,7 @@ impl NftRules {
         Ok(own || forwards.is_native(|chain| Ok(of(chains, chain).to_vec()))?)
     }
 
-    /// As [`macguard::check_known`].
+    /// True if the guard is complete, as in [`macguard::check_known`].
     ///
     /// # Errors
     /// A name is too long.

@@ -64,7 +64,7 @@ impl Flow {
     }
 }
 
-/// Returns address and port of one end; `None` for another protocol than UDP.
+/// Returns address and port of one end; `None` if the protocol is not UDP.
 fn end(tuple: Attributes<'_>, addresses: [u16; 2], port: u16) -> Option<(IpAddr, u16)> {
     let protocol = tuple.first(PROTO)?.nested();
     if protocol.first(PROTO_NUM)?.value != [UDP] {
@@ -94,10 +94,11 @@ fn filter(port: Option<u16>) -> Vec<u8> {
     attributes
 }
 
-/// Forgets the tracked UDP connections of one family to these ports for which `goes` is true. Returns their number.
+/// Makes the kernel forget the tracked UDP connections of one family to these ports, if `goes` is true for them.
+/// Returns the number of forgotten connections.
 ///
 /// # Errors
-/// The kernel has no connection tracking, it refuses, or the deadline passes.
+/// The kernel has no connection tracking or refuses, or the deadline passes.
 pub fn forget_udp(
     nft: &mut Nft,
     v6: bool,
@@ -112,7 +113,7 @@ pub fn forget_udp(
     };
     let read = |answer: Attributes<'_>| Flow::read(answer);
     let flows = match nft.dump_raw(NetlinkRequest::raw(GET, 0, message(v6, &filter(one))), read) {
-        // Kernels before 5.8 filter nothing.
+        // If the kernel refuses the filter, all connections are read. Kernels before 5.8 ignore the filter.
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {
             nft.dump_raw(NetlinkRequest::raw(GET, 0, message(v6, &[])), read).map_err(failed)?
         }

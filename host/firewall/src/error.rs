@@ -41,17 +41,17 @@ impl FirewallError {
     }
 }
 
-/// Returns the hint that usually helps after this answer of the kernel to an nftables request.
+/// Returns a hint for the kernel's answer to an nftables request.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EPERM | Errno::EACCES => "CAP_NET_ADMIN is needed in the network namespace's user namespace",
         Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT | Errno::ENOENT => {
-            "something the rule needs is absent: check that the kernel has nf_tables with nat and masquerade"
+            "the kernel lacks something for the rule: check that it has nf_tables with nat and masquerade"
         }
-        Errno::EBUSY => "a rule that is not ours still refers to it: remove that rule first",
-        Errno::ETIMEDOUT => "the time allowed has passed: look for a program that changes the rules without a pause",
+        Errno::EBUSY => "a foreign rule still refers to this object: remove that rule first",
+        Errno::ETIMEDOUT => "the allowed time has passed: look for a program that changes the rules without a pause",
         Errno::ERESTART | Errno::EINTR => "another program keeps changing the rules: try again",
-        Errno::EEXIST => "another program made it at the same time: try again",
+        Errno::EEXIST => "another program made the object at the same time: try again",
         _ => "see errno(3)",
     }
 }
@@ -61,7 +61,7 @@ fn cause(errno: Option<i32>) -> String {
     errno.map(|code| format!("{}: ", Errno::from_raw(code).desc())).unwrap_or_default()
 }
 
-/// Returns the error number for a request that got no answer.
+/// Returns the error number of a failed request.
 pub(crate) fn errno_of(error: NetlinkError) -> Errno {
     match error {
         NetlinkError::Refused { errno, .. } => Errno::from_raw(errno),

@@ -17,7 +17,7 @@ use crate::iptables::ProgramRunner;
 /// The socket of the system's message bus.
 const SOCKET: &str = "/run/dbus/system_bus_socket";
 
-/// True if firewalld may run here: it is installed, and there is a message bus. No call is made.
+/// True if firewalld may run here: it is installed, and there is a message bus. The bus is not called.
 #[must_use]
 pub fn installed() -> bool {
     locate("firewalld").is_some() && Path::new(SOCKET).exists()
@@ -26,13 +26,14 @@ pub fn installed() -> bool {
 /// True if firewalld's name has an owner on the message bus.
 ///
 /// # Errors
-/// The program for the question is missing or fails, the bus does not answer it, or the deadline passes.
+/// The program that asks is missing or fails, the bus does not answer, or the deadline passes.
 pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
     if !installed() {
         return Ok(false);
     }
     let ask = || owned(answer("ask for", bus::question(), runner)?);
-    // A refusal can be temporary. If it counted as an answer, an address would stay in a zone after its container.
+    // A refusal can be temporary, so the question is repeated. If a refusal counted as "does not run", an address would
+    // stay in a zone after its container is gone.
     ask().or_else(|_| ask())
 }
 
@@ -42,7 +43,7 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
         Ok(text) if text == "b true" => Ok(true),
         Ok(text) if text == "b false" => Ok(false),
         Ok(text) | Err(text) => {
-            let hint = format!("the message bus does not tell if it runs: {text}; mend the bus, or stop firewalld");
+            let hint = format!("the bus does not tell if firewalld runs: {text}; mend the bus, or stop firewalld");
             Err(FirewallError::new("ask for", FIREWALLD, hint))
         }
     }
@@ -51,7 +52,7 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
 /// Puts an address in a zone. An address that is already there is no error.
 ///
 /// # Errors
-/// firewalld refuses (the hint is its reason), or as [`runs`].
+/// firewalld refuses (the hint is its reason). [`runs`] has the other errors.
 pub fn add(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
     called(Method::AddSource, zone, address, &["ZONE_ALREADY_SET", "ALREADY_ENABLED"], runner).map(drop)
 }
@@ -59,7 +60,7 @@ pub fn add(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(),
 /// Takes an address out of a zone. A missing address or zone is no error.
 ///
 /// # Errors
-/// As [`add`]. Then the address is still in the zone, or firewalld does not tell.
+/// As [`add`]. After an error, the address may still be in the zone.
 pub fn remove(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
     let fine = &["UNKNOWN_SOURCE", "NOT_ENABLED", "INVALID_ZONE"];
     let Err(error) = called(Method::RemoveSource, zone, address, fine, runner) else { return Ok(()) };
@@ -71,7 +72,7 @@ pub fn remove(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<
 }
 
 /// The hint if firewalld refuses to remove an address.
-const WAY_OUT: &str = "mend firewalld, or stop it: what it has of this address ends with it";
+const WAY_OUT: &str = "mend firewalld, or stop it: its rules for this address end with it";
 
 /// True if the address is in the zone.
 ///
@@ -104,7 +105,7 @@ fn answer(
     program: Option<Program>,
     runner: ProgramRunner<'_>,
 ) -> Result<Result<String, String>, FirewallError> {
-    let way_out = "firewalld is called by it: install systemd's busctl, or use the iptables backend";
+    let way_out = "busctl calls firewalld: install systemd's busctl, or use the iptables backend";
     let program = program.ok_or_else(|| FirewallError::new("locate", BUSCTL, way_out))?;
     let output = runner
         .runner
@@ -145,7 +146,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(5);
         let removed =
             remove("trusted", "10.1.0.2".parse().unwrap(), ProgramRunner { runner: &played, deadline, nft: None });
-        assert!(played.0.borrow().is_empty(), "not all was asked: {answers:?}");
+        assert!(played.0.borrow().is_empty(), "not all answers were used: {answers:?}");
         removed
     }
 
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Only the bus's own "no" says that firewalld does not run.
+    /// Only the bus's answer "false" says that firewalld does not run.
     #[test]
     fn no_answer_is_no_answer() {
         assert!(owned(Ok("b true".to_owned())).unwrap());

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha512};
 
 use crate::FirewallError;
 
-/// The rules of iptables for which a container has a chain in each network.
+/// The kinds of iptables rules for which a container has one chain in each network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainKind {
     /// The rules of `ipMasq`.
@@ -31,11 +31,11 @@ impl ChainKind {
     }
 }
 
-/// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
+/// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut longer comments.
 pub(crate) const COMMENT_MAX: usize = 128;
 /// The beginning of the names of links that limit a container's sent traffic.
 const IFB_PREFIX: &str = "bwp";
-/// Bytes of an instance: two hashes, and a hyphen.
+/// The length of [`AttachmentKey::instance`] in bytes: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
 
 /// An attachment, which owns rules. The native plugins' names decide how much of the key a rule shows.
@@ -79,7 +79,7 @@ impl AttachmentKey {
     }
 
     /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
-    /// it. The chain's name is a hash of both, which proves that the comment names the real owner.
+    /// the chain. The chain's name is a hash of network and container. It proves that the comment names the real owner.
     pub(crate) fn of_iptables(kind: ChainKind, chain: &str, comment: &str) -> Option<Self> {
         let names = comment.strip_prefix(kind.comment())?.strip_prefix("name: \"")?;
         let (network, rest) = names.split_once("\" id: \"")?;
@@ -88,8 +88,8 @@ impl AttachmentKey {
         key.iptables_chains(kind).iter().any(|own| own == chain).then_some(key)
     }
 
-    /// Returns the two possible iptables chains of the container in the network. The first is the native plugins' name.
-    /// The second is hashed with separators, and is used if the first is taken.
+    /// Returns the two possible iptables chains of the container in the network. The first name is the native plugins'.
+    /// The second name is hashed with separators, and is used if the first name is taken.
     pub(crate) fn iptables_chains(&self, kind: ChainKind) -> [String; 2] {
         self.names(28, kind.prefix(), &[&self.network, &self.container_id])
     }
@@ -115,7 +115,7 @@ impl AttachmentKey {
     /// Returns the comment of iptables rules. Fails if the names are too long, or if iptables' text format can't carry
     /// them unchanged. Valid CNI names can always be carried.
     pub(crate) fn iptables_comment(&self, kind: ChainKind) -> Result<String, FirewallError> {
-        // The key of the configuration by which other rules are made.
+        // The key of the configuration that chooses nftables instead.
         let backend = if kind == ChainKind::Forwards { "backend" } else { "ipMasqBackend" };
         let Self { network, container_id, .. } = self;
         let refused = |why: &str| {
@@ -137,7 +137,7 @@ impl AttachmentKey {
     }
 }
 
-/// True if iptables' chain of a container's masquerading can have this name: `CNI-`, and 24 hexadecimal digits.
+/// True if a container's masquerading chain in iptables can have this name: `CNI-`, and 24 hexadecimal digits.
 pub(crate) fn is_masquerading(chain: &str) -> bool {
     let digits = chain.strip_prefix(ChainKind::Masquerading.prefix()).unwrap_or_default();
     digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -158,7 +158,7 @@ fn joined(parts: &[&str]) -> String {
     parts.iter().map(|part| format!("{}:{part}", part.len())).collect()
 }
 
-/// Returns the second half of an instance.
+/// Returns the second hash of [`AttachmentKey::instance`].
 pub(crate) fn instance_hash(ifname: &str, container_id: &str) -> String {
     hashed(16, "", &format!("{ifname}:{container_id}"))
 }
@@ -170,7 +170,7 @@ pub(crate) fn named_by(comment: &[u8]) -> Option<(&str, &str)> {
     Some((container_id, ifname))
 }
 
-/// Returns the first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
+/// Returns `prefix` followed by the hexadecimal SHA-512 of `text`, cut to `length` characters.
 fn hashed(length: usize, prefix: &str, text: &str) -> String {
     // Only the needed digits are made, without a formatter: one garbage collection makes a thousand names.
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');

@@ -6,7 +6,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
-//! | [`iptables`] | the same, by the system's iptables; the addresses that are forwarded, and bridges that are isolated |
+//! | [`iptables`] | source NAT by the system's iptables; addresses that are forwarded; bridges that are isolated |
 //! | [`firewalld`] | addresses that are forwarded, by firewalld |
 //! | [`hostport`] | ports of the node that lead to an attachment (`portMappings`) |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |

@@ -10,10 +10,10 @@
 //! `<id>` is the container ID, a hyphen and the interface name. Each rule's comment is `macspoofchk-<id>`. ebtables and
 //! libvirt use the same table, so only objects with these names are touched.
 //!
-//! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with `b-c` have
-//! one `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port in the first rule
-//! shows the owner. [`claim`] does not take a name that guards another existing port. Then the attachment uses
-//! [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
+//! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with interface
+//! `b-c` have the same `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port
+//! in the first rule shows the owner. [`claim`] does not take a name that guards another existing port. Then the
+//! attachment uses [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
 
 use crate::key::hashed_parts;
 use crate::nft::prelude::*;
@@ -28,8 +28,8 @@ const MAC_SUFFIX: &str = "-mac";
 /// The beginning of an ID of [`own_id`]. Neither a container ID nor an interface name can contain the slash.
 const OWN_PREFIX: &str = "postern/";
 
-/// The longest `<id>`. A chain name has at most 255 bytes (`NFT_NAME_MAXLEN`). A comment with such an ID fits its limit
-/// too.
+/// The longest `<id>`. A chain name has at most 255 bytes (`NFT_NAME_MAXLEN`). A comment with the longest `<id>` fits
+/// the limit for comments too.
 pub const ID_MAX: usize = 255 - CHAIN_PREFIX.len() - MAC_SUFFIX.len();
 
 /// Returns the native plugins' `<id>` of an attachment.
@@ -44,7 +44,7 @@ pub fn own_id(network: &str, container_id: &str, ifname: &str) -> String {
     format!("{OWN_PREFIX}{}", hashed_parts(&[network, container_id, ifname]))
 }
 
-/// Checks that rules can be named after `id`. Call it before a record says that they will be made.
+/// Checks that rules can be named after `id`. Call this function before a record announces the rules.
 ///
 /// # Errors
 /// The ID is too long, or empty.
@@ -120,12 +120,12 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRule
     })
 }
 
-/// Makes sure that the bridge drops frames from `host_ifname` whose source is not `mac`. It takes one transaction, and
+/// Makes sure that the bridge drops frames from `host_ifname` whose source is not `mac`. Uses one transaction, and
 /// changes nothing if everything is there. Rules of the same `id` for another port or MAC are replaced.
 ///
-/// If chains of these names guard another port for which `is_anothers` is true, it changes nothing and returns `None`.
-/// The check and the change are one transaction, so the first attachment gets the name. The inner value is the handle
-/// of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
+/// If chains of these names guard another port for which `is_anothers` is true, nothing changes and the result is
+/// `None`. The check and the change are one transaction, so the first attachment gets the name. The inner value is the
+/// handle of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
 ///
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
@@ -149,7 +149,7 @@ pub fn claim(
 /// read.
 ///
 /// # Errors
-/// The kernel refuses to show it, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn check_known(
     nft: &mut Nft,
     id: &str,
@@ -163,13 +163,13 @@ pub fn check_known(
     rules(id, host_ifname, mac)?.check(nft, handles)
 }
 
-/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything. Rules that guard a port
-/// for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. With handles from
-/// [`claim`] that are still the attachment's, no other rules are read.
+/// Removes the rules and chains of `id` in one transaction. Returns true if a rule or chain was removed. Rules that
+/// guard a port for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. With handles
+/// from [`claim`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// A foreign rule refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. Missing rules are no error,
-/// also if no rules can have the name.
+/// even if no rules can have the name.
 pub fn remove_unless(
     nft: &mut Nft,
     id: &str,
@@ -204,7 +204,7 @@ impl GuardedPort {
 /// Returns all guarded ports of all owners. Rules with another form than [`claim`]'s are left out. Changes nothing.
 ///
 /// # Errors
-/// The kernel refuses to show them, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn list(nft: &mut Nft) -> Result<Vec<GuardedPort>, FirewallError> {
     SHARED.list(nft, GuardedPort::read)
 }
@@ -221,7 +221,7 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
     owner.remove_if(nft, |own| !own.is_empty() && own.iter().all(unused))
 }
 
-/// Returns the IDs of all attachments that have rules or chains here, each once.
+/// Returns the IDs of all attachments that have rules or chains in this table, each once.
 pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
     ids.extend(SHARED.list(nft, |rule| id_of(rule).map(|id| String::from_utf8_lossy(id).into_owned()))?);

@@ -9,8 +9,8 @@
 //!     chain postrouting      multicast returns, the rest goes to masq_checks
 //! ```
 //!
-//! All attachments of the node share the table and its chains. They stay when the last attachment goes
-//! (`postern gc --node` removes them).
+//! All attachments of the node share the table and its chains. The table and the chains stay when the last attachment
+//! goes (`postern gc --node` removes them).
 
 use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
 use crate::nft::prelude::*;
@@ -75,8 +75,8 @@ pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> NftRuleSet {
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length. `is_first` says that the
 /// attachment has no rules yet: no search is made.
 ///
-/// Nothing is changed if everything is there. Otherwise one transaction makes all changes, base objects included.
-/// Returns the handles of the new rules. The record keeps the handles, to find the rules again.
+/// Nothing is changed if everything is there. Otherwise one transaction makes all changes, including the shared
+/// objects. Returns the handles of the new rules. The record keeps the handles, to find the rules again.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain with the needed name has another kind.
@@ -94,7 +94,7 @@ pub fn nft_ensure(
 /// them. With handles from [`nft_ensure`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
-/// The kernel refuses to show it, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn nft_check_known(
     nft: &mut Nft,
     key: &AttachmentKey,
@@ -104,12 +104,12 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. `handles` are from the
-/// first call of [`nft_ensure`]. If they are still the attachment's, they are the handles of all its rules, and no
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of removed rules. `handles` are
+/// from the first call of [`nft_ensure`]: the handles of all rules. If they still belong to the attachment's rules, no
 /// other rules are read. Each comment is read before its rule is deleted.
 ///
 /// # Errors
-/// The kernel refuses, or the deadline passes. It is no error if nothing is there.
+/// The kernel refuses, or the deadline passes. Missing rules are no error.
 pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> Result<usize, FirewallError> {
     owner(key).remove(nft, handles, &[], |_| true)
 }
@@ -133,7 +133,7 @@ pub fn nft_retain(
     let instances = |all: &[(String, String)]| -> HashSet<String> {
         all.iter().map(|(container_id, ifname)| format!("{ours}{}", instance_hash(ifname, container_id))).collect()
     };
-    // Computed only if a comment is not enough, because long comments are cut.
+    // Long comments are cut. These hashes are computed only if a comment is not enough.
     let valid_instances = OnceCell::new();
     let is_valid = |rule: &NftRule| {
         rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))
@@ -159,11 +159,11 @@ fn instance_of(rule: &NftRule) -> Option<&str> {
 /// A masquerading rule, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenMasquerade {
-    /// The address with masqueraded traffic.
+    /// The address whose traffic is masqueraded.
     pub source: IpAddr,
     /// The owner of the rule. The container ID may be cut.
     pub key: AttachmentKey,
-    /// True if the container ID is complete: longer comments are cut.
+    /// True if the container ID is complete, false if the comment was cut.
     pub whole: bool,
     comment: Vec<u8>,
 }
@@ -189,7 +189,7 @@ impl SeenMasquerade {
 /// [`nft_ensure`]'s, or with a comment that doesn't name an attachment, are left out. Changes nothing.
 ///
 /// # Errors
-/// The kernel refuses to show them, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn nft_list(nft: &mut Nft) -> Result<Vec<SeenMasquerade>, FirewallError> {
     SHARED.list(nft, SeenMasquerade::read)
 }

@@ -1,4 +1,4 @@
-//! Addresses as packets and the kernel have them: 4 or 16 bytes.
+//! Addresses in the form of packets and of the kernel: 4 or 16 bytes.
 
 use std::net::IpAddr;
 

@@ -17,8 +17,8 @@ pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
     })
 }
 
-/// Runs a program to its end and returns the text that it printed. If it fails, the hint is its standard error. At the
-/// deadline the program is killed.
+/// Runs a program to its end and returns the text that it printed. If the program fails, the hint is its standard
+/// error. At the deadline the program is killed.
 pub(crate) fn run(
     runner: &dyn Run,
     path: &Path,

@@ -1,6 +1,6 @@
 //! The addresses that the rules of a node lead traffic to, whatever program made the rules.
 //!
-//! Such an address must not become another container's. Native portmap's DNAT stays if a container goes without a DEL.
+//! No other container may get such an address. Native portmap's DNAT rules stay if a container goes without a DEL.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,8 +37,8 @@ pub struct ServingRule {
 pub struct Served(HashMap<IpAddr, Vec<ServingRule>>);
 
 impl Served {
-    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables and
-    /// the node has their programs, it reads them too.
+    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables and the
+    /// node has their programs, these tables are read too.
     ///
     /// # Errors
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.
@@ -91,8 +91,8 @@ impl Served {
 }
 
 impl ServingRule {
-    /// `None` for rules of `ipMasq` and of the firewall plugin: they lead no traffic to an address. `ipMasq` concerns
-    /// traffic that leaves a container, and the firewall plugin only accepts traffic.
+    /// Returns `None` for rules of `ipMasq` and of the firewall plugin, because they lead no traffic to an address.
+    /// `ipMasq` concerns traffic that leaves a container, and the firewall plugin only accepts traffic.
     fn of(family: &str, table: &str, chain: &str, comment: Option<&[u8]>) -> Option<Self> {
         if chain == FORWARDED || is_masquerading(chain) {
             return None;

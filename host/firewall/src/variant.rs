@@ -17,25 +17,25 @@ use crate::program;
 /// The known place of earlier rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recorded {
-    /// No record has rules.
+    /// No record has the rules.
     #[default]
     No,
     /// A record has the rules, but not their place. Records of Postern 0.1 never have the place. Newer records lack it
     /// if the programs' variant was unknown.
     Somewhere,
-    /// By their record, the rules are in this variant.
+    /// A record says that the rules are in this variant.
     In(Variant),
 }
 
 impl Recorded {
-    /// Makes this from the variant in a record's effect.
+    /// Returns the place for the variant in a record's effect.
     #[must_use]
     pub fn of(variant: Option<Variant>) -> Self {
         variant.map_or(Self::Somewhere, Self::In)
     }
 }
 
-/// The programs that all names of a variant lead to.
+/// The program that all names of a variant lead to.
 static PROGRAMS: [(&str, Variant); 2] =
     [("xtables-nft-multi", Variant::Nft), ("xtables-legacy-multi", Variant::Legacy)];
 
@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// Returns the variant of the system's programs of this family; `None` if they are not installed, or if their variant
-/// is unknown. Unknown are scripts, copies, and programs of another name.
+/// is unknown. Scripts, copies, and programs with another name have an unknown variant.
 pub(crate) fn installed(v6: bool) -> Option<Variant> {
     INSTALLED.with(|[of_v4, of_v6]| {
         let known = if v6 { of_v6 } else { of_v4 };
@@ -60,7 +60,8 @@ pub(crate) fn installed(v6: bool) -> Option<Variant> {
 
 /// Returns the variant whose program this path leads to; `None` for any other program. `locate` finds a program.
 fn of_program(path: &Path, locate: impl Fn(&str) -> Option<PathBuf>) -> Option<Variant> {
-    // Each link in the path costs a call or two. The program is usually in the same directory as its names.
+    // Each symbolic link in the path costs one or two system calls. Usually the program is in the directory of its
+    // names.
     let file = file_of(path)?;
     let is_same = |name: &str| locate(name).is_some_and(|program| file_of(&program) == Some(file));
     let by_file = PROGRAMS.iter().find(|(name, _)| is_same(name));
@@ -89,7 +90,7 @@ pub(crate) fn is_nft(v6: bool) -> bool {
 }
 
 /// True if all rules of this family are in nf_tables: the programs are that variant, and legacy iptables has no table.
-/// `None` if the kernel does not tell its tables.
+/// `None` if the kernel does not show its tables.
 pub(crate) fn serves(v6: bool) -> Option<bool> {
     if is_nft(v6) { legacy_tables(v6).map(|tables| tables.is_empty()) } else { Some(false) }
 }
@@ -100,7 +101,8 @@ pub fn is_legacy() -> bool {
     installed(false) == Some(Variant::Legacy)
 }
 
-/// Returns the tables of legacy iptables in this thread's namespace, by the kernel's list. `None` if it can't be read.
+/// Returns the tables of legacy iptables in this thread's namespace, by the kernel's list. `None` if the list can't be
+/// read.
 pub(crate) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
     let names = if v6 { "/proc/thread-self/net/ip6_tables_names" } else { "/proc/thread-self/net/ip_tables_names" };
     match fs::read_to_string(names) {
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The variant is that of the program at the end of all links. A copy or a script has no known variant.
+    /// The program at the end of all links decides the variant. A copy or a script has no known variant.
     #[test]
     fn only_the_program_itself_tells_its_variant() {
         let at = std::env::temp_dir().join(format!("postern-variant-{}", std::process::id()));

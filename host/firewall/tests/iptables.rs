@@ -55,7 +55,7 @@ impl Run for Witness {
 
 /// Returns a runner in this process, with some seconds for its programs.
 fn soon() -> ProgramRunner<'static> {
-    // It is closed with the process.
+    // The connection is closed with the process.
     let nft: &'static RefCell<Option<Nft>> = Box::leak(Box::default());
     let nft = (!Path::new(BY_PROGRAM).exists()).then_some(nft);
     ProgramRunner { runner: &Witness, deadline: common::soon(), nft }
@@ -150,7 +150,7 @@ fn writes_what_native_writes() {
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         assert_eq!(rules(), NATIVE);
         assert!(check(&key("cid1"), &addrs(&DUAL), soon()).unwrap());
-        // The same questions that the native plugin asks.
+        // The native plugin asks the same questions.
         tool(
             "iptables",
             r#"chain=CNI-a631aa8e1549a3b129110fd2; comment='name: "mynet" id: "cid1"'
@@ -399,7 +399,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
         assert_eq!(list(soon()).unwrap(), others);
         assert_eq!(remove_seen(&v4, soon()).unwrap(), 0);
         remove_seen(&others, soon()).unwrap();
-        assert_eq!((rules().len(), chains()), (2, 2), "those of others");
+        assert_eq!((rules().len(), chains()), (2, 2), "the rules of other owners");
     });
 }
 
@@ -447,13 +447,13 @@ fn rules_in_another_form() {
     let program = ProgramRunner { runner: &Direct, ..soon() };
     let needs = |of: Option<&str>| needs_program(none, Masquerading, of.map(key).as_ref());
     let [with, without] = [program, none].map(|runner| check(&key("cid1"), &addrs(&["10.1.0.3/16"]), runner).unwrap());
-    assert_eq!((with, without), (false, false), "a rule of others has the name");
+    assert_eq!((with, without), (false, false), "a foreign rule has the chain's name");
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
-    assert_eq!(chains(), 1, "a rule of others leads to it");
+    assert_eq!(chains(), 1, "a foreign rule leads to the chain");
     tool("iptables", &format!("iptables -t nat -D POSTROUTING {odd} -j {chain}"));
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
-    // An odd rule inside the chain goes with it, but only the program can compare.
+    // An unreadable rule in the chain is removed with the chain, but only the program can compare it.
     ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert!(!needs(Some("cid1")) && !needs(None));
     tool("iptables", &format!("iptables -t nat -A {chain} {odd} -j RETURN"));
@@ -486,8 +486,8 @@ fn forwards_in_another_form_need_the_program() {
         iptables::others_may_exist(&mut nft(), "mynet", &known).unwrap()
     };
     assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
-    // Chains of other networks are never collected, and their rules are not read. Here only the program could read
-    // them.
+    // Chains of other networks are never collected, and their rules are not read. Only the program could read these
+    // rules.
     let foreign = AttachmentKey { network: "mynet2".to_owned(), ..key("cid2") };
     HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure_in(None, none).unwrap();
     ensure(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
@@ -526,8 +526,8 @@ fn lines(chain: &str) -> Vec<String> {
     all.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
 }
 
-/// Each attachment has its own rules. Their handles find them among many other rules, even equal rules. Rules that were
-/// made again have new handles, and are searched by content.
+/// Each attachment has its own rules. Their handles find them among many other rules, even equal rules. If rules are
+/// made again, they have new handles and are searched by content.
 #[test]
 fn rules_of_an_address_are_found_by_their_handles() {
     own_namespace();
@@ -544,7 +544,7 @@ fn rules_of_an_address_are_found_by_their_handles() {
     let others = forward::admit(&one, "CNI-ADMIN", true, None, none).unwrap();
     assert_eq!((before.len(), ours.len(), others.len()), (2, 4, 4));
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2 + 2);
-    assert_eq!(lines("FORWARD").len(), 1, "what all share is there once");
+    assert_eq!(lines("FORWARD").len(), 1, "the shared rule is there once");
     let missing = |handles: &[u64]| {
         let numbers = forward::AddressHandles {
             addresses: one.clone(),
@@ -600,7 +600,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
     assert!(!forward::needs_program(none, Some(std::slice::from_ref(&ours))));
     assert!(ours.withdraw(none).unwrap());
     assert!(!forward::has(&one, &ours.handles, none) && forward::has(&one, &others.handles, none));
-    assert!(!ours.withdraw(none).unwrap(), "they are gone");
+    assert!(!ours.withdraw(none).unwrap(), "the rules are gone");
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 2);
     // Without the tables' numbers, or with numbers of other tables, nothing is removed.
     for tables in [Vec::new(), vec![others.tables[0]], vec![others.tables[1], others.tables[0]]] {

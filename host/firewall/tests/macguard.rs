@@ -45,7 +45,7 @@ fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
     remove_unless(nft, id, &[], |_| false)
 }
 
-/// Loads `NATIVE`: in the bridge family nft reads another name for the priority than it prints.
+/// Loads `NATIVE`. In the bridge family, nft prints a name for the priority that it does not read.
 fn make_native() {
     let text = NATIVE.replace("priority dstnat", "priority -300");
     tool("nftables", &format!("nft -f - <<'END'\n{text}END"));
@@ -180,7 +180,7 @@ fn names_have_limits() {
     assert_eq!(ruleset(), before);
 }
 
-/// Two attachments have one name; and a second chain has the name of another attachment's first chain.
+/// Two attachments have the same name. A second chain has the name of another attachment's first chain.
 #[test]
 fn names_that_run_together() {
     own_namespace();
@@ -205,7 +205,7 @@ fn names_that_run_together() {
         assert_eq!(ruleset(), before);
         assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());
         assert!(check(&mut nft, second, "veth2", MAC).unwrap());
-        // Remaining chains of the first attachment keep the chains that they lead to, but not the reverse.
+        // Remaining chains keep the chains that they lead to. They don't keep the chains that lead to them.
         remove_unless(&mut nft, first, &[], |port| port == "veth2").unwrap();
         assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
         remove(&mut nft, second).unwrap();
@@ -221,7 +221,7 @@ fn what_others_change_is_looked_at_again() {
     let mut nft = nft();
     assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap().is_some());
     assert!(check(&mut nft, ID, PORT, MAC).unwrap());
-    // Changes of this connection, and harmless changes of other programs.
+    // A change of this connection and a harmless change of another program leave the set complete.
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
     assert!(check(&mut nft, ID, PORT, MAC).unwrap() && !check(&mut nft, ID, "veth2", MAC).unwrap());
     tool("nftables", "nft add table inet other");
@@ -304,7 +304,8 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(list(&mut nft).unwrap(), [port("cid2-eth0", "veth2")]);
     assert!(check(&mut nft, "cid2-eth0", "veth2", MAC).unwrap() && !ruleset().contains(ID));
 
-    // The same attachment again, on another port. The native plugin leaves the old rule, so both are the attachment's.
+    // The same attachment is made again, on another port. The native plugin leaves the old rule, so both rules are the
+    // attachment's.
     tool(
         "nftables",
         "nft insert rule bridge nat PREROUTING iifname old jump cni-br-iface-cid2-eth0 comment macspoofchk-cid2-eth0",
@@ -331,7 +332,7 @@ fn a_guard_is_found_by_its_handle() {
     let second = claim(&mut nft, "c2-eth0", "veth2", MAC, none).unwrap().unwrap();
     assert!(remove_unless(&mut nft, "c2-eth0", &second, none).unwrap());
     assert_eq!(ruleset(), before);
-    // Another rule leads to the chain. The kernel's count shows it; the handle does not.
+    // Another rule leads to the chain. The kernel's count shows this rule; the handle does not.
     let both =
         "add rule bridge nat PREROUTING iifname \"veth9\" jump cni-br-iface-c1-eth0 comment \"macspoofchk-c1-eth0\"";
     tool("nftables", &format!("nft '{both}'"));

@@ -68,7 +68,7 @@ fn writes_what_native_writes() {
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
-/// Each rule comes once, in the order of the addresses, and fast enough that no other plugin has to wait.
+/// Each rule comes once, in the order of the addresses. The change is so fast that no other plugin has to wait.
 #[test]
 fn many_addresses_keep_their_order() {
     own_namespace();
@@ -205,7 +205,7 @@ fn collection_of_thousands() {
     make_native();
     tool(
         "nftables",
-        // In parts: an unprivileged nft can't enlarge its socket's buffer.
+        // The rules are added in parts: an unprivileged nft can't enlarge its socket's buffer.
         r#"for part in 1 2 3; do
                i=0; while [ $i -lt 401 ]; do i=$((i + 1))
                    echo "add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 masquerade \
@@ -340,7 +340,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     let table = "inet cni_plugins_masquerade masq_checks";
     let comment = r#""d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1""#;
     let others = [
-        // Rules in another form than the plugins', with a matching comment; and the other way round.
+        // Rules in another form with a matching comment, and rules in the plugins' form without a matching comment.
         format!("ip saddr 10.1.0.0/24 ip daddr != 10.1.0.0/16 masquerade comment {comment}"),
         format!("ip saddr 10.1.0.4 ip daddr 10.1.0.0/16 masquerade comment {comment}"),
         format!("ip saddr 10.1.0.5 ip daddr != 10.1.0.0/16 accept comment {comment}"),
@@ -399,7 +399,7 @@ fn collection_knows_the_valid_by_name_and_by_hash() {
         nft_ensure(&mut nft, &key(id), &addrs(&[&format!("10.1.0.{number}/16")]), true).unwrap();
     }
     let all = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect::<Vec<_>>();
-    let never = || panic!("the busy ones are asked for only if some are not valid");
+    let never = || panic!("busy attachments are requested only if some attachments are not valid");
     assert!(nft_retain(&mut nft, "mynet", &all(&["short", &long, "stale", "busy"]), never).unwrap().is_empty());
     let removed = nft_retain(&mut nft, "mynet", &all(&["short", &long]), || Ok(all(&["busy"]))).unwrap();
     assert!(removed.len() == 1 && removed[0].ends_with("id: stale"), "{removed:?}");

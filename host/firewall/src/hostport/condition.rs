@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// One condition on the packets to be forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketCondition {
-    /// False: the packets that do not match.
+    /// True for packets that match, false for packets that do not match.
     pub is: bool,
     /// The part of the packet that is compared.
     pub about: About,
@@ -39,15 +39,16 @@ pub enum Syntax {
 
 /// Words that are no condition of the grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no condition: it can be {1}; NETWORK is one of {2}, and not all of it")]
+#[error("\"{0}\" is no condition: it can be {1}; NETWORK is an {2} network with a prefix length above 0")]
 pub struct NotACondition(String, &'static str, &'static str);
 
-const IPTABLES: &str = "`-s NETWORK`, `-d NETWORK` or `-i LINK`, with a `!` before it or not";
+const IPTABLES: &str = "`-s NETWORK`, `-d NETWORK` or `-i LINK`, with or without a `!` before it";
 const NFT: &str =
-    "`ip saddr NETWORK`, `ip daddr NETWORK` (or `ip6`) or `iifname LINK`, with a `!=` before the value or not";
+    "`ip saddr NETWORK`, `ip daddr NETWORK` (or `ip6`) or `iifname LINK`, with or without a `!=` before the value";
 
 impl Syntax {
-    /// Returns the language of these words; `None` for no words. The first word decides, as in the native plugin.
+    /// Returns the language of these words; `None` if there are no words. The first word decides, as in the native
+    /// plugin.
     #[must_use]
     pub fn of(words: &[String]) -> Option<Self> {
         let first = words.first()?;
@@ -57,9 +58,9 @@ impl Syntax {
     /// Reads the conditions of one family.
     ///
     /// # Errors
-    /// The first words that are no condition, and the possible conditions.
+    /// Some words are no condition. The error has the first such words, and the possible conditions.
     pub fn read(self, words: &[String], v6: bool) -> Result<Vec<PacketCondition>, NotACondition> {
-        // nft joins its words, so one word of the configuration may hold several.
+        // nft joins its words, so one word of the configuration may hold several nft words.
         let mut words = words.iter().flat_map(|word| word.split_whitespace());
         let mut conditions = Vec::new();
         while let Some(first) = words.next() {

@@ -1,9 +1,9 @@
 //! The guard of the node's 127.0.0.0/8.
 //!
-//! A link with `route_localnet` delivers packets to and from 127.0.0.0/8. Connections from the node's 127.0.0.1 to a
-//! forwarded port need this sysctl on the link towards the container. Without a guard, every container behind this link
-//! would reach the services that listen on the node's 127.0.0.1. A container could also send to any service of the node
-//! with the source 127.0.0.1, which many programs trust. The native plugin has no guard.
+//! A link with the sysctl `route_localnet` delivers packets to and from 127.0.0.0/8. Connections from the node's
+//! 127.0.0.1 to a forwarded port need this sysctl on the link towards the container. Without a guard, every container
+//! behind this link would reach the services that listen on the node's 127.0.0.1. A container could also send to any
+//! service of the node with the source 127.0.0.1, which many programs trust. The native plugin has no guard.
 //!
 //! ```text
 //! table ip postern_localnet
@@ -11,7 +11,7 @@
 //!                         iifname != "lo" meta iifkind != "vrf" ip saddr 127.0.0.0/8 drop
 //! ```
 //!
-//! The kernel itself drops such packets where `route_localnet` is off, so the rules change nothing on other links. The
+//! On links without `route_localnet`, the rules change nothing, because the kernel itself drops these packets. The
 //! rules come before address translation. At that point, answers that will be translated to or from 127.0.0.1 have
 //! another address.
 
@@ -56,7 +56,7 @@ pub fn ensure(nft: &mut Nft) -> Result<(), FirewallError> {
 /// True if the guard is there.
 ///
 /// # Errors
-/// The kernel refuses to show it, or the deadline passes.
+/// The kernel refuses to show the guard, or the deadline passes.
 pub fn check(nft: &mut Nft) -> Result<bool, FirewallError> {
     SHARED.is_complete(&mut |chain: &str| nft.rules(TABLE, chain))
 }

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`nft`] | table `cni_hostport` |
-//! | `native` | comparing what a native plugin made there |
+//! | `native` | comparison of forwards that a native plugin made in this table |
 //! | [`crate::iptables::hostport`] | chains `CNI-HOSTPORT-…` and `CNI-DN-…` |
 //! | [`localnet`] | the guard of 127.0.0.0/8 on links with `route_localnet` |
 //! | `condition` | the network's conditions, in a closed grammar |
@@ -26,7 +26,7 @@ pub(crate) const CHAIN_PREFIX: &str = ChainKind::Forwards.prefix();
 /// The beginning of the chains of iptables that all attachments' forwards share.
 const SHARED_PREFIX: &str = "CNI-HOSTPORT-";
 
-/// True for a chain, or a table of nftables, that has forwards or masquerading of plugins.
+/// True if a chain, or a table of nftables, has forwards or masquerading rules of plugins.
 pub(crate) fn is_of_plugin(table: &str, chain: &str) -> bool {
     [nft::NAME, masquerade::TABLE.name].contains(&table)
         || [CHAIN_PREFIX, SHARED_PREFIX].iter().any(|beginning| chain.starts_with(beginning))
@@ -90,7 +90,7 @@ impl HostPorts {
 /// Checks that a chain can have this name and be the target of a rule.
 ///
 /// # Errors
-/// The name, and the possible names.
+/// The name is not allowed. The error has the name, and the allowed form.
 pub fn validate_chain(name: &str) -> Result<(), FirewallError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     // XT_EXTENSION_MAXNAMELEN, with its final NUL.

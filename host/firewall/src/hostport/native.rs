@@ -1,14 +1,14 @@
 //! Comparing forwards that a native plugin made by nftables. These forwards work, but their form differs from
 //! Postern's:
 //!
-//! * Conditions are in the shared chains. There the conditions of the last network count for all networks. Conditions
-//!   are not compared.
-//! * Only the container itself and 127.0.0.1 are masqueraded, also with `masqAll`, up to 1.9.1. Later versions
+//! * Conditions are in the shared chains. In these chains the conditions of the last network apply to all networks. So
+//!   conditions are not compared.
+//! * Up to 1.9.1, only the container itself and 127.0.0.1 are masqueraded, even with `masqAll`. Later versions
 //!   masquerade the container's network, or every sender. Each form is accepted.
 //! * Up to 1.9.0, forwards with a host IP have their own chain.
 //!
-//! Older versions have rules that also forward packets for other destinations (CVE-2025-67499). These rules do not
-//! count.
+//! Older versions have rules that also forward packets for destinations outside the node (CVE-2025-67499). These rules
+//! do not count.
 
 use super::HostPorts;
 use super::nft::{
@@ -45,7 +45,7 @@ impl HostPorts {
         let is_there = |(bare, ours): (&SharedRule, &SharedRule)| {
             chains.iter().any(|(_, present)| present.contains(&bare.rule) || present.contains(&ours.rule))
         };
-        // The forwards come first, in the same order.
+        // The forwards are the first entries, in the same order in both sets.
         if !bare.entries.iter().zip(&ours).all(is_there) || !self.is_masqueraded(&masquerading) {
             return Ok(false);
         }

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Two things differ from the native plugin. First, conditions are in the attachment's own rules. The native plugin
-//! puts the conditions of the last network into the shared chains. Second, only forwarded packets are masqueraded, and
-//! the whole container network is. Without this, a neighbour's connection to the port would get answers from another
-//! address.
+//! puts the conditions of the last network into the shared chains. Second, only forwarded packets are masqueraded, for
+//! senders in the whole container network. Otherwise a neighbour's connection to the port would get answers from
+//! another address.
 //!
 //! A comment names the container only. Attachments of one container share this comment. So the rules of an attachment
 //! are found by their handles, or by their content.
@@ -155,22 +155,23 @@ impl HostPorts {
     /// True if all rules are there. With their handles, no other rules are read.
     ///
     /// # Errors
-    /// The kernel refuses to show them, or the deadline passes.
+    /// The kernel refuses to show the rules, or the deadline passes.
     pub fn nft_check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         self.rules().check(nft, handles)
     }
 
-    /// Returns the kernel's number of the table of the rules; `None` if it is absent. If the number is the same before
+    /// Returns the kernel's number of the rules' table; `None` if the table is absent. If the number is the same before
     /// and after [`HostPorts::nft_ensure`], the rules are in that table.
     ///
     /// # Errors
-    /// The kernel refuses to show it, or the deadline passes.
+    /// The kernel refuses to show the table, or the deadline passes.
     pub fn nft_table(&self, nft: &mut Nft) -> Result<Option<u64>, FirewallError> {
         Ok(nft.table(shared_of(self.is_v6()).table)?.and_then(|table| table.handle))
     }
 
-    /// Removes the attachment's rules. Other rules of the container stay. Returns the number of rules. With the number
-    /// of their table, no rule is read. If the handles don't lead to all rules, the rules are found by their content.
+    /// Removes the attachment's rules. Other rules of the container stay. Returns the number of removed rules. If
+    /// `table` is the number of the rules' table, no rule is read. If the handles don't lead to all rules, the rules
+    /// are found by their content.
     ///
     /// # Errors
     /// The kernel refuses, or the deadline passes. Missing rules are no error.
@@ -232,8 +233,8 @@ pub fn have_one_comment(one: &str, other: &str) -> bool {
     comment(one) == comment(other)
 }
 
-/// Removes the rules of a container, in both families, except those that lead to a spared address. For attachments
-/// without a record. If the comment may be cut ([`is_cut`]), only rules that lead to an address in `own` are removed.
+/// Removes the rules of a container without a record, in both families. Rules that lead to a spared address stay. If
+/// the comment may be cut ([`is_cut`]), only rules that lead to an address in `own` are removed.
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].
@@ -258,7 +259,7 @@ pub fn remove_all(
 /// Returns the forwards and masquerading rules of all containers, whatever program made them. Changes nothing.
 ///
 /// # Errors
-/// The kernel refuses to show them, or the deadline passes.
+/// The kernel refuses to show the rules, or the deadline passes.
 pub fn list(nft: &mut Nft) -> Result<Vec<SeenForward>, FirewallError> {
     let mut seen = shared_of(false).list(nft, SeenForward::read)?;
     seen.extend(shared_of(true).list(nft, SeenForward::read)?);

@@ -13,7 +13,7 @@ impl ChainKind {
         }
     }
 
-    /// Returns both owners that a key can stand for. Fails if no rules can have the name.
+    /// Returns the two possible owners of the rules of a key. Fails if a comment can't have the key's names.
     pub(super) fn owners(self, key: &AttachmentKey) -> Result<[IptablesOwner; 2], FirewallError> {
         let comment = Some(key.iptables_comment(self)?);
         let owner = |chain| IptablesOwner { comment: comment.clone(), chain: Some(chain), home: self.home() };
@@ -27,16 +27,16 @@ impl ChainKind {
     }
 }
 
-/// Checks that rules can be named after `key`. Call it before a record says that they will be made.
+/// Checks that rules can be named after `key`. Call this function before a record announces the rules.
 ///
 /// # Errors
-/// Network and container are too long together for a comment.
+/// The names of network and container are together too long for a comment, or have a forbidden character.
 pub fn validate(kind: ChainKind, key: &AttachmentKey) -> Result<(), FirewallError> {
     key.iptables_comment(kind).map(drop)
 }
 
 /// True if there may be rules of this container and network. This question takes microseconds. If the answer is false,
-/// no program needs to run, which would take milliseconds.
+/// no program needs to run. A program takes milliseconds.
 ///
 /// Always true if the kernel has a `nat` table of legacy iptables, because only programs can read this table.
 ///
@@ -60,9 +60,9 @@ pub fn needs_program(runner: ProgramRunner<'_>, kind: ChainKind, key: Option<&At
     only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
 }
 
-/// Removes the rules of all containers in `network`, in both families, except those with a valid or busy container ID.
-/// Returns the removed container IDs. `busy` is called only if there is something to remove, and after the rules were
-/// read, as in [`crate::masquerade::nft_retain`].
+/// Removes the rules of the containers in `network` that have neither a valid nor a busy container ID, in both
+/// families. Returns the removed container IDs. `busy` is called only if there is something to remove, and after the
+/// rules were read, as in [`crate::masquerade::nft_retain`].
 ///
 /// # Errors
 /// A program is missing or fails, or the deadline passes.

@@ -1,8 +1,8 @@
 //! An iptables rule as expressions of nf_tables.
 //!
 //! Rules are written in the form of iptables 1.8.7, which every later version lists, finds and deletes. Rules are read
-//! in the forms of 1.8.7, 1.8.9 and 1.8.11. These forms differ in the parts that are expressions, and the parts that
-//! are matches of iptables.
+//! in the forms of 1.8.7, 1.8.9 and 1.8.11. These forms differ: the same part of a rule is an expression in one form,
+//! and a match of iptables in another form.
 
 use super::prelude::*;
 use super::xt::Extension;
@@ -190,7 +190,7 @@ fn protocol(value: &[u8]) -> Option<Transport> {
     Transport::ALL.into_iter().find(|protocol| [protocol.number()] == value)
 }
 
-/// Reads a network: its first bytes, or all of it with a mask.
+/// Reads a network: the first bytes of its address, or the whole address with a mask.
 fn network(length: u32, mask: Option<Vec<u8>>, value: &[u8], v6: bool) -> Option<IpNet> {
     let size = if v6 { 16 } else { 4 };
     let length = usize::try_from(length).ok().filter(|length| *length == value.len() && *length <= size)?;
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(written("C -s 10.1.0.2/32 -j D", true), None, "an address of the other family");
         assert_eq!(written("C -j DNAT --to-destination 10.1.0.2", true), None);
         let long = format!("C -m comment --comment {} -j D", "x".repeat(256));
-        assert_eq!(written(&long, false), None, "the kernel has no room for it");
+        assert_eq!(written(&long, false), None, "the kernel has no room for the comment");
     }
 
-    /// A rule with a changed byte is read as exactly that rule, or is refused. Nothing panics.
+    /// A rule with a changed byte is read as exactly the changed rule, or is refused. Nothing panics.
     #[test]
     fn no_byte_is_overlooked() {
         for line in LINES {

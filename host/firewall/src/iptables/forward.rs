@@ -5,7 +5,7 @@
 //! each other's rules. The rules are in table `filter` of the address's family:
 //!
 //! ```text
-//! -A FORWARD -j CNI-ISOLATION-STAGE-1            before the next, or nothing would be isolated
+//! -A FORWARD -j CNI-ISOLATION-STAGE-1            before the next rule, or nothing would be isolated
 //! -A FORWARD -j CNI-FORWARD
 //! -A CNI-FORWARD -j <admin chain>
 //! -A CNI-FORWARD -d <address> -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
@@ -17,8 +17,8 @@
 //! -A CNI-ISOLATION-STAGE-2 -j RETURN
 //! ```
 //!
-//! The rules of an address name no owner, because the native form has no room for an owner. The attachment's record is
-//! the owner. The chains stay, and so do the rules of a bridge until `postern gc --node`.
+//! The rules of an address name no owner, because the native form has no room for an owner. The attachment's record has
+//! the owner. The chains stay. The rules of a bridge stay until `postern gc --node`.
 
 use super::prelude::*;
 use super::presence::only_programs;
@@ -78,7 +78,7 @@ fn to_isolation() -> IptablesRule {
     IptablesRule::new(FORWARD, Target::jump(STAGES[0])).commented(&of_policy(EITHER))
 }
 
-/// Returns the bridge's own rules. Each is put before the earlier ones, in this order.
+/// Returns the bridge's own rules. They are added in this order, each before the rules that exist already.
 fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<IptablesRule> {
     let [stage1, stage2] = STAGES;
     let link = |is| Some((is, bridge.to_owned()));
@@ -123,7 +123,7 @@ fn changes(set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
     changes
 }
 
-/// The chains in which the order of rules matters. They have few rules, for any number of attachments.
+/// The chains in which the order of rules matters. They have few rules, even if there are many attachments.
 const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
 
 /// Completes a set. `is_first` says that the owner has no rules yet. Returns the number of changes, and the handles of
@@ -137,8 +137,8 @@ fn complete(
     programs.change(&scope, |saved| changes(set, saved))
 }
 
-/// Returns the handles of these addresses' rules, from all handles that an effect noted. They are in the order of
-/// [`admit`].
+/// Returns the handles of one family's rules. `handles` are all handles that an effect noted, in the order of
+/// [`admit`]. `all` are the addresses of the effect.
 fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
     let of_v4 = 2 * all.iter().filter(|address| address.addr().is_ipv4()).count();
     match handles.split_at_checked(of_v4).filter(|_| handles.len() == 2 * all.len()) {
@@ -150,7 +150,7 @@ fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
 
 /// Makes sure that traffic from each address, and answers to it, are forwarded. `admin` is the chain of the
 /// administrator's rules, which come first. With `is_first`, the attachment has no rules yet, and no search is made.
-/// `variant` is the variant of earlier rules; `None` is the variant of new rules.
+/// `variant` is the variant of earlier rules. With `None`, the variant for new rules is used.
 ///
 /// Returns the handles of the addresses' rules if all rules are new, and no program made them. The record keeps the
 /// handles, to find the rules again.
@@ -189,7 +189,7 @@ pub fn isolate(
 }
 
 /// Returns the first rule of these addresses that is missing, in the native plugin's words; `None` if all are there.
-/// `isolated` is a bridge with its policy. With handles from [`admit`], no rules of others are read.
+/// `isolated` is a bridge with its policy. With handles from [`admit`], no other owner's rules are read.
 ///
 /// # Errors
 /// As [`admit`].
@@ -238,7 +238,7 @@ fn missing_in(
             missing => first = first.or(missing),
         }
     }
-    // Without any place, all rules are missing.
+    // If no place is possible, all rules are missing.
     Ok(first.or_else(|| missing_of(&SavedTable::default(), sets, bridge)))
 }
 
@@ -271,7 +271,7 @@ fn take_away(
     programs.change(&scope, plan).map(|(count, _)| count)
 }
 
-/// As [`super::RuleHandles`], of the rules of [`admit`].
+/// The kernel's numbers of the rules of [`admit`], and of their tables, as in [`super::RuleHandles`].
 #[derive(Clone, Debug, Default)]
 pub struct AddressHandles {
     /// The addresses.
@@ -280,13 +280,13 @@ pub struct AddressHandles {
     pub handles: Vec<u64>,
     /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: Vec<u64>,
-    /// The place of the rules, by the record.
+    /// The place of the rules, as their record has it.
     pub recorded: Recorded,
 }
 
 /// Returns the handles of the tables of these addresses' families, for [`AddressHandles`]. Empty if a table is missing,
-/// or if only a program knows the rules. If the handles are the same before and after [`admit`], its rules are in these
-/// tables.
+/// or if only a program can read the rules. If the handles are the same before and after [`admit`], the new rules are
+/// in these tables.
 #[must_use]
 pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     numbers::tables(FILTER, addrs, runner)
@@ -323,7 +323,7 @@ impl AddressHandles {
 }
 
 /// True if only programs can read or change these rules. False if no such program is installed. `noted` are the numbers
-/// of the rules that a run can meet; `None` means all rules.
+/// of the rules that a run may read or change; `None` means all rules.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>) -> bool {
     // Rules that can be made without a program can also be removed without one.
@@ -419,7 +419,7 @@ impl Tables {
         !self.0.is_empty() && families.iter().all(|v6| self.of(*v6).any(|saved| changes(&set, saved).is_empty()))
     }
 
-    /// True if the rules of this address are there, and the rule that leads to them.
+    /// True if the rules of this address exist, and the rule that leads to them exists.
     #[must_use]
     pub fn forwards(&self, address: IpAddr) -> bool {
         let [leading, _] = leading("");
@@ -429,8 +429,8 @@ impl Tables {
 }
 
 /// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges.
-/// This question takes microseconds. If the answer is false, [`withdraw`] need not run, which may start programs for
-/// milliseconds.
+/// This question takes microseconds. If the answer is false, [`withdraw`] need not run. It may start programs, which
+/// take milliseconds.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.

@@ -2,7 +2,7 @@
 //! The rules are in table `nat` of the address's family:
 //!
 //! ```text
-//! -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT         the same in OUTPUT
+//! -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT         and the same rule in OUTPUT
 //! -I POSTROUTING -j CNI-HOSTPORT-MASQ
 //! -A CNI-HOSTPORT-SETMARK -j MARK --set-xmark <bit>/<bit>
 //! -A CNI-HOSTPORT-MASQ -m mark --mark <bit>/<bit> -j MASQUERADE
@@ -27,16 +27,17 @@ const MASQ: &str = "CNI-HOSTPORT-MASQ";
 pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
 /// The shared chains that mark packets, and that masquerade marked packets.
 pub(super) const MARKING: [&str; 2] = [SETMARK, MASQ];
-/// The most ports in one rule (`XT_MULTI_PORTS`).
+/// The largest number of ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
 
-/// True if table `nat` has a chain.
+/// True if table `nat` has this chain.
 fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {
     Ok(programs.look(&Scope::whole(NAT))?.chains.iter().any(|name| name == chain))
 }
 
 impl HostPorts {
-    /// Returns the rules in two forms: with the native plugin's chain, and with the chain to use if the first is taken.
+    /// Returns the rules in two forms. The first form has the native plugin's chain. The second form has the chain that
+    /// is used if the first chain is taken.
     pub(super) fn sets(&self) -> Result<[IptablesRuleSet; 2], FirewallError> {
         let forwards = self.own_forwards();
         let own_mark = self.sources != NatSources::None && matches!(self.mark, MarkBy::Bit(_));
@@ -45,8 +46,8 @@ impl HostPorts {
             let (chain, comment) = owner.names();
             let mut rules = self.shared_rules();
             rules.extend(forwards.iter().flat_map(|forward| self.content(chain, forward)));
-            // These rules come last, because the kernel checks a rule that leads to very many rules in each
-            // transaction.
+            // These rules come last. In each transaction the kernel checks a rule again if the rule leads to very many
+            // rules.
             rules.extend(self.entries(chain, comment, &forwards));
             IptablesRuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
         }))
@@ -129,9 +130,9 @@ impl HostPorts {
         rules.into_iter().map(|rule| (IptablesPlace::Last, rule)).collect()
     }
 
-    /// Makes sure that the rules are there. `variant` is the variant of earlier rules; `None` is the variant of new
-    /// rules. Returns the handles of the new rules that lead to the attachment's chain, unless a program made them. The
-    /// record keeps the handles, to find the rules again.
+    /// Makes sure that the rules are there. `variant` is the variant of earlier rules. With `None`, the variant for new
+    /// rules is used. Returns the handles of the new rules that lead to the attachment's chain, unless a program made
+    /// them. The record keeps the handles, to find the rules again.
     ///
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
@@ -151,8 +152,8 @@ impl HostPorts {
         let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
             let way_out = format!(
-                "table {NAT} of {} has none: the program that makes it does not run, or has another backend, as kube-proxy \
-                 in mode nftables; leave `externalSetMarkChain` out, and portmap makes a chain of its own",
+                "table {NAT} of {} has no such chain: its program does not run, or has another backend, as kube-proxy in \
+                 mode nftables; without `externalSetMarkChain`, portmap makes its own chain",
                 programs.name()
             );
             FirewallError::new("find", format!("chain {chain} (externalSetMarkChain)"), way_out)
@@ -182,8 +183,7 @@ impl HostPorts {
     /// and their table's handle, no other rules are read.
     ///
     /// # Errors
-    /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is
-    /// there.
+    /// A program that a record's rules need is missing or fails, or the deadline passes. Missing rules are no error.
     pub fn iptables_remove(&self, known: RuleHandles<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let numbered = known.tables.first().map(|table| (known.handles, *table));
@@ -245,7 +245,7 @@ fn narrow(rule: &mut IptablesRule, condition: &PacketCondition) {
         About::Destination(network) => once(&mut rule.destination, (is, *network)),
         About::Input(name) => once(&mut rule.input, (is, name.replace('*', "+"))),
     };
-    // iptables refuses a second condition of one kind, with an error.
+    // iptables reports an error for a second condition of the same kind.
     if is_new.is_none() {
         rule.matches.push(Match::Other(condition.to_string().split(' ').map(str::to_owned).collect()));
     }
@@ -261,8 +261,8 @@ fn ports(rule: &IptablesRule) -> &[u16] {
     found.unwrap_or_default()
 }
 
-/// True if a rule that leads to the chain of this container and network belongs to them. The chain that has the rule
-/// may have been renamed.
+/// True if a rule that leads to a container's chain belongs to the container and network of `key`. The chain that has
+/// the rule may have been renamed.
 fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
     match rule.comment() {
         Some(comment) => key.iptables_comment(Forwards).is_ok_and(|own| own == comment),
@@ -271,8 +271,8 @@ fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
     }
 }
 
-/// Removes the forwards of all attachments of the container to the network, in both families. For attachments without a
-/// record. Returns the number of changes.
+/// Removes the forwards of all attachments of the container to the network, in both families, without a record. Returns
+/// the number of changes.
 ///
 /// # Errors
 /// As [`HostPorts::iptables_remove`].
@@ -295,7 +295,7 @@ pub struct SeenForwardChain {
     pub v6: bool,
     /// The chain's owner, a key without an interface, if a rule that leads to the chain names the owner.
     pub key: Option<AttachmentKey>,
-    /// The addresses that it leads to, each once.
+    /// The addresses that the chain leads to, each once.
     pub targets: Vec<IpAddr>,
 }
 

@@ -13,8 +13,8 @@
 //! chain is removed together with the last rule that refers to it.
 //!
 //! The chain's name is a hash of network and container written without a separator. So network `net` with container
-//! `1abc` and network `net1` with container `abc` get the same name. The first container keeps this name. The other
-//! container gets a chain whose name is hashed with separators.
+//! `1abc` and network `net1` with container `abc` have the same hash. The first container gets the chain with this
+//! name. The other container gets a chain whose name is hashed with separators.
 
 use super::prelude::*;
 use super::{SeenTable, validate};
@@ -33,7 +33,7 @@ fn jump(source: IpNet, chain: &str, comment: &str) -> IptablesRule {
 }
 
 /// Returns the rules of these addresses of one family in two forms. The first form has the native plugins' chain name.
-/// The second form has the name to use if the first is taken.
+/// The second form has the name that is used if the first name is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[IptablesRuleSet; 2], FirewallError> {
     let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
     Ok(Masquerading.owners(key)?.map(|owner| {
@@ -56,7 +56,8 @@ fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool 
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
-/// their network's prefix length. `variant` is the variant of earlier rules; `None` is the variant of new rules.
+/// their network's prefix length. `variant` is the variant of earlier rules. With `None`, the variant for new rules is
+/// used.
 ///
 /// Returns the handles of the new rules that lead to the container's chain, unless a program made them. The record
 /// keeps the handles, to find the rules again.
@@ -115,8 +116,8 @@ fn is_each(
 /// the handles of their tables, no rule is read. Returns the number of changes.
 ///
 /// # Errors
-/// A name doesn't fit, a program that a record's rules need is missing or fails, or the deadline passes. Missing rules
-/// are no error, also if no rules can have the name.
+/// A program that a record's rules need is missing or fails, or the deadline passes. Missing rules are no error, even
+/// if no rules can have the name.
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -232,14 +233,14 @@ impl Tables {
         is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| IptablesRuleSet::is_complete(sets, table))))
     }
 
-    /// Returns the chains with a native plugin's name that belong to other attachments than these, and the rules that
-    /// lead to them.
+    /// Returns the chains with a native plugin's name, and the rules that lead to these chains. The chains of `known`
+    /// are left out.
     #[must_use]
     pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         let known: Vec<String> = known.iter().flat_map(|key| key.iptables_chains(Masquerading)).collect();
         let mut unrecorded = Vec::new();
         for SeenTable { program, saved: table, .. } in &self.0 {
-            // Chains of other plugins (`CNI-HOSTPORT-…`) are not judged here.
+            // Chains of other plugins (`CNI-HOSTPORT-…`) are ignored here.
             let is_ours = |chain: &&String| is_masquerading(chain) && !known.contains(chain);
             for chain in table.chains.iter().filter(is_ours) {
                 let place = format!("{program} nat {chain}");

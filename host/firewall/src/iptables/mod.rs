@@ -5,14 +5,14 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `programs` | one of both ways; the programs that are run, and their arguments |
-//! | `netlink` | the way without a program |
+//! | `programs` | the choice between netlink and programs; the programs and their arguments |
+//! | `netlink` | reading and changing rules without a program |
 //! | `scope` | the part of a table that a question is about |
 //! | `rule` | a rule as data |
 //! | `text`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
 //! | `set` | a set of rules with one owner, in any table and chains |
-//! | `numbers` | removal by the kernel's numbers, without a look at others' rules |
-//! | `container` | what masquerading and forwards have in common: a chain for each container and network |
+//! | `numbers` | removal by the kernel's numbers, without reading rules of other owners |
+//! | `container` | the common code of masquerading and forwards: a chain for each container and network |
 //! | `masquerade` | the rules of `ipMasq` |
 //! | `forward` | the rules of the firewall plugin |
 //! | `hostport` | the rules of `portMappings` |
@@ -93,22 +93,22 @@ pub struct Tables(Vec<SeenTable>);
 /// A table of one family and variant.
 struct SeenTable {
     v6: bool,
-    /// The name of the program that shows it.
+    /// The name of the program that shows the table.
     program: String,
     saved: SavedTable,
 }
 
 impl Tables {
-    /// Reads the `nat` tables, if they can have rules of an attachment. Other tables are not read, because reading a
+    /// Reads the `nat` tables, if they can have rules of an attachment. Otherwise no table is read, because reading a
     /// legacy table makes the kernel load it.
     ///
     /// # Errors
-    /// The kernel refuses to show them, a program is missing or fails, or the deadline passes.
+    /// The kernel refuses to show the tables, a program is missing or fails, or the deadline passes.
     pub fn nat(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         if any_may_exist(nft)? { Self::look(NAT, runner) } else { Ok(Self(Vec::new())) }
     }
 
-    /// As [`Tables::nat`], for the `filter` tables.
+    /// Reads the `filter` tables, if they can have rules of an attachment.
     ///
     /// # Errors
     /// As [`Tables::nat`].
@@ -132,7 +132,7 @@ impl Tables {
         Self::at(Programs::of_all(NAT, runner).into_iter().filter(Programs::is_legacy).collect(), NAT)
     }
 
-    /// Returns the tables, with their family's nftables name.
+    /// Returns the tables, each with the nftables name of its family.
     pub(crate) fn by_family(&self) -> impl Iterator<Item = (&'static str, &SavedTable)> {
         self.0.iter().map(|seen| (if seen.v6 { "ip6" } else { "ip" }, &seen.saved))
     }
@@ -146,8 +146,8 @@ impl Tables {
         self.0.iter().flat_map(|seen| &seen.saved.rules)
     }
 
-    /// Returns the containers in `network` that are neither valid nor busy: their rules are removed. `owner` returns
-    /// the owner of a rule. `busy` is called only if there is something to remove.
+    /// Returns the containers in `network` whose rules are stale: the containers are neither valid nor busy. `owner`
+    /// returns the owner of a rule. `busy` is called only if there is something to remove.
     fn stale(
         &self,
         network: &str,

@@ -1,7 +1,7 @@
 //! iptables without its program: rules of the nf_tables variant are read and changed over nfnetlink.
 //!
-//! A change is one batch: the kernel makes all of it or nothing, for the rules that were read. A rule that can't be
-//! read or written this way is an error. The caller then uses the program.
+//! A change is one batch. The kernel makes the whole batch or nothing. It refuses the batch if the rules have changed
+//! since they were read. A rule that can't be read or written this way is an error. The caller then uses the program.
 
 use super::prelude::*;
 use crate::nft::batch::{BaseChain, Batch, MOST_SEEN, Table};
@@ -11,7 +11,7 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, RuleAttribute};
 use postern_netlink::Attributes;
 use std::collections::HashMap;
 
-/// The chains that iptables has itself, with hook and priority, by table.
+/// iptables' built-in chains, with hook and priority, by table.
 const NAT_CHAINS: [(&str, InetHookNumber, i32); 4] = [
     ("PREROUTING", InetHookNumber::PreRouting, -100),
     ("INPUT", InetHookNumber::LocalIn, 100),
@@ -30,7 +30,7 @@ const NAMED: &str = "name: \"";
 /// The beginning of the names of all chains that the plugins make.
 const PLUGINS: &str = "CNI-";
 
-/// Returns the form of a chain that iptables has itself.
+/// Returns the form of a built-in chain of iptables.
 fn base(table: Table, chain: &str) -> Option<BaseChain> {
     let known = if table.name == NAT { NAT_CHAINS.as_slice() } else { FILTER_CHAINS.as_slice() };
     let (_, hook, priority) = known.iter().find(|(name, ..)| *name == chain)?;
@@ -78,8 +78,8 @@ pub(super) fn can_read(nft: &mut Nft, table: Table, chains: &[String]) -> Result
     })
 }
 
-/// True if one of these chains of table `nat` may belong to a network. Comments of the rules that lead to a chain name
-/// the network. If no rule leads to a chain, comments in the chain count. The text of rules is only searched, not
+/// True if one of these chains of table `nat` may belong to this network. Comments of the rules that lead to a chain
+/// name the network. If no rule leads to a chain, comments in the chain count. The text of rules is only searched, not
 /// decoded, because there are many foreign rules.
 pub(super) fn any_named(
     nft: &mut Nft,
@@ -306,7 +306,7 @@ pub(super) fn change(
             if let TableChange::Add { rule, .. } = change { rule.write(v6) } else { Some(vec![]) }
         };
         let Some(attributes) = changes.iter().map(attributes).collect::<Option<Vec<_>>>() else {
-            return Err(unable("a change has no form that all its versions read"));
+            return Err(unable("a change has no form that all versions of iptables read"));
         };
         let only_adds = !changes.iter().any(|change| matches!(change, TableChange::Delete(_)));
         let count = changes.len();
@@ -320,8 +320,8 @@ pub(super) fn change(
     Ok((count, made.iter().map(|rule| rule.handle).collect()))
 }
 
-/// Puts the changes into a batch, with the table and the chains of iptables' own that they need. `chains` are the
-/// existing chains. `attributes` are the attributes of each new rule.
+/// Puts the changes into a batch, with the table and the built-in chains that they need. `chains` are the existing
+/// chains. `attributes` are the attributes of each new rule.
 fn write(
     nft: &mut Nft,
     batch: &mut Batch,

@@ -6,15 +6,15 @@ use crate::nft::batch::Batch;
 
 /// The kernel's numbers of the rules that lead to an owner's chain, and of the tables that they were made in.
 ///
-/// In a table the kernel never gives a number to a second rule, and it never gives a table's number to a second table.
-/// So in the same tables the numbers lead to these rules, or to no rule.
+/// In a table, the kernel never uses the number of a rule again. It never uses the number of a table again. So in the
+/// same tables the numbers lead to these rules, or to no rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuleHandles<'a> {
     /// The handles of the rules, IPv4 first.
     pub handles: &'a [u64],
     /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: &'a [u64],
-    /// The place of the rules, by their record.
+    /// The place of the rules, as their record has it.
     pub recorded: Recorded,
 }
 
@@ -30,7 +30,7 @@ impl<'a> RuleHandles<'a> {
 }
 
 /// Returns the handles of the `nat` tables of these addresses' families, for [`RuleHandles`]. Empty if a table is
-/// missing, or if only a program knows its rules. If the handles are the same before and after rules are made, the
+/// missing, or if only a program can read its rules. If the handles are the same before and after rules are made, the
 /// rules are in these tables.
 #[must_use]
 pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
@@ -151,7 +151,7 @@ mod tests {
 
     /// Runs a test in its own namespace, without programs.
     fn within(test: impl Fn(ProgramRunner<'_>)) {
-        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let (nft, deadline) = (RefCell::new(None), Instant::now() + Duration::from_secs(30));
         test(ProgramRunner { runner: &NoPrograms, deadline, nft: Some(&nft) });
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!((handles.len(), tables.len()), (3, 2));
             assert_eq!(known.of(&addrs, false), Some((&handles[..2], tables[0])));
             assert_eq!(known.of(&addrs, true), Some((&handles[2..], tables[1])));
-            assert_eq!(known.of(&addrs[..2], false), None, "not all handles are meant");
+            assert_eq!(known.of(&addrs[..2], false), None, "there are more handles than addresses");
             // IPv4 has two rules and a chain of three rules; IPv6 has one rule and a chain of two.
             assert_eq!(remove_known(&key("c3", "eth0"), &addrs, known, runner).unwrap(), 8);
             assert_eq!(saved(), before);
@@ -226,8 +226,8 @@ mod tests {
             refused((&of_other, table), "rules of another container");
             refused((&of_second, table), "rules that are gone");
             for (what, rule) in [
-                ("a rule of somebody leads there", format!("PREROUTING -s 192.0.2.1 -j {chain}")),
-                ("somebody has put a rule into the chain", format!("{chain} -s 192.0.2.1 -j RETURN")),
+                ("a foreign rule leads to the chain", format!("PREROUTING -s 192.0.2.1 -j {chain}")),
+                ("a foreign rule is in the chain", format!("{chain} -s 192.0.2.1 -j RETURN")),
             ] {
                 sh(&format!("iptables -t nat -A {rule}"));
                 refused((&handles, table), what);

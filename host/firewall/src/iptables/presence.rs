@@ -1,4 +1,4 @@
-//! A fast question whether an owner has rules. A question to the kernel costs less than programs that find nothing.
+//! A fast check whether an owner has rules. A request to the kernel costs less than programs that find no rules.
 
 use super::hostport::SHARED;
 use super::prelude::*;
@@ -25,9 +25,9 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
 
-/// As [`any_may_exist`], for the containers of `network` that are not in `known`: pairs of container ID and interface
-/// name. For other containers, only the rules that lead to their chains are read. With an empty `network`, chains of
-/// every network count.
+/// As [`any_may_exist`], for the containers of `network` that are not in `known`. `known` has pairs of container ID and
+/// interface name. For containers outside of `known`, only the rules that lead to their chains are read. With an empty
+/// `network`, chains of every network count.
 ///
 /// # Errors
 /// As [`super::may_exist`].

@@ -10,10 +10,10 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The tables that a helper may change for a gate: capabilities have rules only there.
+/// The tables that a helper may change for a gate: the rules of capabilities are only in these tables.
 const TABLES: [&str; 2] = [NAT, FILTER];
 
-/// The number of new plans for a change that failed, because another program changed the rules first.
+/// The number of further attempts at a change that failed because another program changed the rules first.
 const RETRIES: usize = 3;
 
 /// The runner of programs, and the time that they may take.
@@ -47,7 +47,7 @@ pub fn programs() -> Vec<Allowed> {
 
 /// The hint if the programs of legacy iptables are missing.
 const LEGACY: &str =
-    "the rules are in the tables of legacy iptables, which only its programs can change: install them again";
+    "only the programs of legacy iptables can change the rules in its tables: install these programs again";
 
 const RESTORE: [&str; 2] = ["--noflush", "-w"];
 
@@ -84,7 +84,7 @@ struct Files {
 }
 
 impl Files {
-    /// The programs that new rules are made with.
+    /// The programs that make new rules.
     fn of_new(v6: bool) -> Result<Self, FirewallError> {
         Self::named(if v6 { "ip6tables" } else { "iptables" })
     }
@@ -143,7 +143,7 @@ impl<'a> Programs<'a> {
 
     /// The rules in nf_tables, whatever programs are installed.
     pub(super) fn nft(v6: bool, runner: ProgramRunner<'a>) -> Self {
-        let others = || Err(FirewallError::new("locate", "iptables", "the programs make other rules"));
+        let others = || Err(FirewallError::new("locate", "iptables", "the programs have another variant"));
         let files = if variant::is_nft(v6) { Files::of_new(v6) } else { others() };
         Self { v6, variant: Variant::Nft, files, runner }
     }
@@ -153,8 +153,9 @@ impl<'a> Programs<'a> {
         Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6), runner }
     }
 
-    /// The possible places of a table's rules, as far as their record allows. nf_tables is a place if the kernel has
-    /// it. Legacy iptables is a place if the kernel has its table. Programs of recorded rules may be missing.
+    /// Returns the possible places of a table's rules, as far as their record allows. nf_tables is a place if the
+    /// kernel has it. Legacy iptables is a place if the kernel has its table. For recorded rules, legacy iptables is a
+    /// place even if its programs are missing.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
         let has_table = || variant::has_legacy_table(v6, table);
@@ -207,12 +208,12 @@ impl<'a> Programs<'a> {
         !matches!(is_there, Ok(false)) && !is_there.is_err_and(|error| error.errno.is_some_and(is_absence))
     }
 
-    /// True if nf_tables has all rules of this family, and the programs are that variant.
+    /// True if nf_tables has all rules of this family, and the programs are of the nf_tables variant.
     fn is_alone(&self) -> bool {
         self.files.is_ok() && self.without(|_| Ok(())).is_some()
     }
 
-    /// True if foreign rules that only a program can read are to be left out.
+    /// True if foreign rules that only a program can read are left out.
     fn is_lenient(&self) -> bool {
         self.files.is_err() || !self.runner.runner.can_start()
     }
@@ -248,8 +249,8 @@ impl<'a> Programs<'a> {
         Ok(SavedTable::parse(&text))
     }
 
-    /// Does something without a program. `None` if some rules may be outside of nf_tables, or if the caller has no
-    /// connection. If no program is installed, this is the only way, and it is always tried.
+    /// Calls `act` without starting a program. `None` if some rules may be outside of nf_tables, or if the caller has
+    /// no connection. If no program is installed, `act` is always called, because there is no other way.
     pub(super) fn without<T>(
         &self,
         act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
@@ -272,7 +273,7 @@ impl<'a> Programs<'a> {
         nft.serves_iptables(self.v6).then(|| act(nft))
     }
 
-    /// Does something with the run's connection to nf_tables, or with a new connection.
+    /// Calls `act` with the run's connection to nf_tables, or with a new connection.
     fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>) -> Result<T, FirewallError> {
         let deadline = self.runner.deadline;
         let Some(mut shared) = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok()) else {
@@ -286,9 +287,9 @@ impl<'a> Programs<'a> {
         act(nft)
     }
 
-    /// Makes all changes that `plan` finds necessary, or no change. After a failure it plans again: usually another
-    /// program has just made or removed the same rules. `plan` gets at least the part of the table that the question is
-    /// about.
+    /// Makes all changes that `plan` finds necessary, or no change. After a failure, `plan` is called again: usually
+    /// another program has just made or removed the same rules. `plan` gets at least the part of the table that the
+    /// question is about.
     ///
     /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains. The list is
     /// empty if a program made the rules.
@@ -328,7 +329,7 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// True if rules can be made with iptables here. Only IPv4 is asked, as the native plugins do. A program is started
+/// True if rules can be made with iptables here. Only IPv4 is tested, as in the native plugins. A program is started
 /// only if the variant is legacy iptables, and its tables do not exist yet.
 #[must_use]
 pub fn available(runner: ProgramRunner<'_>) -> bool {
@@ -344,7 +345,7 @@ pub fn available(runner: ProgramRunner<'_>) -> bool {
 }
 
 /// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as
-/// the native plugins do.
+/// in the native plugins.
 #[must_use]
 pub fn usable(runner: ProgramRunner<'_>) -> bool {
     Programs::locate(false, runner).is_ok()
@@ -377,7 +378,7 @@ pub fn in_reach(
     })
 }
 
-/// True if one possible place, by the rules' record, has all rules.
+/// True if one possible place has all rules. The rules' record limits the possible places.
 pub(super) fn in_any(
     recorded: Recorded,
     v6: bool,
@@ -393,7 +394,7 @@ pub(super) fn in_any(
     Ok(false)
 }
 
-/// Removes rules from each possible place, by the rules' record. Returns the number of changes.
+/// Removes rules from each possible place. The rules' record limits the possible places. Returns the number of changes.
 ///
 /// If the record has no place, the rules are in a single place. So after they were found, a place whose programs are
 /// missing is ignored.

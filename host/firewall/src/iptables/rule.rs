@@ -53,7 +53,7 @@ pub(crate) enum Match {
     },
     /// A mask of [`STATES`].
     State(Is<u16>),
-    /// Words of any other part. Only a program can read and write it.
+    /// Words of any other part. Only a program can read and write this part.
     Other(Vec<String>),
 }
 
@@ -80,7 +80,7 @@ impl IptablesRule {
         Self { chain: chain.to_owned(), target: Some(target), ..Self::default() }
     }
 
-    /// Returns this rule with a comment. It is the first match, as in the native plugins' rules.
+    /// Returns this rule with a comment. The comment is the first match, as in the native plugins' rules.
     pub(crate) fn commented(mut self, comment: &str) -> Self {
         self.matches.insert(0, Match::Comment(comment.to_owned()));
         self

@@ -12,10 +12,10 @@ pub(super) struct Scope<'a> {
     pub(super) shared: Vec<&'a str>,
     /// The rules that may be there already.
     pub(super) wanted: Vec<&'a IptablesRule>,
-    /// The chains that have the rules that lead to the owners' chains, or the rules of an owner without chains.
+    /// The chains with the rules that lead to the owners' chains, or with the rules of an owner without chains.
     pub(super) homes: Vec<&'a str>,
-    /// Handles of rules in `homes`, noted when the rules were made. If they lead to all rules in question, no other
-    /// rules are read.
+    /// Handles of rules in `homes`, noted when the rules were made. If the handles lead to all rules in question, no
+    /// other rules are read.
     pub(super) known: &'a [u64],
     /// Chains in which the order of rules matters.
     pub(super) entire: &'a [&'a str],
@@ -82,8 +82,8 @@ impl<'a> Scope<'a> {
         once(all.collect())
     }
 
-    /// Returns the rules that have to be compared, by their chains. Rules that lead to the owners' chains are left out:
-    /// their target finds them.
+    /// Returns the rules that have to be compared, by their chains. Rules that lead to the owners' chains are left out,
+    /// because these rules are found by their target.
     pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a IptablesRule>)> {
         let is_searched =
             |rule: &&IptablesRule| !self.only_known && !self.leads(rule.target_chain()) && !self.is_new(rule);
@@ -121,7 +121,7 @@ impl<'a> Scope<'a> {
     }
 
     /// True if an unreadable rule may be a compared rule, or leads to an owner's chain. In a question about all owners,
-    /// the names of the plugins' chains begin with `plugins`.
+    /// `plugins` is the beginning of the names of the plugins' chains.
     pub(super) fn concerns(&self, rule: &IptablesRule, plugins: &str) -> bool {
         let target = rule.target_chain();
         if self.of_all {

@@ -47,14 +47,14 @@ pub(crate) struct IptablesOwner {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IptablesRuleSet {
     pub(crate) owner: IptablesOwner,
-    /// Chains that all owners share and that iptables does not have itself. They are made if missing, and never
+    /// Chains that all owners share, except built-in chains of iptables. Missing shared chains are made. They are never
     /// removed.
     pub(crate) shared: Vec<String>,
     pub(crate) rules: Vec<(IptablesPlace, IptablesRule)>,
 }
 
 impl IptablesOwner {
-    /// Returns the names of its chain and its comment; an owner of a container's chain has both.
+    /// Returns the names of the owner's chain and comment. An owner with a container's chain has both names.
     pub(super) fn names(&self) -> (&str, &str) {
         (self.chain.as_deref().unwrap_or_default(), self.comment.as_deref().unwrap_or_default())
     }
@@ -69,8 +69,8 @@ impl IptablesOwner {
     }
 
     /// Returns the changes that remove the rules for which `goes` is true, and the chain if no other rule leads to it.
-    /// For an owner with a chain, `goes` is asked only about rules that lead to it: the rules inside are removed with
-    /// the chain.
+    /// For an owner with a chain, `goes` is asked only about rules that lead to the chain. The rules in the chain are
+    /// removed with the chain.
     pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&IptablesRule) -> bool) -> Vec<TableChange> {
         let is_concerned = |saved: &&SavedRule| {
             (self.chain.is_none() || self.leads_here(&saved.rule)) && !self.has_inside(&saved.rule)
@@ -86,7 +86,7 @@ impl IptablesOwner {
 }
 
 impl IptablesRuleSet {
-    /// Chooses the set that this owner uses. The two sets differ by the names of their chains. The first is chosen,
+    /// Chooses the set that this owner uses. The two sets differ by the names of their chains. The first set is chosen,
     /// unless another owner's rules lead to its chain, or the second set's chain is in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &IptablesRule| rule.comment() == first.owner.comment.as_deref();

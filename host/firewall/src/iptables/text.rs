@@ -13,7 +13,7 @@ pub(crate) struct SavedRule {
     /// The line that a program printed, without the leading `-A`: the most exact way to delete the rule. Empty if no
     /// program printed the rule.
     printed: String,
-    /// Its handle in nf_tables; 0 if a program printed it.
+    /// The rule's handle in nf_tables; 0 if a program printed the rule.
     pub(crate) handle: u64,
 }
 
@@ -87,7 +87,7 @@ impl IptablesRule {
                     (Some(()), 4)
                 }
                 ["-m", name, options @ ..] if is => {
-                    // Its options go on to the next match, or to the target.
+                    // The options of the match end at the next match, or at the target.
                     let end = options.iter().position(|word| ["-m", "-j", "-g"].contains(word));
                     let options = options.get(..end.unwrap_or(options.len())).unwrap_or_default();
                     (Match::parse(name, options).map(|part| rule.matches.push(part)), 2 + options.len())
@@ -228,7 +228,7 @@ impl Target {
 /// An option of a match: its name and its value.
 type MatchOption<'a> = (&'a str, Is<&'a str>);
 
-/// Splits the words of a match into its options. `None` if one of them has not one value.
+/// Splits the words of a match into its options. `None` if an option does not have exactly one value.
 fn options<'a>(mut words: &[&'a str]) -> Option<Vec<MatchOption<'a>>> {
     let mut options = Vec::new();
     while !words.is_empty() {

@@ -92,7 +92,7 @@ impl Data {
     }
 }
 
-/// Returns the bits of a source and of a destination, as all of the structures have them.
+/// Returns the bits of a source and of a destination, as all these structures have them.
 fn both(source: bool, destination: bool) -> u8 {
     u8::from(source) | u8::from(destination) << 1
 }
@@ -114,7 +114,7 @@ impl Match {
                 let is_not = |part: &Option<Is<u16>>| part.is_some_and(|(is, _)| !is);
                 let inverted = both(is_not(source), is_not(destination));
                 match protocol {
-                    // An option, and a mask and value of flags, come before it.
+                    // An option, a mask of flags, and the flags come before the inversion byte.
                     Transport::Tcp => data([source, destination]).up_to(11).u8(inverted),
                     Transport::Udp => data([source, destination]).u8(inverted),
                     // No chunk types: -1 in each of the four.

@@ -18,9 +18,9 @@ const HEADER: usize = 16;
 const BATCH_BEGIN: u8 = 16;
 const BATCH_GENID: u16 = 1;
 const NFTABLES: u16 = 10;
-/// The flags of an object that must not be there yet.
+/// The flags of an object that must not exist yet.
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
-/// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
+/// The largest number of new rules for which the kernel returns handles. A socket has no room for very many answers.
 pub(crate) const MOST_SEEN: usize = 64;
 
 /// A table of a family.
@@ -36,7 +36,7 @@ impl Table {
     }
 }
 
-/// The families of rules for packets of IP, with their names. The rules for frames of bridges are a further family.
+/// The families of rules for IP packets, with their names. Rules for bridge frames are in another family.
 pub(crate) const FAMILIES: [(NetfilterProtoFamily, &str); 3] =
     [(NetfilterProtoFamily::IPv4, "ip"), (NetfilterProtoFamily::IPv6, "ip6"), (NetfilterProtoFamily::Inet, "inet")];
 
@@ -64,8 +64,8 @@ pub(super) struct Change {
     request: NetlinkRequest,
 }
 
-/// The most changes of one transaction, if a batch is made in parts. Most changes are deletions. To find a rule, the
-/// kernel walks through its chain, including rules that this transaction has deleted.
+/// The largest number of changes in one transaction, if a batch is made in parts. Usually the changes are deletions. To
+/// find a rule, the kernel walks through its chain, including rules that this transaction has deleted.
 const MOST_CHANGES: usize = 512;
 
 /// Changes that the kernel makes together, if the rule set still has `generation`.
@@ -73,7 +73,7 @@ const MOST_CHANGES: usize = 512;
 pub(crate) struct Batch {
     pub(super) generation: u32,
     pub(super) changes: Vec<Change>,
-    /// The most changes of one transaction.
+    /// The largest number of changes in one transaction.
     most: usize,
 }
 
@@ -106,7 +106,7 @@ impl Batch {
         self.changes.len() > self.most
     }
 
-    /// Adds a table. It fails with `EEXIST` if the table is there: a second declaration would cost milliseconds.
+    /// Adds a table. If the table exists, the result is `EEXIST`: a second declaration would cost milliseconds.
     pub(crate) fn add_table(&mut self, table: Table, comment: Option<&str>) {
         let mut attributes = vec![TableAttribute::Name(table.name.to_owned())];
         attributes.extend(comment.map(|text| TableAttribute::UserData(comment_data(text.as_bytes()))));
@@ -118,7 +118,7 @@ impl Batch {
         self.push("delete table", table, None, 0, NfTablesMessage::DeleteTable(TableMessage { attributes }));
     }
 
-    /// Adds a chain. It fails with `EEXIST` if the chain is there.
+    /// Adds a chain. If the chain exists, the result is `EEXIST`.
     pub(crate) fn add_chain(&mut self, table: Table, name: &str, base: Option<BaseChain>, comment: Option<&str>) {
         let mut attributes = chain_name(table, name);
         if let Some(BaseChain { kind, hook, priority }) = base {
@@ -144,7 +144,7 @@ impl Batch {
     }
 
     /// Adds a rule at the chain's beginning (`first`) or end. If `seen` is true, the kernel returns the rule with its
-    /// handle, by which the rule is found again.
+    /// handle. The handle finds the rule again.
     pub(crate) fn add_rule(&mut self, table: Table, chain: &str, first: bool, seen: bool, rule: Vec<RuleAttribute>) {
         let attributes = rule_place(table, chain).into_iter().chain(rule).collect();
         let (place, echo) = (if first { 0 } else { NLM_F_APPEND }, if seen { NLM_F_ECHO } else { 0 });
@@ -188,8 +188,8 @@ impl Batch {
         BatchPart { changes: &self.changes, generation: self.generation }
     }
 
-    /// Returns the changes as consecutive transactions. Each has at most `room` bytes and the allowed number of
-    /// changes.
+    /// Returns the changes as consecutive transactions. Each transaction has at most `room` bytes and the allowed
+    /// number of changes.
     pub(crate) fn parts(&self, room: usize) -> Vec<BatchPart<'_>> {
         let mut parts: Vec<BatchPart<'_>> = Vec::new();
         let (mut first, mut length) = (0, 0);
@@ -200,7 +200,7 @@ impl Batch {
             parts.push(BatchPart { changes, generation });
         };
         for (index, change) in self.changes.iter().enumerate() {
-            // A transaction has a beginning and an end.
+            // A transaction also has a message at its beginning, and a message at its end.
             if index > first && (length + size(change) + 4 * HEADER > room || index - first >= self.most) {
                 add(first, index);
                 (first, length) = (index, 0);

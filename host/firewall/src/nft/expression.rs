@@ -1,4 +1,4 @@
-//! The few expressions of our rules, as netlink attributes: written and read.
+//! The few expressions of Postern's rules: how they are written and read as netlink attributes.
 
 use std::hash::{Hash, Hasher};
 
@@ -61,7 +61,7 @@ pub(crate) enum Expression {
     Foreign,
 }
 
-/// The kinds that netlink's crate can't hash are hashed by their numbers.
+/// Kinds that the netlink crate can't hash are hashed by their numbers.
 impl Hash for Expression {
     fn hash<H: Hasher>(&self, state: &mut H) {
         std::mem::discriminant(self).hash(state);
@@ -171,7 +171,7 @@ fn read_load(data: Attributes<'_>) -> Option<Expression> {
     matches!(register, 1 | 2).then_some(Expression::Load { register, value })
 }
 
-/// Reads `NFTA_NAT_*`: address and port in registers 1 and 2, and nothing random.
+/// Reads `NFTA_NAT_*`: address and port in registers 1 and 2, without flags for random ports.
 fn read_nat(data: Attributes<'_>) -> Option<Expression> {
     let mut v6 = None;
     for part in data.iter() {

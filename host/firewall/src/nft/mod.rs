@@ -38,17 +38,17 @@ use batch::{Batch, BatchPart, Table, message};
 use read::RULE_EXPRESSIONS;
 use rule::NftRule;
 
-/// The number of further attempts after an error that may last: a foreign reference, or a name that is taken.
+/// The number of further attempts after an error that may be permanent: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
 
-/// The most objects of one answer that are kept for the next question.
+/// The largest number of objects of one answer that are kept for the next question.
 const MOST_KEPT: usize = 256;
 
 /// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
 /// requests.
 ///
 /// After a deletion, closing the connection waits for an RCU grace period (some 10 ms), unless the kernel has already
-/// cleaned up. On DEL, keep it open while links are deleted, and drop it last.
+/// cleaned up. On DEL, keep the connection open while links are deleted, and drop it last.
 #[derive(Debug)]
 pub struct Nft {
     connection: Connection,
@@ -141,7 +141,7 @@ impl Nft {
     }
 
     /// True if all iptables rules in this namespace are in nf_tables. The first answer is kept as long as the
-    /// connection: for a run, a list or one command. Else rules of one run could be in two places.
+    /// connection: for a run, a list or one command. Otherwise rules of one run could be in two places.
     pub(crate) fn serves_iptables(&mut self, v6: bool) -> bool {
         let known = self.variant(v6);
         if known.is_none() {
@@ -161,7 +161,7 @@ impl Nft {
         self.deadline = deadline;
     }
 
-    /// As [`Nft::open`], if nftables can be used here: the kernel has it, and this process may read it.
+    /// Opens a connection if nftables can be used here: the kernel has nftables, and this process may read the rules.
     #[must_use]
     pub fn usable(deadline: Instant) -> Option<Self> {
         let mut nft = Self::open(deadline).ok()?;
@@ -211,7 +211,7 @@ impl Nft {
             if !again {
                 return Err(error);
             }
-            // The first retries follow at once: a conflict lasts as long as one transaction.
+            // The first retries follow without a pause, because a conflict lasts only as long as one transaction.
             if attempt > RETRIES {
                 std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
             }

@@ -28,7 +28,7 @@ const CHAIN_TYPE: u16 = 7;
 pub(crate) const RULE_TABLE: u16 = 1;
 pub(crate) const RULE_CHAIN: u16 = 2;
 pub(crate) const RULE_EXPRESSIONS: u16 = 4;
-/// `NFTA_HOOK_HOOKNUM`, with the hook that we look for (linux/netfilter.h).
+/// `NFTA_HOOK_HOOKNUM`, and the hook of forwarded packets (linux/netfilter.h).
 const HOOK_NUMBER: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
 
@@ -68,7 +68,7 @@ impl Nft {
         found(answer, read).map_err(|errno| FirewallError::errno("read table", table.to_string(), errno))
     }
 
-    /// Returns the chain, if it and its table exist.
+    /// Returns the chain, if the chain and its table exist.
     pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
         let attributes = chain_name(table, name);
         let answer = self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes }));
@@ -139,7 +139,7 @@ pub(crate) fn all_rules(table: Table, chain: Option<&str>) -> NfTablesMessage {
     NfTablesMessage::GetRule(RuleMessage { attributes })
 }
 
-/// Reads an object; `None` if there is none.
+/// Reads an object; `None` if the kernel has no such object.
 fn found<T>(answer: Result<Vec<u8>, Errno>, read: impl Fn(Attributes<'_>) -> T) -> Result<Option<T>, Errno> {
     match answer {
         Err(Errno::ENOENT) => Ok(None),

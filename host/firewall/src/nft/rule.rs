@@ -43,7 +43,7 @@ pub(crate) enum Side {
 }
 
 /// Returns expressions that compare an address with `network` for equality or inequality (`ip saddr`, `ip6 daddr`, …).
-/// The form is that of `nft` in an `inet` table.
+/// `nft` writes the same form in an `inet` table.
 ///
 /// Prefixes that end at a byte are compared without a mask, as `nft` does.
 pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression> {

@@ -106,7 +106,7 @@ impl NftRuleSet {
     /// Makes sure that the owner has exactly these rules, in one transaction. Nothing is changed if everything is
     /// there.
     ///
-    /// Returns `None`, and changes nothing, if an entry for which `is_taken` is true has the set's names. Otherwise
+    /// If an entry for which `is_taken` is true has the set's names, returns `None` and changes nothing. Otherwise
     /// returns the handles of the new entries. The record keeps the handles, to find the entries again.
     pub(crate) fn ensure(
         &self,
@@ -136,7 +136,7 @@ impl NftRuleSet {
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
-            // If an owner has more rules, its comments find them.
+            // If very many entries are missing, their handles are not kept: comments find the entries.
             let sees = missing.len() <= MOST_SEEN;
             for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
@@ -178,8 +178,8 @@ impl NftRuleSet {
             && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
     }
 
-    /// True if everything that [`NftRuleSet::ensure`] makes is there and effective. With handles of its entries that
-    /// are still the owner's, no other entries are read.
+    /// True if everything that [`NftRuleSet::ensure`] makes is there and effective. With handles that still belong to
+    /// the owner's entries, no other entries are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
         if let Some(known) = self.owner.known(nft, handles, &self.places())? {
@@ -235,8 +235,8 @@ impl NftOwner {
         self.shared.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
     }
 
-    /// Returns the entries with these handles. `None` if an entry is missing, or is not the owner's: a new table starts
-    /// its handles again.
+    /// Returns the entries with these handles. `None` if an entry is missing or belongs to another owner: a new table
+    /// starts its handles again.
     ///
     /// `places` are the chains that probably have the entries: to look up a handle, the kernel walks through a whole
     /// chain.
@@ -268,8 +268,8 @@ impl NftOwner {
     /// leads to. One transaction makes all changes, except for owners with very many entries. Returns the number of
     /// entries and of chains.
     ///
-    /// `handles` are the handles of all its entries, and `places` their chains, if these are known. If they are still
-    /// the owner's, no other entries are read. Each comment is read before its rule is deleted.
+    /// `handles` are the handles of all entries of the owner, and `places` are their chains, if known. If the handles
+    /// still belong to the owner, no other entries are read. Each comment is read before its rule is deleted.
     ///
     /// A foreign rule that leads to a chain is an error (`EBUSY`). Missing rules are no error.
     pub(crate) fn remove(
@@ -333,8 +333,8 @@ impl NftOwner {
         Ok(OwnedObjects { table: self.shared.table, entries, chains })
     }
 
-    /// As [`NftOwner::removal`], by the handles of the entries. It applies only if, by the kernel's count, no other
-    /// rule leads to the owner's chains.
+    /// As [`NftOwner::removal`], by the handles of the entries. `None` if, by the kernel's count, other rules lead to
+    /// the owner's chains.
     fn known_removal(
         &self,
         nft: &mut Nft,

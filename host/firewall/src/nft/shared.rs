@@ -17,7 +17,7 @@ pub(crate) struct SharedChain {
     pub(crate) name: &'static str,
     /// The hook of a base chain; `None` for a chain that other chains lead to.
     pub(crate) base: Option<BaseChain>,
-    /// The error text if the base chain exists with another kind. `None`: a chain of any kind is good.
+    /// The error text if the base chain exists with another kind. `None` if any kind is allowed.
     pub(crate) wrong_kind: Option<&'static str>,
     pub(crate) comment: Option<&'static str>,
     /// Rules that belong to no owner: they lead to the owners' rules.
@@ -26,7 +26,7 @@ pub(crate) struct SharedChain {
     pub(crate) has_entries: bool,
 }
 
-/// A table with the chains and rules in it that all owners share. No attachment removes it.
+/// A table, with the chains and rules that all owners share. No attachment removes the table.
 #[derive(Debug)]
 pub struct SharedTable {
     pub(crate) table: Table,
@@ -34,7 +34,7 @@ pub struct SharedTable {
     pub(crate) chains: Vec<SharedChain>,
     /// The beginning of the comments of all owners' rules. Empty if they have no common beginning.
     pub(crate) kind: &'static str,
-    /// True if the plugins chose the table's name: an empty table of this name is theirs.
+    /// True if the plugins chose the table's name: they made an empty table of this name.
     pub(crate) is_named_for_plugins: bool,
 }
 
@@ -57,7 +57,7 @@ impl SharedTable {
         self.chains.iter().filter(|chain| chain.has_entries).map(|chain| chain.name)
     }
 
-    /// Returns all rules of these chains, of all owners and foreign rules.
+    /// Returns all rules of these chains, of all owners, including foreign rules.
     pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<FoundRule>, FirewallError> {
         let mut entries = Vec::new();
         for chain in self.entry_chains() {
@@ -136,7 +136,7 @@ impl SharedTable {
     /// True if the table exists and has only the shared objects: no attachment's rule and no foreign object.
     ///
     /// # Errors
-    /// The kernel refuses to show it, or the deadline passes.
+    /// The kernel refuses to show the table, or the deadline passes.
     pub fn is_unused(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
         let Some(state) = nft.table(self.table)? else { return Ok(false) };
         let mut chains = 0;
@@ -157,9 +157,9 @@ impl SharedTable {
         Ok(state.uses == chains)
     }
 
-    /// Removes stale rules of all owners. Returns the removed rules. `is_stale` decides by the rule alone. `spared`
-    /// then takes out rules of owners that are at work. `spared` is called only if there is something to remove, and
-    /// after the rules were read. If another program changed the rules meanwhile, `spared` is called again.
+    /// Removes stale rules of all owners. Returns the removed rules. `is_stale` judges each rule alone. `spared` then
+    /// takes rules of active owners out of the list. `spared` is called only if there is something to remove, and after
+    /// the rules were read. If another program changed the rules meanwhile, `spared` is called again.
     pub(crate) fn retain(
         &self,
         nft: &mut Nft,

@@ -28,7 +28,7 @@ fn make(nft: &mut Nft, comment: &[u8]) {
 
 #[test]
 fn a_handle_is_not_used_once_the_rules_have_changed() {
-    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     let mut nft = open();
     make(&mut nft, b"ours");
@@ -54,13 +54,13 @@ fn a_handle_is_not_used_once_the_rules_have_changed() {
     assert_eq!(plans, 2);
     let rules = nft.rules(TABLE, "c").unwrap();
     assert_eq!(rules.len(), 1);
-    assert_eq!(rules[0].handle, handle, "the case that this is about");
+    assert_eq!(rules[0].handle, handle, "the foreign rule has the same handle");
     assert!(rules[0].commented(b"theirs"));
 }
 
 #[test]
 fn errors_name_the_change_that_failed() {
-    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     let mut nft = open();
     let error = nft.change(|_, batch| {
@@ -113,7 +113,7 @@ fn set(shared: &'static SharedTable, owner: &str, chains: &[&str]) -> NftRuleSet
 }
 
 fn private() {
-    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Shared parts of the tests: a network namespace for each test, and the system's own tools to verify results.
 
 #![allow(dead_code, reason = "each test program uses a part")]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests, which clippy doesn't know of a module")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "clippy does not see that this module belongs to tests")]
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -98,12 +98,12 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "portmap",
         r#"{"conditionsV4": ["-d", "10.0.0.0/8", "-m", "set", "--match-set", "x", "dst"]}"#,
-        "conditionsV4: \"-m set\" is no condition: it can be `-s NETWORK`, `-d NETWORK` or `-i LINK`…of IPv4",
+        "conditionsV4: \"-m set\" is no condition: it can be `-s NETWORK`, `-d NETWORK` or `-i LINK`…IPv4",
     ),
     (
         "portmap",
         r#"{"conditionsV4": ["-d", "2001:db8::/32"]}"#,
-        "\"-d 2001:db8::/32\" is no condition…NETWORK is one of IPv4",
+        "\"-d 2001:db8::/32\" is no condition…NETWORK is an IPv4 network",
     ),
     ("portmap", r#"{"conditionsV4": ["-d"]}"#, "\"-d\" is no condition…`-d NETWORK`"),
     (

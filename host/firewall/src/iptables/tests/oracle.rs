@@ -102,7 +102,7 @@ fn versions() -> Vec<Version> {
 }
 
 impl Version {
-    /// Runs one of its tools in a shell; `input` is its standard input.
+    /// Runs one of the version's tools in a shell; `input` is the tool's standard input.
     fn run(&self, v6: bool, tool: &str, input: &str) -> String {
         let name = if v6 { "ip6tables" } else { "iptables" };
         let script = format!("{} {name}{tool} <<'END'\n{input}\nEND\n", self.start);
@@ -112,7 +112,7 @@ impl Version {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns the table as it prints it, without the lines that have a time in them.
+    /// Returns the table as this version prints it, without the lines that contain a time.
     fn saved(&self, v6: bool, table: &str) -> String {
         let text = self.run(v6, &format!("-save -t {table}"), "");
         text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
@@ -132,7 +132,7 @@ fn filled(text: &str, v6: bool) -> (Vec<String>, Vec<String>) {
 }
 
 fn own_namespace() -> Nft {
-    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+    assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     Nft::open(Instant::now() + Duration::from_secs(60)).unwrap()
 }
@@ -190,7 +190,7 @@ fn every_version_reads_what_is_written() {
     });
 }
 
-/// The program's rules are read as it prints them, and deleted.
+/// Postern reads the program's rules as the program prints them, and deletes them.
 #[test]
 fn what_every_version_writes_is_read() {
     each(|version, v6, table, chains, rules| {
