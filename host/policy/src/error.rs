@@ -9,7 +9,7 @@ use postern_cni::Version;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ambiguous {
     /// A key is spelt in two ways. Plugins take the last spelling, and readers should not have to know this.
-    #[error("the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it")]
+    #[error("the configuration has both \"{first}\" and \"{second}\", and the policy depends on this key")]
     Spellings {
         /// The first spelling.
         first: String,
@@ -17,7 +17,7 @@ pub enum Ambiguous {
         second: String,
     },
     /// A key of `CNI_ARGS`.
-    #[error("CNI_ARGS has {0} twice, and what a plugin may do depends on it")]
+    #[error("CNI_ARGS has {0} twice, and the policy depends on this key")]
     Argument(String),
 }
 
@@ -28,10 +28,10 @@ pub enum ValueError {
     Unclosed(String),
     #[error(
         "`${{{0}}}` is no placeholder: it can be `${{config.KEY}}`, `${{config.KEY.*.KEY}}` (each element of a list), \
-         `${{args.KEY}}` or `${{args.KEY.*}}` (CNI_ARGS), each with ` | DEFAULT` behind it"
+         `${{args.KEY}}` or `${{args.KEY.*}}` (CNI_ARGS), each can end with ` | DEFAULT`"
     )]
     Placeholder(String),
-    #[error("\"{text}\" has stars for different lists, `{first}` and `{second}`: those of one value must be for one")]
+    #[error("\"{text}\" has stars for different lists, `{first}` and `{second}`: a value can have one list only")]
     Lists { text: String, first: String, second: String },
     #[error("\"{text}\" is no {possible}")]
     Kind { text: String, possible: &'static str },
@@ -57,15 +57,15 @@ pub enum FileError {
     Unknown { place: String, key: String, possible: Vec<&'static str> },
     #[error("{place}: it must be {wanted}, not {found}")]
     Type { place: String, wanted: &'static str, found: String },
-    #[error("digest: \"{0}\" is none: it can be \"sha256:\" and 64 hexadecimal digits")]
+    #[error("digest: \"{0}\" is no digest: it can be \"sha256:\" and 64 hexadecimal digits")]
     Digest(String),
-    #[error("gc: \"{0}\" is none: it can be \"host\" or \"guest\"")]
+    #[error("gc: \"{0}\" is no collector: it can be \"host\" or \"guest\"")]
     Collector(String),
     #[error("versions: the list is empty: it can have {}", versions())]
     NoVersions,
     #[error("versions: \"{text}\" is no version of CNI: it can be {}", versions())]
     Version { text: String },
-    #[error("withdraw: \"{name}\" is none: the capabilities are {}", names().join(", "))]
+    #[error("withdraw: \"{name}\" is no capability: the capabilities are {}", names().join(", "))]
     Capability { name: String },
     /// The limits can't be read; the text is the reader's.
     #[error("[limits]: {0}")]
@@ -74,7 +74,7 @@ pub enum FileError {
     Limit(#[from] LimitError),
     #[error("{0}: it is missing: without it nothing is granted")]
     Missing(String),
-    #[error("{0}: the list is empty: name something, or take the key or its table out")]
+    #[error("{0}: the list is empty: name something, or remove the key or its table")]
     Empty(String),
     #[error("{place}: {error}")]
     Value { place: String, error: ValueError },

@@ -34,7 +34,7 @@ pub struct File {
 /// A table with a grant.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
-    /// As [`GrantView::name`].
+    /// The name of the table, as in [`GrantView::name`].
     pub name: &'static str,
     /// The file with this table.
     pub from: Origin,
@@ -93,8 +93,8 @@ impl File {
         Ok(file)
     }
 
-    /// Applies an operator's file to a shipped one. Whole tables and single limits are replaced. `withdraw` adds to the
-    /// shipped list.
+    /// Applies an operator's file to a shipped file. Whole tables and single limits are replaced. `withdraw` adds to
+    /// the shipped list.
     pub fn replace_with(&mut self, operator: Self) {
         self.digest = operator.digest.or(self.digest.take());
         self.versions = operator.versions.or(self.versions.take());
@@ -269,12 +269,12 @@ mod tests {
             ("[limits]\nminutes = 1", ["[limits]: unknown field `minutes`", "expected one of"]),
             ("[limits]\ndepth = 9", ["[limits] depth = 9", "it can be 0 to 8"]),
             ("limits = 1", ["[limits]", "must be a table, not an integer"]),
-            ("withdraw = [\"nat\"]", ["withdraw: \"nat\" is none", "the capabilities are link, veth"]),
+            ("withdraw = [\"nat\"]", ["withdraw: \"nat\" is no capability", "the capabilities are link, veth"]),
             ("versions = [\"3.0\"]", ["versions: \"3.0\" is no version of CNI", "\"1.1.0\""]),
             ("versions = []", ["versions: the list is empty", "\"1.1.0\""]),
-            ("digest = \"md5:1\"", ["digest: \"md5:1\" is none", "\"sha256:\" and 64 hexadecimal digits"]),
+            ("digest = \"md5:1\"", ["digest: \"md5:1\" is no digest", "\"sha256:\" and 64 hexadecimal digits"]),
             ("digest = \"sha256:12\"", ["digest: \"sha256:12\"", "64 hexadecimal digits"]),
-            ("gc = \"nobody\"", ["gc: \"nobody\" is none", "\"host\" or \"guest\""]),
+            ("gc = \"nobody\"", ["gc: \"nobody\" is no collector", "\"host\" or \"guest\""]),
             ("gc = true", ["gc: it must be a text", "not a boolean"]),
             ("digest = 1", ["digest", "a text in quotation marks, not an integer"]),
             ("[grant.bridge]", ["[grant.bridge] names: it is missing", "nothing is granted"]),

@@ -10,14 +10,14 @@ use core::fmt::{self, Display, Formatter};
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, IpvlanMode, Mac, MacvlanMode};
 
-/// The kinds of values that a key can have. [`ValueKind::possible`] describes each.
+/// The kinds of values that a key can have. [`ValueKind::possible`] describes each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     Link,
     Plugin,
     /// The packet filter of masquerading and forwards.
     Backend,
-    /// Of a macvlan.
+    /// The mode of a macvlan.
     Mode,
     IpvlanMode,
     /// The packet filter that admits addresses.
@@ -63,7 +63,7 @@ pub struct Key {
     pub kind: ValueKind,
     /// The number of its values.
     pub count: Count,
-    /// For a key that the table must have: its value if an operation names no object.
+    /// The value of a required key if an operation names no object. `None` for a key that may be left out.
     pub placeholder: Option<&'static str>,
 }
 
@@ -87,7 +87,7 @@ pub const fn required(name: &'static str, kind: ValueKind, placeholder: &'static
 /// A key of every table with a grant: the grant applies only if one of these values is `true`.
 pub const WHEN: Key = key("when", ValueKind::Flag, Count::Some);
 
-/// A key of tables about links: the plugin may look at them, but neither make, change nor delete them.
+/// A key of tables about links: the plugin may only look at links, and not make, change or delete them.
 pub const LOOK_ONLY: Key = key("look-only", ValueKind::Flag, Count::One);
 
 /// The text in a policy for the link of the default route. The gate finds the link's name.
@@ -117,7 +117,7 @@ pub enum TableName {
     Grant(Capability),
     /// `[result]`: the parts of a result that the plugin has neither leased nor made.
     Result,
-    /// `[previous]`: things of an earlier native plugin that count as the attachment's own.
+    /// `[previous]`: objects of an earlier native plugin that count as the attachment's own.
     Previous,
 }
 
@@ -245,7 +245,7 @@ impl ValueKind {
             Self::Zone => "zone: it can have letters, digits, `_` and `-`",
             Self::Chain => {
                 "chain for an administrator's rules: it can be \"CNI-ADMIN\" or a name of up to 28 letters, digits, `_`, `-` and \
-                 `.`, which neither iptables nor another program has for its own"
+                 `.`, which neither iptables nor another program uses itself"
             }
             Self::Ingress => "ingress policy: it can be \"open\", \"same-bridge\" or \"isolated\"",
             Self::IpvlanMode => "mode: it can be \"l2\", \"l3\" or \"l3s\"",
@@ -267,8 +267,8 @@ impl ValueKind {
             Self::Number => "number: it can be \"0\" to \"4294967295\"",
             Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
             Self::Gateway => {
-                "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or the one of an address, \
-                 \"10.1.2.3/24 via 10.1.2.1\""
+                "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or a gateway of one \
+                 address, \"10.1.2.3/24 via 10.1.2.1\""
             }
         }
     }

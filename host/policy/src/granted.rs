@@ -35,7 +35,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A table that has nothing.
+    /// A table without keys.
     pub(super) const EMPTY: Self = Self { name: "", from: Origin::Host, keys: Vec::new() };
 
     /// Fills in the values from the configuration. Fails if the configuration makes a value ambiguous.
@@ -136,8 +136,8 @@ impl Granted {
         self.tables.get(&table).filter(|grant| grant.holds())
     }
 
-    /// True if a table has this object, by the rule `TABLE.KEY`: the capability, `result` or `previous`, and the key.
-    /// Not for flags: a flag is on only if its text is exactly `true`.
+    /// True if a table has this object. `rule` is `TABLE.KEY`: the table is a capability, `result` or `previous`. Not
+    /// for flags: a flag is on only if its text is exactly `true`.
     pub fn has_object(&self, rule: &str, object: &str) -> bool {
         let table = TableName::of_rule(rule).and_then(|(table, key)| Some((self.table(table)?, key)));
         table.is_some_and(|(grant, key)| grant.matches(key, object))
@@ -196,7 +196,7 @@ impl Granted {
         format!("{}/{}.toml", OPERATOR_DIRECTORY, self.plugin())
     }
 
-    /// Returns the withdrawn capabilities that this network needs. Each makes an ADD fail.
+    /// Returns the withdrawn capabilities that this network needs. Each such capability makes an ADD fail.
     pub fn missed(&self) -> impl Iterator<Item = Capability> {
         let asks = |of: &Capability| self.withdrawn.get(&TableName::Grant(*of)).is_some_and(Grant::holds);
         Capability::ALL.iter().copied().filter(asks)
@@ -208,7 +208,7 @@ impl Granted {
         let file = self.operator_file();
         let Some(line) = line::table(&self.file, table, changes) else {
             return format!(
-                "no line of a policy file can name it; a placeholder can, see the shipped policy, in {file}"
+                "no line of a policy file can name it; a placeholder in {file} can: see the shipped policy"
             );
         };
         let mut hint = format!("an operator can allow it with `{line}` in {file}");
@@ -216,7 +216,7 @@ impl Granted {
             hint += ", before its first table";
         }
         if matches!(table, TableName::Grant(_)) && self.tables.contains_key(&table) {
-            hint += " (it has all that is granted now: a table there replaces the whole shipped one)";
+            hint += " (the line has all that is granted now, because it replaces the whole shipped table)";
         }
         hint
     }
@@ -253,10 +253,11 @@ impl Granted {
     pub fn withdrawn_hint(&self, capability: Capability) -> String {
         match line::withdraw(&self.file, capability) {
             Some(line) => format!(
-                "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the line there",
+                "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the \
+                 present `withdraw`",
                 self.operator_file()
             ),
-            None => format!("[grant.{capability}] is withdrawn by the file that came with the plugin, for good"),
+            None => format!("the plugin's shipped policy withdraws [grant.{capability}]; no policy can allow it"),
         }
     }
 

@@ -3,28 +3,28 @@
 //! ```toml
 //! digest = "sha256:…"               # this file belongs to that component
 //! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
-//! gc = "host"                       # the host does what GC needs, and starts no guest for it; default: "guest"
-//! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
+//! gc = "host"                       # the host does the work of GC, and starts no guest; default: "guest"
+//! withdraw = ["masquerade"]         # capabilities that are taken away again; for operator files
 //!
 //! [limits]
-//! seconds = 90                      # start to end, waits and cleaning up included
+//! seconds = 90                      # from start to end, including waits and cleaning up
 //!
 //! [grant.bridge]                    # one table per WIT interface
 //! names = ["${config.bridge | cni0}"]
 //!
 //! [grant.veth]
-//! look-only = "true"                # of tables about links: neither make, change nor delete
+//! look-only = "true"                # for tables about links: no link is made, changed or deleted
 //!
-//! [result]                          # what a result may have that is neither leased nor made
+//! [result]                          # parts of a result that are neither leased nor made
 //! addresses = ["${config.ipam.addresses.*.address}"]
 //!
-//! [previous]                        # what of a native plugin before it counts as the attachment's own
+//! [previous]                        # objects of an earlier native plugin that count as the attachment's own
 //! addresses = ["10.0.0.0/8"]
 //! names = ["tap*"]                  # links of the host
 //! ```
 //!
-//! A grant whose capability has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so
-//! are values that can never match. A table in the operator's file replaces the whole table of the shipped file.
+//! A grant whose capability has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors. Values
+//! that can never match are errors too. A table in the operator's file replaces the whole table of the shipped file.
 //!
 //! The path from file to decision: [`file`] reads the TOML by the keys in each file of [`capability`]; [`grammar`] has
 //! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the result. [`rules`]
@@ -82,7 +82,7 @@ pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
 /// The text of a policy file, and its path for messages.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// The path of the file. Nothing is opened.
+    /// The path of the file. The file is not opened.
     pub path: String,
     /// The content of the file.
     pub text: String,
@@ -99,7 +99,7 @@ pub enum PolicyError {
         /// The key, its fault, and the possible values.
         reason: FileError,
     },
-    /// The configuration makes a value of the policy ambiguous. The text names key and place.
+    /// The configuration makes a value of the policy ambiguous. The text names the key and its place.
     #[error(transparent)]
     Ambiguous(#[from] Ambiguous),
 }
@@ -180,7 +180,7 @@ impl Policy {
     }
 
     /// The digest that the plugin's component must have: SHA-256 in 64 lower-case hexadecimal digits. If both files
-    /// have one, the operator's counts.
+    /// have a digest, the operator's digest counts.
     pub fn digest(&self) -> Option<&str> {
         self.file.digest.as_deref()
     }
@@ -210,7 +210,7 @@ impl Policy {
         self.file.tables.contains_key(&TableName::Grant(capability))
     }
 
-    /// True if a file grants or withdraws a capability: the plugin may have made its effects.
+    /// True if a file grants or withdraws a capability. Then the plugin may have made effects of this capability.
     pub fn knows(&self, capability: Capability) -> bool {
         self.file.table(TableName::Grant(capability)).is_some()
     }

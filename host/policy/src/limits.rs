@@ -25,8 +25,10 @@ macro_rules! limits {
                 vec![$((stringify!($key).replace('_', "-"), self.$key(), self.$key.is_some())),*]
             }
 
-            /// # Errors
             /// Checks that each limit is in its possible range.
+            ///
+            /// # Errors
+            /// A limit is outside of its possible range.
             pub fn check(&self) -> Result<(), LimitError> {
                 $(if !($least..=$most).contains(&self.$key()) {
                     let key = stringify!($key).replace('_', "-");

@@ -1,8 +1,8 @@
 //! The operator's settings for the whole node.
 //!
 //! ```toml
-//! packet-filter = "nftables"        # for networks that name none
-//! status = "strict"                 # STATUS fails for whatever an ADD would meet
+//! packet-filter = "nftables"        # for networks that name no packet filter
+//! status = "strict"                 # STATUS fails whenever an ADD would fail
 //! ```
 
 use crate::error::ValueError;
@@ -18,7 +18,7 @@ pub const NODE_FILE: &str = "/etc/postern/node.toml";
 const PACKET_FILTER: &str = "packet-filter";
 const STATUS: &str = "status";
 
-/// The operator's settings for the whole node; absent ones are `None`.
+/// The operator's settings for the whole node; absent settings are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The packet filter for networks that name no packet filter.

@@ -1,7 +1,7 @@
 //! Patterns: the texts that a value of a policy matches.
 //!
 //! `*` in the text of a policy file matches any characters except `/`. Text from the configuration matches only itself,
-//! whatever it contains. There `br*` is the bridge with exactly this name.
+//! whatever it contains. In such text, `br*` is the bridge with exactly this name.
 
 use crate::prelude::*;
 use core::fmt;

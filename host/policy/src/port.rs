@@ -53,7 +53,7 @@ pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
     true
 }
 
-/// True if the ports of this grant are in VLANs. Such a bridge must filter. Else its VLANs separate nothing.
+/// True if the ports of this grant are in VLANs. Such a bridge must filter. Otherwise its VLANs separate nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())
 }
@@ -103,7 +103,7 @@ fn must_isolate(grant: &Grant) -> bool {
 }
 
 /// Compares the kernel's port with the demands of the grant: isolation and VLANs. The flag beside each VLAN is true if
-/// untagged frames are in it.
+/// untagged frames are in this VLAN.
 ///
 /// # Errors
 /// The port's state, as the rest of a sentence, and the key that demands another state.

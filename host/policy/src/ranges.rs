@@ -220,7 +220,7 @@ mod tests {
         for bad in ["11.0.0.0/24", "10.0.0.0/7", "fd00::/64", "10.2.0.0/24 - - 10.3.0.1"] {
             assert!(ask(network, "{}", bad).unwrap_err().starts_with("no "), "{bad}");
         }
-        // A text of the configuration is a network, too. A text that is no network grants nothing.
+        // A text of the configuration can be a network too. A text that is no network grants nothing.
         assert_eq!(ask("\"${config.net}\"", r#"{"net":"10.0.0.0/8"}"#, "10.2.0.0/24"), Ok(()));
         assert!(ask("\"${config.net}\"", r#"{"net":"10.*"}"#, "10.2.0.0/24").is_err());
     }

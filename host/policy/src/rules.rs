@@ -112,8 +112,8 @@ pub struct RuleInput<'a> {
     pub granted: &'a Granted,
     /// The question.
     pub question: Question<'a>,
-    /// The last object that the rule missed, as a change that adds it. A rule for several keys lists its objects itself
-    /// ([`capability::Decide::objects`]).
+    /// The last object that the rule missed, as a change that adds the object. A rule for several keys lists its
+    /// objects itself ([`capability::Decide::objects`]).
     pub asked: Cell<Vec<Change>>,
 }
 
@@ -167,7 +167,7 @@ impl RuleInput<'_> {
 
     fn withheld(&self, capability: Capability) -> OpError {
         let hint = format!(
-            "`when` of [grant.{capability}] grants it only where the network asks for it; {} for all networks",
+            "`when` of [grant.{capability}] allows it only if the network asks for it; {} for all networks",
             self.granted.hint(capability, vec![Change::Without("when")])
         );
         self.refuse("", " in this network", hint)

@@ -99,7 +99,7 @@ pub enum Value {
 }
 
 impl Template {
-    /// Reads a value. The error has its fault, and the values that are possible.
+    /// Reads a value. The error has the fault, and the possible values.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -213,7 +213,8 @@ impl Template {
         Ok(self.resolve(sources, None)?.into_iter().filter_map(text).collect())
     }
 
-    /// Returns the elements of the list of its stars, with their positions. Without stars it returns one null.
+    /// Returns the elements of the list that the stars are about, with their positions. Without stars, returns one
+    /// null.
     fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, Ambiguous> {
         let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };
         let (root, steps) = list.start(sources)?;
@@ -264,7 +265,7 @@ impl Path {
         self.steps.split_at_checked(last + 1)
     }
 
-    /// Returns the list of its stars.
+    /// Returns the list that the stars are about.
     fn list(&self) -> Option<Self> {
         self.split().map(|(list, _)| Self { root: self.root, steps: list.to_vec() })
     }

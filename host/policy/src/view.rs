@@ -11,7 +11,7 @@ postern_cni::named! {
         Shipped = "shipped",
         /// The operator's file, in `/etc/postern/policy`.
         Operator = "operator",
-        /// No file: the host lets every plugin do it.
+        /// No file: the host allows the operation to every plugin.
         Host = "host",
     }
 
@@ -37,6 +37,6 @@ pub struct GrantView {
     pub name: &'static str,
     /// The file with the table.
     pub from: Origin,
-    /// The keys that its table sets, each with its values.
+    /// The keys that the table sets, each with its values.
     pub objects: Vec<(&'static str, Vec<String>)>,
 }

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::port;
 use postern_types::PortSpec;
 
-/// The keys of its table.
+/// The keys of `[grant.bridge]`.
 pub const KEYS: &[Key] = &[
     required("names", ValueKind::Link, "${config.bridge | cni0}"),
     key("mtu", ValueKind::Mtu, Count::One),
@@ -44,7 +44,7 @@ impl Decide for ops::Bridge {
 }
 
 fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
-    // A link can't be named "": the operation itself refuses it.
+    // A link can't be named "": the operation itself refuses this name.
     if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "bridge.names", name) }
 }
 

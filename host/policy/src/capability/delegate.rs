@@ -4,7 +4,7 @@
 use super::prelude::*;
 use postern_cni::{Flannel, NetConf};
 
-/// The keys of its table.
+/// The keys of `[grant.delegate]`.
 pub const KEYS: &[Key] = &[
     required("types", ValueKind::Plugin, "${config.delegate.type | bridge}"),
     key("native", ValueKind::Plugin, Count::Any),

@@ -8,7 +8,7 @@ pub const DEFAULT_LINK: &str = "default-link";
 /// The key that allows taking a port of a bridge.
 pub const PORTS: &str = "ports";
 
-/// The keys of its table. A network names its device by one of the first four.
+/// The keys of `[grant.device]`. A network names its device by one of the first four keys.
 pub const KEYS: &[Key] = &[
     key("names", ValueKind::Link, Count::Some),
     key("addresses", ValueKind::LinkAddress, Count::Some),

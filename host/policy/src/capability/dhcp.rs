@@ -5,7 +5,7 @@ use super::prelude::*;
 use ipnet::IpNet;
 use postern_cni::NetConf;
 
-/// The keys of its table.
+/// The keys of `[grant.dhcp]`.
 pub const KEYS: &[Key] = &[
     required("sockets", ValueKind::File, "${config.ipam.daemonSocketPath | /run/cni/dhcp.sock}"),
     key("addresses", ValueKind::Address, Count::Some),

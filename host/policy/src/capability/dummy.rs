@@ -1,6 +1,6 @@
-//! `dummy`: the keys of its table. Its operations have a row in the list.
+//! `dummy`: the keys of `[grant.dummy]`. Its operations have a row in the list.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.dummy]`.
 pub const KEYS: &[Key] = &[LOOK_ONLY];

@@ -6,7 +6,7 @@ use crate::rules::on;
 use postern_cni::NetConf;
 use postern_types::{ErrorCode, FirewallBackend, IngressPolicy};
 
-/// The keys of its table.
+/// The keys of `[grant.firewall]`.
 pub const KEYS: &[Key] = &[
     required("backends", ValueKind::Filter, "${config.backend | iptables}"),
     required("admin-chains", ValueKind::Chain, "${config.iptablesAdminChainName | CNI-ADMIN}"),
@@ -22,7 +22,7 @@ const ADMIN_CHAIN: &str = "CNI-ADMIN";
 /// The names of a network's configuration for the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `backend`. If it is absent or unknown, firewalld is used if it runs, and else iptables.
+    /// `backend`. If it is absent or unknown: firewalld if it runs, and otherwise iptables.
     pub backend: Option<FirewallBackend>,
     /// `firewalldZone`.
     pub zone: String,
@@ -134,7 +134,7 @@ impl Granted {
     }
 }
 
-/// Chains that the kernel has, and names that iptables takes for targets, with a blank between two.
+/// Chains that the kernel has, and names that iptables takes for targets, separated by blanks.
 const TAKEN: &str = "INPUT FORWARD OUTPUT PREROUTING POSTROUTING \
     ACCEPT AUDIT CHECKSUM CLASSIFY CLUSTERIP CONNMARK CONNSECMARK CT DNAT DNPT DROP DSCP ECN HL HMARK IDLETIMER LED \
     LOG MARK MASQUERADE NETMAP NFLOG NFQUEUE NOTRACK QUEUE RATEEST REDIRECT REJECT RETURN SECMARK SET SNAT SNPT \
@@ -144,7 +144,8 @@ const TAKEN: &str = "INPUT FORWARD OUTPUT PREROUTING POSTROUTING \
 /// leave a chain to the administrator (`DOCKER-USER`, `ufw-user-forward`).
 const OF_PROGRAMS: &[&str] = &["CNI-FORWARD", "DOCKER"];
 
-/// The prefixes of chains that a program makes in large numbers. A longer name with such a prefix is the program's.
+/// The prefixes of chains that a program makes in large numbers. A longer name with such a prefix belongs to the
+/// program.
 const MADE_BY_PROGRAMS: &[&str] = &["CNI-HOSTPORT-", "CNI-DN-", "CNI-ISOLATION-STAGE-", "DOCKER-ISOLATION-", "KUBE-"];
 
 /// True for the name of a chain of the kernel, and for a name that iptables takes for a target.
@@ -161,7 +162,8 @@ fn is_of_program(name: &str) -> bool {
     is_hash || OF_PROGRAMS.contains(&name) || MADE_BY_PROGRAMS.iter().any(is_made)
 }
 
-/// True for the name of a chain that can be an administrator's. Chains of the kernel, of programs and of plugins can't.
+/// True if an administrator's chain can have this name. Names of chains of the kernel, of programs and of plugins can't
+/// be used.
 pub fn is_admin_chain(name: &str) -> bool {
     // XT_EXTENSION_MAXNAMELEN, with its final NUL.
     let is_name = name.len() < 29

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.ipam]`.
 pub const KEYS: &[Key] =
     &[required("types", ValueKind::Plugin, "${config.ipam.type}"), key("native", ValueKind::Plugin, Count::Any)];
 

@@ -1,8 +1,8 @@
-//! `ipvlan`: in which modes, and with which MTU.
+//! `ipvlan`: the modes and the MTU that a plugin may use.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.ipvlan]`.
 pub const KEYS: &[Key] = &[
     required("modes", ValueKind::IpvlanMode, "${config.mode | l2}"),
     key("mtu", ValueKind::Mtu, Count::One),

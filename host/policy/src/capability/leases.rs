@@ -7,7 +7,7 @@ use crate::rules::on;
 use postern_cni::NetConf;
 use postern_types::LeaseRange;
 
-/// The keys of its table.
+/// The keys of `[grant.leases]`.
 pub const KEYS: &[Key] = &[
     required("directories", ValueKind::Directory, "${config.ipam.dataDir | /var/lib/cni/networks}"),
     required("ranges", ValueKind::Range, "${config.ipam.ranges.*.*}"),
@@ -44,7 +44,7 @@ fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Res
             let object = ranges::show(&range);
             let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
             let hint = format!(
-                "each entry of [grant.leases] ranges is good for one address of an attachment; {}",
+                "each entry of [grant.leases] ranges allows one address of an attachment; {}",
                 input.granted.hint(Capability::Leases, another)
             );
             Err(input.refuse(&object, &format!("{} for a second address", on(&object)), hint))

@@ -1,9 +1,9 @@
-//! `link`: to look at the link only, or also to change and delete it.
+//! `link`: whether a plugin may only look at the link, or also change and delete it.
 
 use super::prelude::*;
 use postern_types::HandleKind;
 
-/// The keys of its table.
+/// The keys of `[grant.link]`.
 pub const KEYS: &[Key] = &[LOOK_ONLY];
 
 impl Decide for ops::Link {

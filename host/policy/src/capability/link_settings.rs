@@ -5,10 +5,10 @@ use crate::pattern::Pattern;
 use postern_cni::NetConf;
 use postern_types::{LinkSettings, Mac};
 
-/// The directory of the native plugin's files by default.
+/// The default directory of the native plugin's files.
 pub const DEFAULT_DIRECTORY: &str = "/run/cni/tuning";
 
-/// The keys of its table.
+/// The keys of `[grant.link-settings]`.
 pub const KEYS: &[Key] = &[
     key("macs", ValueKind::LinkAddress, Count::Some),
     key("mtu", ValueKind::Mtu, Count::Some),

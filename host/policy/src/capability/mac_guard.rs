@@ -1,8 +1,8 @@
-//! `mac-guard`: granted or not. `required` refuses an ADD without it.
+//! `mac-guard`: the capability is granted or not. With `required`, an ADD without spoofing protection is refused.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.mac-guard]`.
 pub const KEYS: &[Key] = &[key("required", ValueKind::Flag, Count::One)];
 
 impl Granted {

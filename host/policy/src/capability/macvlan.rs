@@ -1,8 +1,8 @@
-//! `macvlan`: in which modes, and with which MTU.
+//! `macvlan`: the modes and the MTU that a plugin may use.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.macvlan]`.
 pub const KEYS: &[Key] = &[
     // In mode "passthru" the container gets its parent's frames, and can change the parent's address. So a policy must
     // name this mode.

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::grammar::ANY;
 use postern_types::Backend;
 
-/// The keys of its table.
+/// The keys of `[grant.masquerade]`.
 pub const KEYS: &[Key] = &[required("backends", ValueKind::Backend, "${config.ipMasqBackend | any}")];
 
 impl Decide for ops::Masquerade {

@@ -1,4 +1,4 @@
-//! The policy of each capability, one file for each.
+//! The policies of the capabilities, one file for each capability.
 //!
 //! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
 //! configuration that this rule needs. Capabilities whose operations choose no object have a row here. An operation
@@ -61,7 +61,7 @@ pub trait Decide {
 }
 
 /// Capabilities that a policy grants as a whole, with all their operations. No operation names an object that a policy
-/// could choose. An operation that its row lacks does not compile.
+/// could choose. If a row lacks an operation, the code does not compile.
 macro_rules! granted_or_not {
     ($($operations:ident: $($operation:ident),+;)+) => {
         $(impl Decide for ops::$operations {

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::grammar::DEFAULT_LINK;
 
-/// The keys of its table.
+/// The keys of `[grant.parent]`.
 pub const KEYS: &[Key] = &[
     required("names", ValueKind::Link, "${config.master | node.default-link}"),
     key("in-container", ValueKind::Flag, Count::One),

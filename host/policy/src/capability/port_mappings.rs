@@ -4,11 +4,11 @@ use super::prelude::*;
 use crate::port;
 use postern_types::Forward;
 
-/// The keys of its table.
+/// The keys of `[grant.port-mappings]`.
 pub const KEYS: &[Key] =
     &[required("ports", ValueKind::Ports, "1-65535"), required("backends", ValueKind::Backend, "nftables")];
 
-/// The most forwards whose ports a policy line lists.
+/// The largest number of forwards whose ports a policy line lists.
 const MOST: usize = 16;
 
 impl Decide for ops::PortMappings {

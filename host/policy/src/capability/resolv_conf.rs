@@ -4,7 +4,7 @@ use super::ipam_text;
 use super::prelude::*;
 use postern_cni::NetConf;
 
-/// The keys of its table.
+/// The keys of `[grant.resolv-conf]`.
 pub const KEYS: &[Key] = &[required("files", ValueKind::File, "${config.ipam.resolvConf}")];
 
 /// The file with a network's name servers: `ipam.resolvConf`; empty if there is none.

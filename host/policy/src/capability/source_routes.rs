@@ -1,9 +1,9 @@
-//! `source-routes`: the routing tables that a plugin may name. The gate chooses a table if the plugin names none. It
-//! refuses the kernel's own tables under any policy.
+//! `source-routes`: the routing tables that a plugin may name. If the plugin names no table, the gate chooses one. The
+//! gate refuses the kernel's own tables under any policy.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.source-routes]`.
 pub const KEYS: &[Key] = &[key("tables", ValueKind::Number, Count::Some)];
 
 impl Decide for ops::SourceRoutes {
@@ -17,7 +17,7 @@ impl Decide for ops::SourceRoutes {
             Self::Apply { table: None, .. } => match input.question.conf.fields().int("table") {
                 Ok(Some(table)) => {
                     let what = format!(" without table {table}, which the network names");
-                    Err(input.refuse("", &what, "the plugin has to pass it on".to_string()))
+                    Err(input.refuse("", &what, "the plugin has to pass the table on".to_string()))
                 }
                 Ok(None) | Err(_) => Ok(grant.name),
             },

@@ -5,7 +5,7 @@ use super::prelude::*;
 /// The key of the SELinux context.
 pub const CONTEXT: &str = "selinux-context";
 
-/// The keys of its table.
+/// The keys of `[grant.tap]`.
 pub const KEYS: &[Key] = &[
     key("mtu", ValueKind::Mtu, Count::One),
     // A process that may open a tap gets its frames. Every process in the container may open a tap without user and
@@ -65,8 +65,8 @@ impl Granted {
     }
 }
 
-/// Checks that the tap has an owner, group or context that the policy names. If the policy names none, the tap must
-/// have none.
+/// Checks one setting of the tap: owner, group or context. The policy must name its value. If the policy names no
+/// value, the tap must not have the setting.
 fn belongs(
     input: &RuleInput<'_>,
     grant: &Grant,

@@ -1,8 +1,8 @@
-//! `veth`: to look at the pair only, or also to make it, and the MTU.
+//! `veth`: whether a plugin may only look at the pair, or also make it; and the MTU.
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.veth]`.
 pub const KEYS: &[Key] = &[key("mtu", ValueKind::Mtu, Count::One), LOOK_ONLY];
 
 impl Decide for ops::Veth {

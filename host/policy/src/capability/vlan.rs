@@ -1,8 +1,8 @@
-//! `vlan`: which VLANs, and with which MTU.
+//! `vlan`: the VLANs and the MTU that a plugin may use.
 
 use super::prelude::*;
 
-/// The keys of its table. VLAN 0 stands for frames with a priority and no VLAN.
+/// The keys of `[grant.vlan]`. VLAN 0 stands for frames with a priority and no VLAN.
 pub const KEYS: &[Key] =
     &[required("ids", ValueKind::Vlan, "${config.vlanId | 0}"), key("mtu", ValueKind::Mtu, Count::One), LOOK_ONLY];
 

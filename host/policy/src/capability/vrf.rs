@@ -3,7 +3,7 @@
 
 use super::prelude::*;
 
-/// The keys of its table.
+/// The keys of `[grant.vrf]`.
 pub const KEYS: &[Key] =
     &[required("names", ValueKind::Link, "${config.vrfname}"), key("tables", ValueKind::Number, Count::Some)];
 

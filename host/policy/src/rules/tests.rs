@@ -102,8 +102,8 @@ fn names_plugin_operation_and_the_grant_that_is_missing() {
     assert_eq!(
         bridge("", "{}", &ensure("cni1")).unwrap_err(),
         "policy does not allow plugin \"bridge\" bridge.ensure on \"cni1\"; an operator can allow it with \
-         `grant.bridge = { names = [\"b\", \"cni1\"] }` in /etc/postern/policy/bridge.toml, before its first table (it has \
-         all that is granted now: a table there replaces the whole shipped one)"
+         `grant.bridge = { names = [\"b\", \"cni1\"] }` in /etc/postern/policy/bridge.toml, before its first table (the \
+         line has all that is granted now, because it replaces the whole shipped table)"
     );
 }
 
