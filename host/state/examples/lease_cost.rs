@@ -42,7 +42,7 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
     let (mut reserves, mut releases) = (Vec::new(), Vec::new());
     for number in 0..ROUNDS {
         let owner = LeaseOwner::new(format!("passing{number}"), "eth0");
-        // Opened each time, because each CNI call is a separate process.
+        // The leases are opened each time, because each CNI call is a separate process.
         let begun = Instant::now();
         Leases::open(&store)?.reserve_others(&owner, sets, &[], &[], deadline)?;
         reserves.push(begun.elapsed());

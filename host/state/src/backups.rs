@@ -2,8 +2,8 @@
 //! flannel has the configuration of its delegate. Postern writes these files so that a native plugin can undo Postern's
 //! ADD. It reads them to undo a native plugin's ADD.
 //!
-//! The directory and all its parents must belong to root or to this user. Else another user could choose what Postern
-//! undoes.
+//! The directory and all its parents must belong to root or to this user. Otherwise another user could choose what
+//! Postern undoes.
 
 use crate::dir::{OpenMode, if_present};
 use crate::error::{Result, StateError};
@@ -32,7 +32,7 @@ impl Backups {
         let Some(directory) = opened? else { return Ok(None) };
         trust(path).map_err(|reason| refused(path, &reason))?;
         if is_system(&trust_way(path, false).map_err(|reason| refused(path, &reason))?) {
-            return Err(StateError::untrusted(path, "it is a directory of the system; name one of its own"));
+            return Err(StateError::untrusted(path, "it is a directory of the system; name a separate directory"));
         }
         Ok(Some(Self(directory)))
     }
@@ -43,7 +43,7 @@ impl Backups {
         format!("{container_id}_{ifname}.json")
     }
 
-    /// Returns the content of a file of at most `limit` bytes; `None` if there is none.
+    /// Returns the content of a file of at most `limit` bytes; `None` if the file is missing.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] if another user could have written the file. Also fails if the file is a link, not
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
         assert!(matches!(backups.list().unwrap().as_slice(), [(file, at)] if *file == name && at.elapsed().is_ok()));
         assert!(backups.remove(&name, &own).unwrap() && !backups.remove(&name, &own).unwrap());
-        // A link, a directory, a file that others can write, and a long one.
+        // A link, a directory, a file that others can write, and a long file.
         std::fs::write(scratch.path("other"), "{}").unwrap();
         symlink(scratch.path("other"), place.join("link")).unwrap();
         std::fs::create_dir(place.join("dir")).unwrap();

@@ -2,8 +2,8 @@
 //! The index tells which records may have a claim.
 //!
 //! A slot is used again when its record is gone. The first run that asks makes the file, and then reads all records. So
-//! a run that wrote its record before the file existed is found too. The first page says whether all records are in the
-//! index. After it the file has a bucket of four entries for each value of 16 bits. Neighbouring addresses have
+//! a record that was written before the file existed is found too. The first page says whether all records are in the
+//! index. After this page, the file has a bucket of four entries for each value of 16 bits. Neighbouring addresses have
 //! neighbouring buckets, so a network takes few pages of the sparse file.
 
 use crate::error::Result;
@@ -23,8 +23,8 @@ const HEAD: u64 = 4096;
 /// and write 1.
 const COMPLETE: u8 = 2;
 
-/// A thing that an attachment claims, as the number of its bucket. Two claims can have one bucket: only the records
-/// distinguish them.
+/// A thing that an attachment claims, as the number of its bucket. Two claims can have the same bucket: only the
+/// records distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim(u16);
 
@@ -75,8 +75,8 @@ impl Claim {
 }
 
 impl From<IpAddr> for Claim {
-    /// The claim on an address. A network begins at a bucket of its own; the last 16 bits of the address count from
-    /// there.
+    /// The claim on an address. A network begins at its own bucket. The last 16 bits of the address count from this
+    /// bucket.
     fn from(address: IpAddr) -> Self {
         let bytes = match address {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -93,7 +93,7 @@ pub fn forget_complete(root: &Path) -> Result<()> {
     ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
 }
 
-/// What attachments claim.
+/// The claims of attachments.
 #[derive(Debug)]
 pub struct Claims;
 

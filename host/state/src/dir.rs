@@ -137,8 +137,8 @@ impl Dir {
         self.0.rename(single(from)?, &self.0, single(to)?)
     }
 
-    /// Puts `content` at `name` in one step, with mode 0600, and replaces a file that is there. No other process may
-    /// use the name `temporary` meanwhile. After an error, what was written is removed.
+    /// Puts `content` at `name` in one step, with mode 0600, and replaces an existing file. No other process may use
+    /// the name `temporary` meanwhile. After an error, the written part is removed.
     pub fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
         let written = self.file(temporary, OpenMode::Rewrite(0o600)).and_then(|mut file| file.write_all(content));
         written.and_then(|()| self.rename(temporary, name)).inspect_err(|_| {

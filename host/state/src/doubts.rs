@@ -16,7 +16,8 @@ use std::path::Path;
 
 const SUBDIRECTORY: &str = "doubts";
 
-/// The most notes for one network, and the most for all networks: each note costs an examination.
+/// The largest number of notes that concern one network, and of notes that concern all networks. Each note costs an
+/// examination.
 const MOST: usize = 16;
 
 /// Notes that an attachment is in doubt, for the ADDs of one network or of all networks. False if there is no room for
@@ -41,7 +42,8 @@ fn network_of(name: &str) -> Option<&str> {
     name.split_once('.').map(|(_, network)| network)
 }
 
-/// Returns the attachments in doubt that concern an ADD of this network. Without a note this is one system call.
+/// Returns the attachments in doubt that concern an ADD of this network. Without a note, the call takes one system
+/// call.
 pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
     if nix::sys::stat::lstat(&root.join(SUBDIRECTORY)).is_err() {
         return Ok(Vec::new());

@@ -26,7 +26,7 @@ pub enum StateError {
         holder: String,
     },
     /// The search for a free address was not done at the deadline: try again later (CNI error code 11).
-    #[error("{}: the search for a free address takes longer than this run may; try again", .path.display())]
+    #[error("{}: the search for a free address takes too long for this run; try again", .path.display())]
     LongSearch {
         /// The network's directory of leases.
         path: PathBuf,
@@ -63,9 +63,9 @@ pub enum StateError {
     OtherVersion {
         /// The record.
         path: PathBuf,
-        /// Its format version.
+        /// The record's format version.
         version: u64,
-        /// The program and version that wrote it.
+        /// The program and version that wrote the record.
         writer: String,
     },
     /// A line of the record is well-formed JSON, but this version doesn't know its content.
@@ -84,13 +84,13 @@ pub enum StateError {
     },
     /// The record couldn't be read and was moved away; the next attempt finds no record.
     #[error(
-        "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
+        "record {} is corrupt: {detail}; kept as {}; its effects must be removed by hand",
         .path.display(), .aside.display()
     )]
     Corrupt {
-        /// Its earlier path.
+        /// The record's earlier path.
         path: PathBuf,
-        /// Its present path.
+        /// The record's present path.
         aside: PathBuf,
         /// The defect.
         detail: String,

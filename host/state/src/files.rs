@@ -42,8 +42,8 @@ impl Directory {
         Self::open(path)?.ok_or_else(|| StateError::io("open directory", path, Errno::ENOENT))
     }
 
-    /// Opens the subdirectory `name`. A missing one is made with the mode `create`; without `create` the result is
-    /// `None`. The subdirectory can be listed, and its times can be set.
+    /// Opens the subdirectory `name`. A missing subdirectory is made with the mode `create`; without `create` the
+    /// result is `None`. The subdirectory can be listed, and its times can be set.
     pub(crate) fn subdirectory(&self, name: &str, create: Option<u32>) -> Result<Option<Self>> {
         let path = self.path_of(name);
         if let Some(mode) = create {
@@ -78,7 +78,7 @@ impl Directory {
     }
 
     /// Refuses a directory in which every user could replace other users' files. The sticky bit, as on `/tmp`, prevents
-    /// this: then only a file's owner can replace it.
+    /// this: only a file's owner can then replace the file.
     pub(crate) fn refuse_replaceable(self) -> Result<Self> {
         let stat = self.own_stat()?;
         if stat.st_mode & 0o1000 != 0 && trust_owner(&self.path, &stat, true).is_ok() {
@@ -91,9 +91,9 @@ impl Directory {
         let mode = stat.st_mode & 0o7777;
         let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
             (false, _) => return Ok(self),
-            (true, false) => "take that away (chmod o-w)",
+            (true, false) => "remove this right (chmod o-w)",
             // The directory may be for temporary files of all users.
-            (true, true) => "name a directory of its own",
+            (true, true) => "name a separate directory",
         };
         Err(StateError::untrusted(&self.path, format!("everybody may write to it (mode {mode:o}); {way_out}")))
     }
@@ -170,7 +170,7 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(usize::try_from(meta.len().min(READ_LIMIT)).unwrap_or_default() + 1);
     file.take(READ_LIMIT + 1).read_to_end(&mut content)?;
     if content.len() as u64 > READ_LIMIT {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any file of ours"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any file of Postern"));
     }
     Ok(content)
 }

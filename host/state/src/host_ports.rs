@@ -17,8 +17,8 @@ impl IndexSubject for Ports {
     const IS_RARE: bool = false;
 }
 
-/// The index of ports. A new index lacks the records of earlier versions, and all records from before a loss of the
-/// file.
+/// The index of ports. A new index lacks the records of earlier versions. If the file was lost, the new index lacks all
+/// earlier records.
 pub type PortIndex = Index<Ports>;
 
 const PORTS: u64 = 1 << 16;

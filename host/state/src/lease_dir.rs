@@ -42,7 +42,7 @@ const USUAL: usize = 1 << 10;
 /// A point in time as the file system stores it: seconds and nanoseconds.
 pub(crate) type Time = (i64, u32);
 
-/// The identity of a file. A changed, replaced or restored file of the same name has a different one.
+/// The identity of a file. A changed, replaced or restored file of the same name has a different identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     pub(crate) inode: u64,
@@ -64,7 +64,7 @@ pub(crate) enum Slot {
     Torn,
     /// A lease, with the text of its owner.
     Held(String, FileId),
-    /// An object that is not a lease file, such as a link: the address is taken, its owner unknown.
+    /// An object that is not a lease file, such as a link: the address is taken, and its owner is unknown.
     Foreign,
 }
 
@@ -82,7 +82,7 @@ struct Draft<'a> {
 }
 
 /// Refuses a directory of leases that another user could change or redirect, or that several networks would share. The
-/// data directory itself may be sticky: then others can add files there, but can't change a network's directory.
+/// data directory itself may be sticky: other users can add files to it, but can't change a network's directory.
 /// Missing parts of the path are allowed. Returns the real path.
 ///
 /// # Errors
@@ -133,7 +133,7 @@ pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
 /// As [`place`]; also returns the open data directory if it exists.
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
-        let reason = format!("network name {network:?} is no plain file name; choose another one");
+        let reason = format!("network name {network:?} is no plain file name; choose another name");
         return Err(StateError::untrusted(data_dir, reason));
     }
     if !data_dir.is_absolute() {
@@ -143,7 +143,7 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     let place = real.join(network);
     // With `/var` and a network `lib`, all files below would belong to the network.
     if is_system(&place) {
-        let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir";
+        let reason = "it is a directory of the system, not of a network; name another ipam.dataDir";
         return Err(StateError::untrusted(&place, reason));
     }
     Ok((place, directory))
@@ -154,7 +154,7 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
 fn no_directory(error: StateError) -> StateError {
     match &error {
         StateError::Io { path, .. } if matches!(error.errno(), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
-            StateError::untrusted(path, "it is no directory, and holds no leases; look at it and remove it")
+            StateError::untrusted(path, "it is no directory, so it can hold no leases; look at it and remove it")
         }
         _ => error,
     }
@@ -187,12 +187,13 @@ fn note_path(data_dir: &Path, real: &Path) {
 }
 
 impl LeaseDir {
-    /// Opens the directory of `network`. If it is absent, `create` makes it; else the result is `None`.
+    /// Opens the directory of `network`. If it is absent, it is made with `create`; without `create` the result is
+    /// `None`.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
         let (_, mut parent) = examined(data_dir, network)?;
         if parent.is_none() && create {
             Directory::create(data_dir, 0o755)?;
-            // In a directory that all users can write, another user may have made it first.
+            // In a directory that all users can write, another user may have made the network's directory first.
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
@@ -268,7 +269,7 @@ impl LeaseDir {
         })
     }
 
-    /// Gives `content` the first of `candidates` that has no file.
+    /// Writes `content` to the file of the first candidate that has no file yet.
     ///
     /// The link call itself fails if the file exists. So nothing is listed or read, and no file is replaced. The
     /// deadline limits long searches.
@@ -307,8 +308,8 @@ impl LeaseDir {
         std::str::from_utf8(&content).ok()?.parse().ok()
     }
 
-    /// Notes the address last taken for range set `set`. The text has no newline: with one the native plugin can't
-    /// parse it.
+    /// Notes the address last taken for range set `set`. The text has no newline, because the native plugin can't parse
+    /// a text with a newline.
     pub(crate) fn set_last_reserved(&self, set: usize, ip: IpAddr) -> Result<()> {
         self.directory.replace(&last_name(set), TEMPORARY_LAST, ip.to_string().as_bytes())
     }
@@ -366,8 +367,8 @@ impl LeaseDir {
             return self.publish_named(draft, name);
         }
         let directory = &self.directory.dir;
-        // The file is linked by its descriptor. Older kernels allow that only to privileged processes: then its path in
-        // /proc is used.
+        // The file is linked by its descriptor. Older kernels allow this only to privileged processes. Then the file's
+        // path in /proc is used.
         let mut linked = linkat(&draft.file, "", directory, name, AtFlags::AT_EMPTY_PATH);
         if matches!(linked, Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL)) {
             let path = format!("/proc/self/fd/{}", draft.file.as_raw_fd());

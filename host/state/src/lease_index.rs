@@ -27,10 +27,10 @@
 //! **Cost.** A hash table in one file: a lookup reads one kilobyte, and a change writes one 64-byte slot and the
 //! header. The number of leases does not matter.
 //!
-//! **Boots.** Each slot of a Postern lease holds the boot of its making and the identity of its file (inode and time of
-//! writing). At the first use after a boot the index is never valid. The directory is read, and leases known to be of
-//! an earlier boot are removed: their containers can't be alive. The native plugin's files have no slot with a boot,
-//! and stay.
+//! **Boots.** Each slot of a Postern lease holds the boot in which the lease was made, and the identity of its file
+//! (inode and time of writing). At the first use after a boot the index is never valid. The directory is read, and
+//! leases known to be of an earlier boot are removed: their containers can't be alive. The native plugin's files have
+//! no slot with a boot, and stay.
 
 use crate::dir::{Dir, OpenMode};
 use crate::error::StateError;

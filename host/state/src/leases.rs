@@ -37,7 +37,7 @@ impl LeaseOwner {
         Self { container_id: container_id.into(), ifname: ifname.into() }
     }
 
-    /// Returns the text in its lease file.
+    /// Returns the text in a lease file of this owner.
     #[must_use]
     pub fn text(&self) -> String {
         text_of(&self.container_id, &self.ifname)
@@ -98,11 +98,11 @@ impl Leases {
     /// Opens the leases of a network, and makes the directory if absent (as the native plugin does).
     ///
     /// # Errors
-    /// [`StateError::Untrusted`] if another user can write there, [`StateError::Io`].
+    /// [`StateError::Untrusted`] if another user can write to the directory, [`StateError::Io`].
     pub fn open(store: &LeaseStore) -> Result<Self> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
         let path = || store.data_dir.join(&store.network);
-        let vanished = || StateError::untrusted(&path(), "it vanished while being opened; try again");
+        let vanished = || StateError::untrusted(&path(), "it was removed while this run opened it; try again");
         directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
@@ -118,9 +118,8 @@ impl Leases {
         Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
-    /// Takes one address from each set. If an address of `requested` lies in the set, takes this address. Else takes
-    /// the next free address by round robin. Addresses in `avoided` are not free. Takes an address from each set, or no
-    /// address at all.
+    /// Takes one address from each set, or no address at all. If an address of `requested` lies in a set, takes this
+    /// address. Otherwise takes the next free address by round robin. Addresses in `avoided` are not free.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts.
@@ -158,8 +157,8 @@ impl Leases {
         outcome
     }
 
-    /// Releases all addresses of `owner`. If the owner has none, releases the addresses of old lease files that name
-    /// only its container. Returns the released addresses; an empty list is no error.
+    /// Releases all addresses of `owner`. If the owner has no address, releases the addresses of old lease files that
+    /// name only its container. Returns the released addresses; an empty list is no error.
     pub fn release(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (text, held) = session.find_all_of(owner)?;
@@ -186,8 +185,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Returns the addresses of `owner`. If the owner has none, returns the addresses of old lease files that name only
-    /// its container.
+    /// Returns the addresses of `owner`. If the owner has no address, returns the addresses of old lease files that
+    /// name only its container.
     pub fn held(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (_, held) = session.find_all_of(owner)?;
@@ -416,7 +415,8 @@ impl Session<'_> {
             .ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 
-    /// Takes the first candidate without a file. If there is none, takes the first candidate with a torn file.
+    /// Takes the first candidate without a file. If every candidate has a file, takes the first candidate with a torn
+    /// file.
     fn place<'r, I: Iterator<Item = (IpAddr, &'r Range)>>(
         &mut self,
         owner: &LeaseOwner,
@@ -438,8 +438,8 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Returns the addresses of `owner`, with the text in their files. If the owner has none, returns the addresses of
-    /// old lease files that name only its container.
+    /// Returns the addresses of `owner`, with the text in their files. If the owner has no address, returns the
+    /// addresses of old lease files that name only its container.
     fn find_all_of(&mut self, owner: &LeaseOwner) -> Result<(String, Vec<IpAddr>)> {
         let text = owner.text();
         let held = self.find(&text)?;
@@ -465,7 +465,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns the addresses of `text` in the index; `None` if the files contradict it.
+    /// Returns the addresses of `text` in the index; `None` if the files contradict the index.
     fn verified(&self, text: &str) -> Result<Option<Vec<IpAddr>>> {
         let Ok(entries) = self.index.find(&key_of(text)) else { return Ok(None) };
         let mut found = Vec::new();

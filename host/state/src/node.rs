@@ -1,8 +1,8 @@
 //! Notes on node objects: objects made by Postern that outlive single attachments. Examples are a bridge, the base
 //! tables of the firewall, or forwarding that was switched on. An uninstall reads in these notes what it may remove.
 //!
-//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is the
-//! number of the host's network namespace, because two namespaces may each have a bridge of the same name.
+//! Each object has one JSON file, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is
+//! the number of the host's network namespace, because two namespaces may each have a bridge of the same name.
 //!
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`]; for a single note also
 //! [`StateError::OtherVersion`].
@@ -21,15 +21,15 @@ const SUFFIX: &str = ".json";
 /// A node object made by Postern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeObject {
-    /// Its kind, e.g. `bridge`, `table`, `forwarding`.
+    /// The object's kind, e.g. `bridge`, `table`, `forwarding`.
     pub kind: String,
-    /// Its name, e.g. `cni0`, `inet/postern`, `ipv4`.
+    /// The object's name, e.g. `cni0`, `inet/postern`, `ipv4`.
     pub name: String,
     /// The boot in which the object was made. In a later boot the object is gone, or another program made it.
     pub boot_id: String,
     /// Cookie of the host's network namespace that the object is in.
     pub host_netns_cookie: u64,
-    /// The time when it was made, milliseconds since 1970.
+    /// The time when the object was made, milliseconds since 1970.
     pub created: u64,
     /// Further data for the object's removal, e.g. the earlier value of a switch.
     #[serde(default)]
@@ -93,7 +93,7 @@ pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
     Ok((objects, problems))
 }
 
-/// Removes the note on an object that was removed; true if there was one.
+/// Removes the note on an object that was removed; true if the note existed.
 pub fn remove(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<bool> {
     match Directory::state(root, SUBDIRECTORY)? {
         Some(directory) => directory.unlink(&file_name(kind, name, host_netns_cookie)),

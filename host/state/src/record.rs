@@ -63,13 +63,13 @@ const CORRUPT: &str = ".corrupt-";
 /// An effect on the node, made or about to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotedEffect<E> {
-    /// Its number in this record, ascending from 1.
+    /// The effect's number in this record, ascending from 1.
     pub seq: u64,
     /// The section of the plugin that made the effect ([`plugin_of`]).
     pub section: String,
     /// The effect itself.
     pub effect: E,
-    /// The kernel's numbers of its objects, if they were noted ([`Record::note_handles`]).
+    /// The kernel's numbers of the effect's objects, if they were noted ([`Record::note_handles`]).
     pub handles: Vec<u64>,
     /// The kernel's numbers of the tables that have these objects, if they were noted.
     pub tables: Vec<u64>,
@@ -79,7 +79,7 @@ pub struct NotedEffect<E> {
 /// [`StateError::Io`].
 pub struct Record<E> {
     directory: Directory,
-    /// The name of its file.
+    /// The name of the record's file.
     name: String,
     file: File,
     content: Content<E>,
@@ -387,8 +387,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn full(&self) -> StateError {
         StateError::Exhausted(format!(
-            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them, and \
-             several routes or addresses in one operation are one of them",
+            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them; \
+             several routes or addresses in one operation count as one thing",
             self.directory.path_of(&self.name).display(),
             MOST_BYTES >> 10
         ))

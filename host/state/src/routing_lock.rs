@@ -1,5 +1,5 @@
-//! A lock of the routing tables of one container. Two attachments may look for a free table at once: the second sees
-//! the choice of the first.
+//! A lock of the routing tables of one container. Two attachments may look for a free table at once. With the lock, the
+//! second attachment sees the choice of the first.
 //!
 //! The lock is on a file of Postern, not on the file of the namespace. Root in the container can open the namespace's
 //! file, and could hold its lock for ever. The number of files is fixed, so containers that end leave no files.

@@ -3,7 +3,7 @@
 //! The truth is in the records. An index only tells which records to read, so that a run need not read all records. An
 //! entry may be out of date: its record may be gone, or may have changed.
 //!
-//! One sparse file of slots for each network namespace of the host, `<root>/<subdirectory>/<cookie>`.
+//! Each network namespace of the host has one sparse file of slots, `<root>/<subdirectory>/<cookie>`.
 
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
@@ -27,17 +27,17 @@ const SEVERAL: [u8; SLOT] = [0xff; SLOT];
 /// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotHolder {
-    /// No attachment has been here since this file was made.
+    /// No attachment has been in this slot since the file was made.
     Nobody,
-    /// At most this attachment is here.
+    /// At most this attachment is in the slot.
     One(RecordKey),
-    /// Any number of attachments may be here: all records have to be read.
+    /// Any number of attachments may be in the slot: all records have to be read.
     Several,
 }
 
 /// The subject of an index.
 pub trait IndexSubject {
-    /// The directory of its files.
+    /// The directory of the index's files.
     const SUBDIRECTORY: &'static str;
     /// True if most nodes have no such index, and each run asks several times.
     const IS_RARE: bool;
@@ -65,7 +65,7 @@ impl<Of: IndexSubject> Index<Of> {
         opened.ok_or_else(absent)?.lock(deadline)
     }
 
-    /// Opens the index without its lock: its content must decide nothing. `None` if there is no index.
+    /// Opens the index without its lock: no decision may depend on its content. `None` if there is no index.
     pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
         if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
             return Ok(None);
@@ -90,7 +90,7 @@ impl<Of: IndexSubject> Index<Of> {
         Ok(opened.map(|file| Self { file, path, root: root.to_owned(), is_new: Cell::new(true), of: PhantomData }))
     }
 
-    /// Waits for its lock.
+    /// Waits for the lock of the index.
     pub fn lock(self, deadline: Instant) -> Result<Self> {
         lock_before(&self.file, &self.path, deadline)?;
         Ok(self)

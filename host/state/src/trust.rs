@@ -7,7 +7,7 @@
 //! In a user namespace (rootless runtimes) root of the node is one of the users that the namespace does not map. The
 //! kernel shows all unmapped users as one user. Then only the place of a file proves that root of the node made it: the
 //! directories of [`SYSTEM`], and files in them. Any other file of an unmapped user may belong to any user.
-#![expect(clippy::disallowed_methods, reason = "whole paths are what is judged here, and nothing is opened")]
+#![expect(clippy::disallowed_methods, reason = "this module judges whole paths, and opens nothing")]
 
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::geteuid;
@@ -91,10 +91,11 @@ const SYSTEM: [&str; 37] = [
     "/var/tmp",
 ];
 
-/// System directories in which all users make files. The place of a file there doesn't prove that root made it.
+/// System directories in which all users make files. In them, the place of a file doesn't prove that root made the
+/// file.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// The directories of an installation (`make install`). Only root makes files there.
+/// The directories of an installation (`make install`). Only root makes files in them.
 const INSTALLATIONS: [&str; 2] = ["/usr/lib/postern", "/usr/local/lib/postern"];
 
 /// Directories of plugins that can have a copy of the host executable with its catalog.
@@ -155,7 +156,7 @@ pub fn is_trusted_way(path: &Path) -> bool {
     trust_way(path, false).is_ok_and(|real| !is_system(&real))
 }
 
-/// `on_the_way`: the path itself is above the place that will be made.
+/// `on_the_way` is true if the path itself is above the place that will be made.
 fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     let given: PathBuf = std::path::absolute(path).map_err(|e| TrustError::unknown(path, e))?;
     if let Some(stats) = straight(&given) {
@@ -203,7 +204,7 @@ fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
     Ok(())
 }
 
-/// The most links that the kernel follows in a path.
+/// The largest number of links that the kernel follows in a path.
 const MOST_LINKS: usize = 40;
 
 /// Returns an absolute path and all its parents, each with its attributes. `None` if a part is a link or `..`, or can't
@@ -223,8 +224,8 @@ pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
     trust_stat(path, &stat, false)
 }
 
-/// As [`trust`], for given attributes of a path. `on_the_way`: in a sticky directory no user can replace the file of
-/// another, but every user can add one.
+/// As [`trust`], for given attributes of a path. With `on_the_way` a sticky directory is accepted: no user can replace
+/// another user's file in it, but every user can add a file.
 pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     trust_owner(path, stat, on_the_way)?;
     let sticky = kind(stat) == SFlag::S_IFDIR && stat.st_mode & Mode::S_ISVTX.bits() != 0;
@@ -235,7 +236,7 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
     let way_out = match (is_one_of(path, &SHARED), on_the_way) {
         (false, _) => format!("`chmod go-w {}` mends it, once you have looked at what is there", path.display()),
         (true, true) => format!("`chmod +t {}` mends it, once you have looked at what is there", path.display()),
-        (true, false) => "it is everybody's: name a directory that belongs to root alone".to_owned(),
+        (true, false) => "every user may write to it: name a directory that belongs to root alone".to_owned(),
     };
     let mode = stat.st_mode & 0o7777;
     Err(TrustError::defect(path, format!("can be written by others than its owner (mode {mode:o}); {way_out}")))
@@ -247,7 +248,7 @@ pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Res
     if stat.st_uid == 0 { Ok(()) } else { trust_owner_where(path, stat, on_the_way, unmapped()) }
 }
 
-/// `unmapped`: the number that stands for all users that this user namespace does not map.
+/// `unmapped` is the number that stands for all users that this user namespace does not map.
 fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), TrustError> {
     let (owner, user) = (stat.st_uid, geteuid().as_raw());
     if owner == user || Some(owner) == unmapped && belongs_to_root(path, stat) {
@@ -262,16 +263,16 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     let way_out = match (on_the_way, user) {
         // The directory may be a user's home: a change of its owner would do more harm.
         (true, _) => format!(
-            " below it with its own privileges; use a directory on the way to which all belongs to root{}",
+            " below it with its privileges; use a directory whose parents all belong to root{}",
             if user == 0 { String::new() } else { format!(" or to user {user}") }
         ),
         (false, 0) => {
             let path = path.display();
-            format!(" with its own privileges; `chown root {path}` mends it, once you have looked at what is there")
+            format!(" with its privileges; `chown root {path}` mends it, once you have looked at what is there")
         }
-        (false, _) => format!(" with its own privileges; use one that belongs to root or to user {user}"),
+        (false, _) => format!(" with its privileges; use a path that belongs to root or to user {user}"),
     };
-    let could = "who could replace what postern runs and believes";
+    let could = "who could replace files that postern runs or trusts";
     Err(TrustError::defect(path, format!("belongs to user {owner}, {could}{way_out}")))
 }
 

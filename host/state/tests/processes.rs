@@ -1,6 +1,6 @@
 //! Leases under processes that run at the same time and are killed at any instant.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
-#![allow(clippy::unwrap_used, reason = "a test; Clippy knows helpers as part of one only inside the library")]
+#![allow(clippy::unwrap_used, reason = "a test; Clippy does not see that helpers outside of the library belong to it")]
 
 use postern_state::{LeaseOwner, LeaseStore, Leases};
 use postern_types::{LeaseRange, RangeSet, canonicalize};

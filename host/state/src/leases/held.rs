@@ -90,7 +90,8 @@ impl Leases {
 }
 
 /// Returns the networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names.
-/// `None` if there is no such directory. Directories of other users are left out: Postern takes no lease there.
+/// `None` if `data_dir` does not exist. Directories of other users are left out, because Postern takes no lease in
+/// them.
 ///
 /// # Errors
 /// [`crate::StateError::Untrusted`], [`crate::StateError::Io`].

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A directory of this test alone, removed after it.
+/// A directory of one test, removed after the test.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -90,8 +90,8 @@ fn believed(leases: &Leases) -> bool {
 
 const SMALL: &str = "10.0.0.0/29";
 
-/// The call is refused before it waits for the lock. Each address would be looked for in each set while other processes
-/// wait.
+/// The call is refused before it waits for the lock. Otherwise each address would be looked for in each set while other
+/// processes wait.
 #[test]
 fn too_many_requested_addresses_are_refused_before_the_lock() {
     let scratch = Scratch::new();
@@ -279,7 +279,7 @@ fn leases_of_an_earlier_boot_are_free() {
         reserve(&before, id, &[SMALL], &[]).unwrap();
     }
     scratch.native_add("10.0.0.5", "native\r\neth0");
-    // The native plugin released .2 and gave it out again to the same container. This is not the noted lease.
+    // The native plugin released .2 and gave it out again to the same container. The new file is not the noted lease.
     let _ = before.held(&owner("a"), soon()).unwrap();
     std::fs::remove_file(scratch.file("10.0.0.2")).unwrap();
     scratch.native_add("10.0.0.2", "a\r\neth0");
@@ -419,7 +419,7 @@ fn networks_are_directories() {
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
     let mode =
         |mode| std::fs::set_permissions(scratch.path("data"), std::os::unix::fs::PermissionsExt::from_mode(mode));
-    // The mode of a directory that reservations accept.
+    // Reservations accept a directory with this mode.
     mode(0o1777).unwrap();
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
     mode(0o777).unwrap();
@@ -442,6 +442,6 @@ fn all_leases_are_listed_without_changing_any() {
     assert_eq!(told[1..], [known("10.0.0.5", "native"), nobody("10.0.0.7"), nobody("10.0.0.8")]);
     assert_eq!(told[0].1, Some(owner("ours")));
     assert_eq!(all[1].path, scratch.file("10.0.0.5"));
-    assert!(scratch.file("10.0.0.6").exists(), "a torn file is left to whoever holds the lock");
+    assert!(scratch.file("10.0.0.6").exists(), "only the holder of the lock removes a torn file");
     assert!(all[2].taken().is_none() && !leases.remove(&all[2], soon()).unwrap() && all[3].path.exists());
 }

@@ -1,7 +1,8 @@
 //! A plugin's section of a record: the plugin, its component, and its progress.
 //!
 //! A chain can have a plugin twice. Its first section has the plugin's name. Each further section has the name and an
-//! ordinal: `tuning`, `tuning#2`. So a record without repeated plugins has the same form as before ordinals existed.
+//! ordinal: `tuning`, `tuning#2`. So a record without repeated plugins has the same form as in versions without
+//! ordinals.
 
 use super::{MOST_BYTES, Record};
 use crate::error::{Result, StateError};
@@ -29,10 +30,10 @@ pub struct Section {
     pub begun: u64,
     /// The progress of the plugin's ADD.
     pub stage: Stage,
-    /// The time when the ADD reached this stage, milliseconds since 1970. [`Stage::Made`] keeps the time of the stage
-    /// before.
+    /// The time when the ADD reached this stage, milliseconds since 1970. [`Stage::Made`] keeps the time of the
+    /// previous stage.
     pub since: u64,
-    /// The addresses of its result, with prefix lengths.
+    /// The addresses of the plugin's result, with prefix lengths.
     pub addresses: Vec<String>,
     /// The data path that the plugin made for the attachment's packets; empty in a record of an earlier version.
     pub path: DataPath,
@@ -65,7 +66,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(section, Change::Note(text.to_owned()))
     }
 
-    /// Returns the name of a plugin's next section, after all its present ones.
+    /// Returns the name of a plugin's next section, after all its present sections.
     #[must_use]
     pub fn next_section(&self, plugin: &str) -> String {
         let ordinal = |section: &Section| match section.name.split_once(ORDINAL) {
@@ -137,12 +138,13 @@ pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The progress of an ADD. Only in [`Stage::Given`] the attachment is complete. Before, the runtime does not have the
-/// result: it ignores the output of a killed process. In [`Stage::Ending`], effects may be gone.
+/// The progress of an ADD. The attachment is complete only in [`Stage::Given`]. In earlier stages the runtime does not
+/// have the result, because a runtime ignores the output of a killed process. In [`Stage::Ending`], effects may be
+/// gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// The ADD will make effects next, or has made some.
+    /// The ADD will make effects next, or has made some effects.
     Begun,
     /// All effects are made, and the result was found good.
     Made,

@@ -1,8 +1,7 @@
 //! Read-only views of records: a list, and a test whether a process works on a record.
-//!
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single
-//! record is in its summary. The functions after [`list_known`] return such an error, because their callers draw
-//! conclusions from effects that no record lists.
+//! record is in its summary. [`list_known`] and the functions after it return the error of a single record, because
+//! their callers draw conclusions from effects that no record lists.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
@@ -18,17 +17,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// A record that was read without its lock: it may be changing.
 #[derive(Debug)]
 pub struct Summary {
-    /// Its file.
+    /// The record's file.
     pub path: PathBuf,
-    /// Its key; `None` for a record that was set aside.
+    /// The record's key; `None` if the record was set aside.
     pub key: Option<RecordKey>,
-    /// Its attachment.
+    /// The record's attachment.
     pub header: Option<Header>,
     /// Live effects, as JSON.
     pub effects: Vec<NotedEffect<Value>>,
-    /// Its sections, in the order in which their plugins were called; empty in a record of a version without sections.
+    /// The sections, in the order in which their plugins were called; empty in a record of a version without sections.
     pub sections: Vec<Section>,
-    /// The reasons why it can't be read, or its damage.
+    /// The reasons why the record can't be read, or its damage.
     pub problems: Vec<String>,
     /// True if the record is whole, but this version can't read its version.
     pub is_of_other_version: bool,
@@ -83,8 +82,8 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
 }
 
-/// True if there is a file of this record below `root`. The directory's owner is not checked, so the answer must decide
-/// nothing. The call takes one system call.
+/// True if there is a file of this record below `root`. The directory's owner is not checked, so no decision may depend
+/// on the answer. The call takes one system call.
 #[must_use]
 pub fn is_there(root: &Path, key: &RecordKey) -> bool {
     let directory = root.join(super::SUBDIRECTORY);
@@ -109,12 +108,12 @@ pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
 pub struct Valid {
     /// The network. Records of other networks are not considered.
     pub network: NetworkKey,
-    /// Its valid attachments.
+    /// The network's valid attachments.
     pub attachments: HashSet<RecordKey>,
 }
 
-/// Returns the records of a network that aren't valid. Files of other records are not opened, as their names identify
-/// them. Empty files of this network are removed as by [`tidy`].
+/// Returns the records of a network that aren't valid. Files of other records are not opened, because their names
+/// identify them. Empty files of this network are removed, as by [`tidy`].
 pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }

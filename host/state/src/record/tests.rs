@@ -129,7 +129,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     assert!(is_busy(&root, &header().key(), 9).unwrap());
     record.begin("bridge", "", "c", 8).unwrap();
     drop(record);
-    assert!(is_busy(&root, &header().key(), 8).unwrap(), "it ended, but nobody knew of it yet");
+    assert!(is_busy(&root, &header().key(), 8).unwrap(), "the ADD ended, but the runtime did not know it yet");
     assert!(!is_busy(&root, &header().key(), 9).unwrap());
     // The clock was set back after the section noted its time.
     let ahead = SystemTime::now() + Duration::from_secs(3600);

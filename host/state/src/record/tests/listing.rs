@@ -88,7 +88,7 @@ fn records_of_postern_0_1_are_found_by_their_names() {
     record.mark_removed(1).unwrap();
     assert!(record.remove_file().unwrap() && !earlier.exists());
     drop(open(&scratch));
-    assert!(path(&scratch).exists() && !earlier.exists(), "a new one has the new name");
+    assert!(path(&scratch).exists() && !earlier.exists(), "a new record has the new name");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn files_that_were_never_begun_go() {
     assert_eq!(tidy(&root).unwrap(), 0);
     let record = open(&scratch);
     std::fs::write(path(&scratch), "").unwrap();
-    assert_eq!(tidy(&root).unwrap(), 0, "somebody has it open");
+    assert_eq!(tidy(&root).unwrap(), 0, "another process has the file open");
     drop(record);
     assert_eq!(tidy(&root).unwrap(), 1);
     drop(open(&scratch));

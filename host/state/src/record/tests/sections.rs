@@ -88,7 +88,7 @@ fn sections_tell_how_far_each_plugin_got() {
     record.end(Some("tuning")).unwrap();
     assert_eq!(record.sections(), [bridge]);
     record.mark_removed(1).unwrap();
-    assert!(!record.remove_file().unwrap(), "a plugin that left nothing may have made what dies with the namespace");
+    assert!(!record.remove_file().unwrap(), "the plugin may have made objects that end with the namespace");
     let mut record = existing(&scratch).unwrap().unwrap();
     record.end(None).unwrap();
     assert!(record.remove_file().unwrap());
