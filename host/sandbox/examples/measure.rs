@@ -4,7 +4,7 @@
 //! nothing. `measure empty` starts and ends. BUSY is the time in microseconds for which the gate works before it starts
 //! the guest; a separate sandbox loads meanwhile. `measure steps CODE` times the parts of a run inside this process.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may panic")]
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -170,7 +170,7 @@ fn compare(rounds: usize, busy: &str, code: &str) {
         cpu[index].sort_unstable();
         let low = rounds / 10;
         println!(
-            "{way:8} wall µs: median {:5}, lowest tenth {:5}; CPU µs of what was waited for: median {:5}",
+            "{way:8} wall µs: median {:5}, lowest tenth {:5}; CPU µs of the ended processes: median {:5}",
             wall[index][rounds / 2],
             wall[index][low],
             cpu[index][rounds / 2]

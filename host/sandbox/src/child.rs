@@ -52,7 +52,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         let (start, is_last) = match receive_in_sandbox(&channel, None) {
             Ok(ToSandbox::Start(start)) => (start, false),
             Ok(ToSandbox::StartLast(start)) => (start, true),
-            Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
+            Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("an answer without a call".to_owned())),
             Err(_) => exit(),
         };
         drop(before.take());
@@ -81,7 +81,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
     heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
-    // Newer C libraries map memory at the first request of random numbers. SAFETY: asks for no bytes.
+    // Newer C libraries map memory at the first request of random numbers. SAFETY: this call requests no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
     processor::pin();
@@ -138,7 +138,7 @@ fn report_panics(channel: Arc<UnixStream>) {
     }));
 }
 
-/// Ends the process without cleanup, which would only take time for unmapping.
+/// Ends the process without cleanup, because unmapping takes time.
 fn exit() -> ! {
     end_process(0)
 }

@@ -35,7 +35,7 @@ fn size(file: &OwnedFd) -> nix::Result<usize> {
     Ok(usize::try_from(fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// Makes the code in such a mapping executable.
+/// Makes the code in a mapping of [`load`] executable.
 pub struct Executable;
 
 impl Executable {

@@ -11,7 +11,7 @@ use wasmtime::{CustomCodeMemory, Engine};
 /// The package that this host implements.
 const PACKAGE: &str = "postern:cni";
 
-/// Its version, as in `wit/`.
+/// The package's version, as in `wit/`.
 // each package: const VERSION: &str = "{version}";
 const VERSION: &str = "0.1.1";
 // end of the list
@@ -32,7 +32,7 @@ pub struct Compiled {
     /// Machine code for this architecture and [`crate::engine::fingerprint`].
     pub cwasm: Vec<u8>,
     /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. The component can never
-    /// use more.
+    /// call other functions.
     pub imports: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub enum ComponentError {
     Older(String),
     /// The component imports these interfaces, and a sandbox doesn't have them.
     #[error(
-        "the component imports what a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
+        "the component imports interfaces that a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
         .0.join(", ")
     )]
     Imports(Vec<String>),
@@ -74,7 +74,7 @@ pub enum ComponentError {
 }
 
 /// Compiles a component, if a sandbox of this version can load and run it. Takes seconds for each megabyte. For an
-/// untrusted component call it through [`crate::compile_process`].
+/// untrusted component call this function through [`crate::compile_process`].
 ///
 /// # Errors
 /// See [`ComponentError`].
@@ -122,7 +122,7 @@ pub(crate) fn check_header(wasm: &[u8]) -> Result<(), ComponentError> {
         Some(b"\0asm\x0d\0\x01\0") => return Ok(()),
         Some(b"\0asm\x01\0\0\0") => "it is a core module, build it for wasm32-wasip2",
         Some([0x7f, b'E', b'L', b'F', ..]) => "it is a native program, or compiled already",
-        _ => "it does not begin like one",
+        _ => "it does not begin like a component",
     };
     Err(ComponentError::NotAComponent(what.to_owned()))
 }
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// No run reads names of functions, and they would be a thirteenth of a file.
+    /// Names of functions would be a thirteenth of a file, and no run reads them.
     #[test]
     fn the_code_has_no_names_of_functions() {
         let compiled = precompile(&wat::parse_str(format!("(component {PROGRAM})")).unwrap()).unwrap();

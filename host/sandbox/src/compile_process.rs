@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// The factor from the process's processor time to its real time: on a busy node it waits most of the time.
+/// The factor from the process's processor time to its real time: on a busy node the process waits most of the time.
 const WAITING: u32 = 6;
 
 /// An answer is its length in eight bytes, then `DONE` or `REFUSED`, then the text. Without the length, a part from a
@@ -39,7 +39,7 @@ const HEAD: u64 = 9;
 /// The time for a process to exit after its whole answer.
 const EXITING: Duration = Duration::from_secs(5);
 
-/// The longest list of imports in bytes, and the longest refusal: a component with more is hostile.
+/// The largest list of imports, and the longest refusal, in bytes. A component that exceeds this limit is hostile.
 const WORDS: u64 = 4 * MIB;
 
 /// Returns the imports of a component and its version.
@@ -108,7 +108,7 @@ fn work(
             self::child(theirs, wasm, bounds, act)
         }
         Ok(ForkResult::Parent { child }) => child,
-        Err(errno) => return Err(format!("{doing} the component: cannot start a process for it: {errno}")),
+        Err(errno) => return Err(format!("{doing} the component: cannot start a process: {errno}")),
     };
     drop(theirs);
     let until = Instant::now() + Duration::from_secs(bounds.seconds) * WAITING;
@@ -205,14 +205,11 @@ fn child(line: UnixStream, wasm: &[u8], bounds: Bounds, act: fn(&[u8]) -> Result
     let last = Arc::clone(&line);
     panic::set_hook(Box::new(move |panic| answer(&last, Err(format!("a fault of the tools: {panic}")))));
     let confined = confine_to(line.as_fd(), bounds).map_err(|error| error.to_string()).and_then(|()| {
-        // Before the seal: the engine installs signal handlers.
+        // The engine is made before the seal, because it installs signal handlers.
         let _ = crate::engine::engine();
         seal_to_memory().map_err(|error| error.to_string())
     });
-    answer(
-        &line,
-        confined.map_err(|error| format!("cannot confine the process for it: {error}")).and_then(|()| act(wasm)),
-    )
+    answer(&line, confined.map_err(|error| format!("cannot confine the process: {error}")).and_then(|()| act(wasm)))
 }
 
 fn answer(mut line: &UnixStream, answer: Result<Vec<u8>, String>) -> ! {

@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 const NOBODY: u32 = 0x7fff_0000;
 
 /// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for allocations of the host's
-/// side. With [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the whole
+/// code. With [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the whole
 /// process stays below 512 MiB.
 pub(crate) const DATA: u64 = 384 << 20;
 
@@ -88,10 +88,10 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
     die_with_parent(channel)
 }
 
-/// Gives up the runtime's protection from the kernel's search for a victim when memory is short. Services such as
-/// containerd have -999, and their children inherit it. Without `/proc` it stays.
+/// Gives up the runtime's protection from the kernel's out-of-memory killer. Services such as containerd have the value
+/// -999, and their children inherit it. Without `/proc` the value stays.
 ///
-/// Any process may raise its own number, but only the owner of its files in `/proc` may open this file. So this step
+/// Any process may raise its own value, but only the owner of its files in `/proc` may open this file. So this step
 /// comes before the change of user.
 fn give_up_protection() {
     let Ok(mut score) = File::options().read(true).write(true).open("/proc/self/oom_score_adj") else { return };
@@ -120,9 +120,10 @@ fn default_signals() -> nix::Result<()> {
     SigSet::empty().thread_set_mask()
 }
 
-/// Drops Linux capabilities and user. The order matters: each step needs a capability that a later one removes.
+/// Drops Linux capabilities and user. The order matters: each step needs a capability that a later step removes.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
-    // The filter allows no execve(2), so the set has no use here. An empty set still protects if another barrier fails.
+    // The filter allows no execve(2), so the bounding set has no use. An empty set still protects if another barrier
+    // fails.
     empty_bounding_set()?;
     // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
     match setgroups(&[]) {

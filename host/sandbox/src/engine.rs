@@ -7,7 +7,7 @@ use wasmtime::{Config, Engine, ModuleVersionStrategy};
 use crate::code::Executable;
 use crate::memory::{GUARD, RESERVATION, Reserve};
 
-/// The version of wasmtime in `Cargo.lock`; wasmtime itself doesn't export it. A test compares the two.
+/// The version of wasmtime in `Cargo.lock`; wasmtime itself doesn't export it. A test compares both versions.
 const WASMTIME: &str = "48.0.8";
 
 /// The number of changes of [`config`] that make earlier compiled code unusable.

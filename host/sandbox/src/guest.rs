@@ -36,7 +36,7 @@ pub enum GuestOutcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
-    /// Not needed any more ([`link`]).
+    /// Kept only because dropping it takes time ([`link`]).
     _linker: Linker<State>,
     /// `Some` if all of WASI is linked.
     #[cfg(feature = "wasi")]
@@ -58,7 +58,7 @@ impl Guest {
     ///
     /// # Errors
     /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component
-    /// imports something that is not linked. The address space is too small for its memories.
+    /// imports something that is not linked. The address space is too small for the component's memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
         Self::load_on(WasiFloor::Small, code)
     }
@@ -151,7 +151,7 @@ fn reason(error: &wasmtime::Error) -> String {
             let text = trap.to_string();
             format!("trapped: {}", text.strip_prefix("wasm trap: ").unwrap_or(&text))
         }
-        // The innermost cause is the real one; its contexts are addresses and function names.
+        // The innermost cause is the real cause. Its contexts are only addresses and function names.
         None => format!("trapped: {}", error.root_cause()),
     }
 }

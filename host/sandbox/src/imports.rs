@@ -48,7 +48,7 @@ impl WasiFloor {
     }
 }
 
-/// True if a component with these imports needs more of WASI than every command does.
+/// True if a component with these imports needs more of WASI than every command needs.
 #[cfg(feature = "compiler")]
 pub fn needs_all_of_wasi(imports: &[String]) -> bool {
     WasiFloor::of(
@@ -63,11 +63,11 @@ pub fn split(import: &str) -> (&str, &str) {
 
 /// Links what the component imports. Linking everything would take a tenth of a millisecond longer.
 ///
-/// It also returns the linker, only so that a process that exits need not drop it.
+/// Also returns the linker, because a process that exits need not drop it.
 ///
 /// # Errors
-/// An import is missing, or has not the shape that the component expects. Or two versions of one interface are
-/// imported.
+/// An import is missing, or does not have the shape that the component expects. Or the component imports two versions
+/// of one interface.
 pub fn link(engine: &Engine, component: &Component, floor: WasiFloor) -> Result<(InstancePre<State>, Linker<State>)> {
     let mut linker = Linker::new(engine);
     let shape = component.component_type();

@@ -26,10 +26,10 @@ const UNIT: usize = 64 << 10;
 /// The beginning of the part that a guest writes first: the last page of its stack. See [`Slot::make_present`].
 const STACK: usize = (1 << 20) - 4096;
 
-/// The most bytes that become present before a guest starts.
+/// The largest number of bytes that become present before a guest starts.
 const PRESENT: usize = 256 << 10;
 
-/// The most pages of wasm that become writable before a guest starts.
+/// The largest number of pages of wasm that become writable before a guest starts.
 const MOST_READY: usize = 64;
 
 /// The address space that must stay free if the address space is limited. At this limit the kernel no longer counts
@@ -49,13 +49,13 @@ struct Slot {
 
 // SAFETY: the pointer leads to a mapping that only the slot's owner uses, and that is never undone.
 unsafe impl Send for Slot {}
-// SAFETY: as above; a shared slot is only read.
+// SAFETY: as for `Send`; a shared slot is only read.
 unsafe impl Sync for Slot {}
 
 impl Reserve {
-    /// Reserves `count` memories. A single memory, which begins with `pages` pages of wasm, is made ready: its part
-    /// that a guest writes first becomes present. This takes less time now than later page faults, for which the gate
-    /// would wait.
+    /// Reserves `count` memories. A single memory, which begins with `pages` pages of wasm, is made ready: the part
+    /// that a guest writes first becomes present. This takes less time now than later page faults, which would delay
+    /// the gate.
     ///
     /// # Errors
     /// The address space is too small: a text with a hint.
@@ -151,7 +151,7 @@ unsafe impl MemoryCreator for Reserve {
     ) -> Result<Box<dyn LinearMemory>, String> {
         let fits = |size: usize, there: u64| size as u64 <= there;
         if !reserved.is_none_or(|size| fits(size, RESERVATION)) || !fits(guard, GUARD) {
-            return Err("the engine wants another reservation than there is".to_owned());
+            return Err("the engine wants a reservation of another size".to_owned());
         }
         let slot = match self.take() {
             Some(slot) => slot,

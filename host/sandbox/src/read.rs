@@ -1,11 +1,11 @@
-//! The imports of a component, and the version in it, found without compiling it.
+//! The imports and the version of a component, found without compiling the component.
 
 use crate::compile::{ComponentError, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-/// The custom section with the version of a component, as text. The tools of WebAssembly write and show it
-/// (`wasm-tools metadata`), and so does `postern_guest::version!`.
+/// The custom section with the version of a component, as text. `postern_guest::version!` writes it. So do the tools of
+/// WebAssembly, and they show it (`wasm-tools metadata`).
 const VERSION: &str = "version";
 
 /// The facts that a component's file shows.

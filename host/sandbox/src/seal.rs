@@ -10,7 +10,7 @@ use postern_confine::{Argument, CallRule, ConfineError, DefaultAction, Filter};
 /// Nothing can be mapped, moved or unmapped any more, and writable memory stays writable. So the limits of `confine.rs`
 /// count all possible memory.
 ///
-/// Call it after loading, which maps the guest's code and makes it executable. Call it also after
+/// Call this function after loading, which maps the guest's code and makes it executable. Call it also after
 /// `PR_SET_NO_NEW_PRIVS`: without this flag the kernel accepts a filter only from root.
 ///
 /// # Errors
@@ -34,15 +34,15 @@ pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
 #[cfg(feature = "compiler")]
 static COMPUTING: Filter = Filter::new(&[ALLOWED, FOR_COMPUTING], &[NO_NEW_CODE], DefaultAction::Absent);
 
-/// The system calls that a compiler needs besides [`ALLOWED`], all about its own memory.
+/// The system calls that a compiler needs besides [`ALLOWED`]. All of them are about the process's own memory.
 #[cfg(feature = "compiler")]
 const FOR_COMPUTING: &[libc::c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_sched_yield,
-    libc::SYS_rt_sigaction, // without it a handler of its own keeps a process alive that wants to abort
-    libc::SYS_membarrier,   // some architectures want it after code was written, which nobody runs here
+    libc::SYS_rt_sigaction, // without this call, abort(3) can't remove the process's own handler, and does not end
+    libc::SYS_membarrier,   // some architectures need this call after code was written; no code runs here
 ];
 
 /// The system calls that are allowed with any arguments.
@@ -51,9 +51,9 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sendto,         // the channel
     libc::SYS_read,           // the channel
     libc::SYS_write,          // the channel
-    libc::SYS_rt_sigreturn,   // a guest's traps arrive as signals, and are left by this one
-    libc::SYS_rt_sigprocmask, // around those signals
-    libc::SYS_sigaltstack,    // their stack
+    libc::SYS_rt_sigreturn,   // the return from the signal of a guest's trap
+    libc::SYS_rt_sigprocmask, // before and after such a signal
+    libc::SYS_sigaltstack,    // the stack of such a signal
     libc::SYS_futex,          // the standard library's locks
     libc::SYS_getrandom,      // the seed of a `HashMap`, and a guest's wasi:random
     libc::SYS_clock_gettime,  // where the vDSO has no clock
@@ -61,10 +61,9 @@ const ALLOWED: &[libc::c_long] = &[
 ];
 
 const RESERVED_MEMORY: &[CallRule] = &[
-    // mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
-    // memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
-    // stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were
-    // new.
+    // mprotect(2) may only make reserved memory readable and writable, less than 512 MiB at once. It can't make memory
+    // executable. It can't hide written memory, which would then no longer count as data. It has no flag for stacks.
+    // With a limited address space, the kernel doesn't count a piece that would exceed this limit as a new mapping.
     CallRule(
         libc::SYS_mprotect,
         &[

@@ -1,5 +1,5 @@
-//! Hostile packets for the DHCP client, as the installed, compiled component. For any packets of a server, a step ends
-//! by itself, with a readable answer and without an operation. The lease stays intact.
+//! Hostile packets for the DHCP client, which runs as the installed, compiled component. For any packets of a server, a
+//! step ends by itself, with a readable answer and without an operation. The lease stays intact.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
@@ -227,7 +227,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
     assert!(outcomes.iter().all(|count| *count > 0), "the packets are too much alike: {outcomes:?}");
 }
 
-/// As the test above, for DHCPv6 and router advertisements.
+/// As `no_packet_stops_the_client_or_hurts_a_lease`, for DHCPv6 and router advertisements.
 #[test]
 fn no_ipv6_packet_stops_the_client_or_hurts_a_lease() {
     let seed = std::env::var("POSTERN_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_0046);

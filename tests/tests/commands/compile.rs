@@ -76,7 +76,7 @@ fn node() -> Result<Node> {
 #[test]
 fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
     let node = node()?;
-    let refused = "the component imports what a plugin cannot have: evil:host/files";
+    let refused = "the component imports interfaces that a plugin cannot have: evil:host/files";
     for (arguments, status, words) in [
         ("inspect /mnt/refused.wasm", 1, refused),
         ("inspect --diff bridge /mnt/refused.wasm", 1, refused),

@@ -281,13 +281,13 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 15] = [
         "files",
         r#"(component (import "wasi:keyvalue/store@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: wasi:keyvalue/store@0.2.0",
+        "imports interfaces that a plugin cannot have: wasi:keyvalue/store@0.2.0",
     ),
     (
         "sockets",
         r#"(component (import "example:node/files@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: example:node/files@0.2.0",
+        "imports interfaces that a plugin cannot have: example:node/files@0.2.0",
     ),
     (
         "shape",

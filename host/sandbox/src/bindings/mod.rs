@@ -1,8 +1,8 @@
-//! The guest's typed imports: one file per WIT interface, written by `cargo xtask surface`. They only translate.
+//! The guest's typed imports: one file per WIT interface, written by `cargo xtask surface`. The files only translate.
 //!
-//! A call becomes an [`postern_types::Operation`], and goes through the [`crate::CallReceiver`]. Its answer becomes the
-//! WIT value. Values that a guest builds before it acts (options, a port, a route) stay in its own resource table on
-//! this side.
+//! A call becomes an [`postern_types::Operation`], and goes through the [`crate::CallReceiver`]. The answer becomes the
+//! WIT value. Values that a guest builds before it acts (options, a port, a route) stay in the guest's resource table
+//! in the sandbox.
 
 mod parse;
 mod types;
@@ -80,7 +80,7 @@ mod generated {
 pub enum Failure {
     /// The guest gets the error as a value.
     Answer(OpError),
-    /// The guest ends: it used a resource that it doesn't have, or too many.
+    /// The guest ends: it used a resource that it doesn't have, or too many resources.
     Trap(wasmtime::Error),
 }
 
@@ -132,7 +132,7 @@ pub const INTERFACES: &[LinkedInterface] = &[
     ("postern:cni/dhcp", |linker| wit::dhcp::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/notes", |linker| wit::notes::add_to_linker::<_, Own>(linker, own)),
     // end of the list
-    // Without authority: all others take their records from it.
+    // This interface gives no authority. All other interfaces take their records from it.
     ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own)),
 ];
 

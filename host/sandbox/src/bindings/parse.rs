@@ -22,7 +22,7 @@ impl Text for ipnet::IpNet {
     const EXPECTED: &'static str = "an address with prefix length such as 10.1.2.3/24 or 2001:db8::1/64";
 }
 
-/// Parses one text. `operation` is the guest's call, `bridge.attach`.
+/// Parses one text. `operation` is the guest's call, such as `bridge.attach`.
 pub(super) fn text<T: Text>(operation: &str, text: &str) -> Result<T, OpError> {
     text.parse().map_err(|error| {
         // The guest chooses the length of its text, and people read the error.

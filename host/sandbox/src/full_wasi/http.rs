@@ -1,8 +1,8 @@
 //! `wasi:http`: a request can be built, but sending it is refused.
 //!
-//! Programs import it because their toolchain has `fetch`. An implementation would link an HTTP library only to refuse
-//! requests. So the functions are defined in the shape that a component expects. Functions for building a request make
-//! empty objects, sending returns the interface's own error, and any other function ends the guest.
+//! Programs import `wasi:http` because their toolchain has `fetch`. An implementation would link an HTTP library only
+//! to refuse requests. So the functions are defined in the shape that a component expects. Functions for building a
+//! request make empty objects, sending returns the interface's own error, and any other function ends the guest.
 
 use crate::imports::split;
 use crate::state::State;
@@ -10,7 +10,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentInstance, ComponentItem
 use wasmtime::component::{Linker, Resource, ResourceType, Type, Val};
 use wasmtime::{Engine, Result, StoreContextMut, bail};
 
-/// The interfaces that are refused this way.
+/// The interfaces whose requests are refused.
 const REFUSED: [&str; 3] = ["wasi:http/incoming-handler", "wasi:http/outgoing-handler", "wasi:http/types"];
 
 /// The interface that has the objects of `wasi:http`. Other interfaces refer to these objects.

@@ -123,8 +123,8 @@ fn table(state: &mut State) -> &mut ResourceTable {
     &mut state.table
 }
 
-/// Each interface that `crate::wasi` lacks, and each interface that shares objects with these. Beside the name is the
-/// function that adds it to a linker.
+/// Each interface that `crate::wasi` lacks, and each interface that shares objects with such an interface. Each name
+/// has the function that adds the interface to a linker.
 pub const INTERFACES: [LinkedInterface; 24] = [
     ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),

@@ -1,7 +1,7 @@
 //! `wasi:io/poll`: waiting for a clock, in the only thread of the process.
 //!
-//! wasmtime-wasi's own implementation would start a thread for the clock, or would have no thread for it. A wait beyond
-//! the run's deadline ends with the process.
+//! wasmtime-wasi's own implementation would need another thread for the clock. A wait beyond the run's deadline ends
+//! with the process.
 
 use crate::state::State;
 use std::future::Future;

@@ -199,7 +199,7 @@ impl streams::HostOutputStream for State {
     fn write_zeroes(&mut self, stream: Resource<OutputStream>, length: u64) -> Streamed<()> {
         match usize::try_from(length) {
             Ok(length) if length <= BLOCK => self.write(stream, vec![0; length]),
-            _ => bail!("writes more than it was invited to"),
+            _ => bail!("writes more than was allowed"),
         }
     }
 

@@ -1,8 +1,8 @@
-//! The floor of WASI 0.2: the imports of a command that only computes. `wasi/floor.wit` lists it.
+//! The floor of WASI 0.2: the imports of a command that only computes. `wasi/floor.wit` lists these imports.
 //!
-//! Everything happens in memory: input is known before the guest starts, output is kept until it ends, and nothing
-//! waits. So this floor needs no runtime, no thread and no descriptor. The file systems and sockets of a complete
-//! implementation are not part of the program.
+//! Everything happens in memory: input is known before the guest starts, output is kept until the guest ends, and
+//! nothing waits. So this floor needs no runtime, no thread and no descriptor. The file systems and sockets of a
+//! complete implementation are not part of the program.
 
 mod cli;
 mod io;

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test; it has no harness to mark it as one"
+    reason = "a test, but without a harness that marks it as a test"
 )]
 
 use crate::{ceiling, guests};
@@ -288,8 +288,8 @@ fn a_process_with_a_little_heap_has_whole_sandboxes() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// This program under a low limit. It raises the limit, as a gate does, and starts a guest. The guest has an output of
-/// 16 MiB, of which its process makes several copies.
+/// This program under a low limit. It raises the limit, as a gate does, and starts a guest. The guest's process makes
+/// several copies of the guest's output of 16 MiB.
 pub fn with_a_little_heap() {
     let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
     setrlimit(Resource::RLIMIT_AS, hard, hard).unwrap();

@@ -1,6 +1,6 @@
 //! The memory that a compromised sandbox can get, tried from inside with every call that gives memory.
-#![allow(unsafe_code, reason = "memory, as an intruder takes it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test; it has no harness to mark it as one")]
+#![allow(unsafe_code, reason = "takes memory as an intruder does")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test, but without a harness that marks it as a test")]
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
@@ -50,8 +50,8 @@ const ATTEMPTS: [Attempt; 19] = [
     ("the reservation, hidden again", the_reservation_hidden_again),
     ("memory that is moved", moved),
     ("the heap", |_| the_heap()),
-    ("what the heap has reserved", |_| what_the_heap_has_reserved()),
-    ("what the heap has reserved, and the reservation", |reserved| {
+    ("the heap's reservation", |_| what_the_heap_has_reserved()),
+    ("the heap's reservation, and the reservation", |reserved| {
         what_the_heap_has_reserved();
         the_reservation(reserved);
     }),
@@ -78,7 +78,7 @@ pub fn a_taken_over_sandbox_has_half_a_gibibyte() {
     }
 }
 
-/// Returns the most memory that the attempt ever had.
+/// Returns the largest memory that the attempt ever had.
 fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let child = match unsafe { fork() }.unwrap() {
@@ -107,7 +107,7 @@ fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     most
 }
 
-/// Returns resident pages (their highest number so far) with the shared ones, and page tables.
+/// Returns resident pages (their peak, with shared pages), page tables and swapped pages, in bytes.
 fn memory_of(child: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -211,7 +211,7 @@ fn moved(reserved: *mut u8) {
     }
 }
 
-/// Takes blocks from the heap, as the host's side of the process does. Only the kernel limits it.
+/// Takes blocks from the heap, as the host's side of the process does. Only the kernel limits the heap.
 fn the_heap() {
     let layout = std::alloc::Layout::from_size_align(STEP, PAGE).unwrap();
     for _ in 0..WANTED / STEP {
