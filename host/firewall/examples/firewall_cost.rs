@@ -30,7 +30,7 @@ fn addresses() -> Result<[IpNet; 2], Box<dyn Error>> {
     Ok(["10.1.0.2/16".parse()?, "fd00:1::2/64".parse()?])
 }
 
-/// Measures our own transactions, with `others` other attachments on the node.
+/// Measures Postern's own transactions, with `others` other attachments on the node.
 fn netlink(others: usize) -> Outcome {
     let addrs = addresses()?;
     let mut nft = open()?;

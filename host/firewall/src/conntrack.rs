@@ -1,7 +1,7 @@
 //! Connections that the kernel tracks. When the forward of a UDP port changes, the port's connections are forgotten.
 //!
 //! A UDP connection has no end. As long as packets come, the kernel sends them to the destination of the first packet,
-//! whatever new rules say. The kernel forgets a TCP connection at the first packet of a new connection.
+//! even if new rules say otherwise. The kernel forgets a TCP connection at the first packet of a new connection.
 
 use std::net::IpAddr;
 

@@ -45,7 +45,8 @@ pub struct AttachmentKey {
     pub network: String,
     /// `CNI_CONTAINERID`.
     pub container_id: String,
-    /// `CNI_IFNAME`. The iptables names don't contain it: attachments of one container to one network share a chain.
+    /// `CNI_IFNAME`. The iptables names don't contain the interface: attachments of one container to one network share
+    /// a chain.
     pub ifname: String,
 }
 

@@ -1,5 +1,4 @@
-//! Errors of policy files that are wrong or ambiguous. Each error names the place, the fault there, and the possible
-//! values.
+//! Errors of policy files that are wrong or ambiguous. Each error names the place, the fault, and the possible values.
 
 use crate::grammar::names;
 use crate::prelude::*;

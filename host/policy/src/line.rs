@@ -45,7 +45,7 @@ pub fn limit(key: &str, now: u32) -> Option<String> {
     line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
 }
 
-/// Returns a whole table as one line, with these changes. An operator's table replaces the shipped one, and must
+/// Returns a whole table as one line, with these changes. An operator's table replaces the shipped table, and must
 /// contain all that was granted. A new table gets its required keys too. `None` if no line can express it.
 pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<String> {
     let (written, keys) = (file.table(table), table.keys());

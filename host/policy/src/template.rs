@@ -18,9 +18,9 @@
 //! The key `*` stands for every element of a list, and gives one value for each element. All placeholders with stars in
 //! a value must be about the same list. They take the same element at a time.
 //!
-//! A gateway can be named for an address: `ADDRESS via GATEWAY`. Both sides are values. If both have stars for the same
-//! list, or if neither has a star, each address has the gateway of the same element. Otherwise every address goes with
-//! every gateway.
+//! A gateway can be named for an address: `ADDRESS via GATEWAY`. Both sides are values. If both sides have stars for
+//! the same list, or if neither side has a star, each address has the gateway of the same element. Otherwise every
+//! address goes with every gateway.
 
 use super::error::{Ambiguous, ValueError};
 use super::grammar::DEFAULT_LINK;
@@ -213,7 +213,7 @@ impl Template {
         Ok(self.resolve(sources, None)?.into_iter().filter_map(text).collect())
     }
 
-    /// Returns the elements of the list that the stars are about, with their positions. Without stars, returns one
+    /// Returns the elements of the list that the stars are about, with their positions. Without stars, returns a single
     /// null.
     fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, Ambiguous> {
         let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };

@@ -39,7 +39,7 @@ pub fn config() -> wasmtime::Result<Config> {
         .native_unwind_info(false)
         // One guest, one call: no streams, futures or tasks.
         .concurrency_support(false)
-        // The values of `Reserve`. Both are the engine's own defaults, and compiled code depends on them.
+        // The values of `Reserve`. Both values are the engine's own defaults, and compiled code depends on them.
         .memory_reservation(RESERVATION)
         .memory_guard_size(GUARD)
         // A memory is initialised by copying. A mapping of the file would need a descriptor after confinement, and

@@ -42,7 +42,7 @@ const FOR_COMPUTING: &[libc::c_long] = &[
     libc::SYS_madvise,
     libc::SYS_sched_yield,
     libc::SYS_rt_sigaction, // without this call, abort(3) can't remove the process's own handler, and does not end
-    libc::SYS_membarrier,   // some architectures need this call after code was written; no code runs here
+    libc::SYS_membarrier,   // some architectures need this call after code was written; compiled code never runs here
 ];
 
 /// The system calls that are allowed with any arguments.

@@ -187,7 +187,7 @@ fn note_path(data_dir: &Path, real: &Path) {
 }
 
 impl LeaseDir {
-    /// Opens the directory of `network`. If it is absent, it is made with `create`; without `create` the result is
+    /// Opens the directory of `network`. A missing directory is made with `create`; without `create` the result is
     /// `None`.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
         let (_, mut parent) = examined(data_dir, network)?;
@@ -361,7 +361,7 @@ impl LeaseDir {
         })
     }
 
-    /// Makes the draft visible as `name`. Returns the draft again, because the place may be taken.
+    /// Makes the draft visible as `name`. Returns the draft again, because the name may be taken.
     fn publish<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
         if draft.named {
             return self.publish_named(draft, name);

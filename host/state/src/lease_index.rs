@@ -2,9 +2,9 @@
 //! never inside, because the native plugin reads every file in the data directory.
 //!
 //! **When it is valid.** The index is a cache of the directory after the last change by Postern. So the index is valid
-//! only if no other program has added a file since. The usual test would compare the directory's mtime with the noted
-//! mtime. This test misses changes within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin
-//! that runs directly after Postern leaves the same mtime.
+//! only if no other program has added a file since then. The usual test would compare the directory's mtime with the
+//! noted mtime. This test misses changes within one tick of the kernel's clock (up to 10 ms on most kernels). A native
+//! plugin that runs directly after Postern leaves the same mtime.
 //!
 //! So Postern marks the directory after each change, while it still holds the lock that native plugins take too. It
 //! *sets the directory's mtime to a second ago*, and notes this mtime and the resulting ctime in the index. These two
@@ -27,10 +27,10 @@
 //! **Cost.** A hash table in one file: a lookup reads one kilobyte, and a change writes one 64-byte slot and the
 //! header. The number of leases does not matter.
 //!
-//! **Boots.** Each slot of a Postern lease holds the boot in which the lease was made, and the identity of its file
-//! (inode and time of writing). At the first use after a boot the index is never valid. The directory is read, and
-//! leases known to be of an earlier boot are removed: their containers can't be alive. The native plugin's files have
-//! no slot with a boot, and stay.
+//! **Boots.** Each slot of a Postern lease holds the boot in which the lease was made. It also holds the identity of
+//! the lease file (inode and time of writing). At the first use after a boot the index is never valid. The directory is
+//! read, and leases known to be of an earlier boot are removed: their containers can't be alive. The native plugin's
+//! files have no slot with a boot, and stay.
 
 use crate::dir::{Dir, OpenMode};
 use crate::error::StateError;

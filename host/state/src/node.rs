@@ -1,5 +1,6 @@
 //! Notes on node objects: objects made by Postern that outlive single attachments. Examples are a bridge, the base
-//! tables of the firewall, or forwarding that was switched on. An uninstall reads in these notes what it may remove.
+//! tables of the firewall, or forwarding that was switched on. An uninstall reads in these notes which objects it may
+//! remove.
 //!
 //! Each object has one JSON file, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is
 //! the number of the host's network namespace, because two namespaces may each have a bridge of the same name.

@@ -230,7 +230,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Notes that `section` has made all its effects, with the addresses of its result and the data path of its
-    /// packets. The data path is noted only if the record with it still fits one page. The room for the line of
+    /// packets. The data path is noted only if the record then still fits one page. The room for the line of
     /// [`Record::given`] is taken at the same time. So even if the disk is full later, the runtime's attachment does
     /// not look like a failed ADD.
     ///

@@ -49,8 +49,8 @@ impl TrustError {
 }
 
 /// Directories (and links to them) that belong to root on every node. The parent of each directory is on this list too,
-/// so only root can have made the directory. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on
-/// many nodes.
+/// so only root can have made the directory. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to other
+/// users on many nodes.
 const SYSTEM: [&str; 37] = [
     "/",
     "/bin",
@@ -122,8 +122,8 @@ fn is_installed(path: &Path) -> bool {
     }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [b"postern.d"])
 }
 
-/// True if `path` is one of `names`, which are in their shortest form. A comparison of two paths would parse both each
-/// time. This function parses `path` once.
+/// True if `path` is one of `names`, which are in their shortest form. A comparison of two paths would parse both paths
+/// each time. This function parses `path` once.
 fn is_one_of(path: &Path, names: &[&str]) -> bool {
     let shortest: PathBuf = path.components().collect();
     names.iter().any(|name| shortest.as_os_str() == *name)

@@ -76,7 +76,7 @@ impl IptablesRule {
         Self { chain: chain.to_owned(), ..rule }
     }
 
-    /// Reads expressions; `None` if one of them is not understood.
+    /// Reads expressions; `None` if an expression is not understood.
     fn understood(expressions: Attributes<'_>, v6: bool) -> Option<Self> {
         let mut reader = Reader { rule: Self::default(), v6 };
         let mut loaded: Option<(Expression, Option<Vec<u8>>)> = None;
@@ -148,7 +148,7 @@ impl Reader {
                 let port = u16::from_be_bytes(value.as_slice().try_into().ok()?);
                 self.port(offset, (is, port))
             }
-            // One comparison of both ports.
+            // A single comparison covers both ports.
             Expression::Payload { base: TRANSPORT_HEADER, offset: 0, length: 4 } if mask.is_none() && is => {
                 let [source @ .., c, d] = <[u8; 4]>::try_from(value).ok()?;
                 self.port(0, (true, u16::from_be_bytes(source)))?;
@@ -172,7 +172,7 @@ impl Reader {
     }
 }
 
-/// Returns the name of a link, or its beginning and `+`; `None` if a link can't have it (`IFNAMSIZ`).
+/// Returns the name of a link, or its beginning and `+`; `None` if a link can't have this name (`IFNAMSIZ`).
 fn checked(name: &str) -> Option<&str> {
     ((1..16).contains(&name.len()) && name != "+").then_some(name)
 }

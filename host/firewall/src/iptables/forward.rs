@@ -326,7 +326,7 @@ impl AddressHandles {
 /// of the rules that a run may read or change; `None` means all rules.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>) -> bool {
-    // Rules that can be made without a program can also be removed without one.
+    // Rules that can be made without a program can also be removed without a program.
     let unsure: Vec<&AddressHandles> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
     only_programs(FILTER, runner, |nft, v6| {
         if noted.is_none() {

@@ -313,7 +313,7 @@ pub(super) fn change(
         if count > 0 {
             write(nft, batch, of, &changes, attributes, &saved.chains, scope)?;
         }
-        // If there were no chains, `write` has also asked for the table. Then this batch must not be used again.
+        // If there were no chains, `write` has also requested the table. Then this batch must not be used again.
         before = (only_adds && !saved.chains.is_empty()).then(|| (saved, batch.clone(), count));
         Ok(count)
     })?;

@@ -62,7 +62,7 @@ pub(super) fn remove(
     let change = |nft: &mut Nft| nft.change(|nft, batch| plan(nft, batch, programs.v6, sets, numbered));
     match programs.without(change) {
         Some(Err(error)) if error.is_timeout() => Err(error),
-        // The kernel refuses if a rule is gone, or if a rule leads to the chain. Then nothing is removed here.
+        // The kernel refuses if a rule is gone, or if a rule leads to the chain. In both cases nothing is removed here.
         removed => Ok(removed.and_then(Result::ok).flatten()),
     }
 }
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(known.of(&addrs, false), Some((&handles[..2], tables[0])));
             assert_eq!(known.of(&addrs, true), Some((&handles[2..], tables[1])));
             assert_eq!(known.of(&addrs[..2], false), None, "there are more handles than addresses");
-            // IPv4 has two rules and a chain of three rules; IPv6 has one rule and a chain of two.
+            // IPv4 has two rules and a chain of three rules; IPv6 has one rule and a chain of two rules.
             assert_eq!(remove_known(&key("c3", "eth0"), &addrs, known, runner).unwrap(), 8);
             assert_eq!(saved(), before);
         });

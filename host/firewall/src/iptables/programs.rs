@@ -19,7 +19,7 @@ const RETRIES: usize = 3;
 /// The runner of programs, and the time that they may take.
 #[derive(Clone, Copy)]
 pub struct ProgramRunner<'a> {
-    /// The process that starts the programs: this one, or a helper.
+    /// The process that starts the programs: this process, or a helper.
     pub runner: &'a dyn Run,
     /// The moment when a running program is killed.
     pub deadline: Instant,
@@ -396,8 +396,8 @@ pub(super) fn in_any(
 
 /// Removes rules from each possible place. The rules' record limits the possible places. Returns the number of changes.
 ///
-/// If the record has no place, the rules are in a single place. So after they were found, a place whose programs are
-/// missing is ignored.
+/// If the record has no place, the rules are in a single place. So after the rules were found, a place whose programs
+/// are missing is ignored.
 pub(super) fn remove_from_each(
     recorded: Recorded,
     v6: bool,

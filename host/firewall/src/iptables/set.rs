@@ -25,7 +25,7 @@ pub(crate) enum TableChange {
 pub(crate) enum IptablesPlace {
     /// The beginning of the chain, before all other rules.
     First,
-    /// Before the rules of this set with [`IptablesPlace::Last`], if they are there; else the chain's end.
+    /// Before the rules of this set with [`IptablesPlace::Last`], if such rules exist; otherwise the chain's end.
     Early,
     /// The end of the chain.
     Last,
@@ -36,7 +36,7 @@ pub(crate) enum IptablesPlace {
 pub(crate) struct IptablesOwner {
     /// The comment of its rules, if a comment identifies them.
     pub(crate) comment: Option<String>,
-    /// The owner's chain, if it has one.
+    /// The owner's chain, if the owner has a chain.
     pub(crate) chain: Option<String>,
     /// The chain that has the rules that lead to the owner's chain. For an owner without a chain, the chain that has
     /// the owner's rules.
@@ -205,7 +205,7 @@ mod tests {
         let lines_of_second = lines(&second);
         assert!(!lines_of_second.iter().any(|line| line.contains("FORWARD") || line == "-N SHARED"), "{second:?}");
         apply(&mut table, &second);
-        // A rule with `IptablesPlace::Early` is put before the other rules, which exist.
+        // A rule with `IptablesPlace::Early` is put before the existing rules.
         table.rules.retain(|saved| !saved.line().starts_with("OWN-one -p"));
         let repair = one.additions(&table);
         assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j ACCEPT"]);

@@ -128,7 +128,7 @@ impl IptablesRule {
 }
 
 impl Match {
-    /// Reads a match. `None` if it has an option that is not understood.
+    /// Reads a match. `None` if the match has an option that is not understood.
     fn parse(name: &str, words: &[&str]) -> Option<Self> {
         let options = options(words)?;
         Some(match (name, options.as_slice()) {
@@ -243,7 +243,7 @@ fn options<'a>(mut words: &[&'a str]) -> Option<Vec<MatchOption<'a>>> {
     Some(options)
 }
 
-/// Reads the values of two options. `None` if one can't be read, or if there is any other option.
+/// Reads the values of two options. `None` if a value can't be read, or if there is another option.
 fn two<T>(
     options: &[MatchOption<'_>],
     names: [&str; 2],

@@ -57,7 +57,7 @@ pub(crate) enum Expression {
     DestinationType,
     /// The status bits of the packet's connection (`IPS_DST_NAT`, …).
     ConnectionStatus,
-    /// Any other expression. Postern's rules never have one.
+    /// Any other expression. Postern's rules never have such an expression.
     Foreign,
 }
 

@@ -64,7 +64,7 @@ pub struct Nft {
     serves_iptables: [Option<bool>; 2],
 }
 
-/// A request's type and payload. The flag is true for a request of all objects, false for a request of one.
+/// A request's type and payload. The flag is true for a request of all objects, false for a request of one object.
 type Question = (u16, Vec<u8>, bool);
 
 fn question(request: &NetlinkRequest, all: bool) -> Question {

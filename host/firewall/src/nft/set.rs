@@ -58,7 +58,7 @@ pub(crate) struct NftRuleSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryScope {
     All,
-    /// No entries: the owner has none yet.
+    /// No entries: the owner has no entries yet.
     None,
     /// All entries. Further entries with the owner's mark stay, because they are of another attachment of the
     /// container.

@@ -19,7 +19,7 @@ impl Decide for ops::Parent {
                     let what = format!("on {name:?} {place}");
                     return Err(input.key(&what, vec![line::text("in-container", format!("{in_container}"))]));
                 }
-                // The link of the default route has no name here. The gate finds the name.
+                // The link of the default route has no name in the operation. The gate finds the name.
                 if name.is_empty() && !grant.matches("names", "") {
                     let what = "on the link of the default route";
                     return Err(input.key(what, vec![line::text("names", format!("${{{DEFAULT_LINK}}}"))]));

@@ -164,7 +164,7 @@ pub(super) enum Change {
         digest: String,
         /// Milliseconds since 1970.
         time: u64,
-        /// A hash of its configuration. Postern 0.1 ignores the hash, and writes none.
+        /// A hash of its configuration. Postern 0.1 ignores the hash, and writes no hash.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         config: Option<String>,
     },
@@ -172,7 +172,7 @@ pub(super) enum Change {
     Made {
         /// The addresses, with prefix lengths.
         addresses: Vec<String>,
-        /// Earlier versions ignore the data path, and write none.
+        /// Earlier versions ignore the data path, and write no data path.
         #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
         path: DataPath,
     },

@@ -16,8 +16,8 @@ use crate::iptables::scope::Scope;
 use crate::iptables::set::TableChange;
 use crate::iptables::text::{SavedRule, SavedTable};
 
-/// Chains and rules of one table: all shapes that masquerading, portmap and firewall have. `NET` is a network of the
-/// family, `ADDRESS` and `TO` addresses, `MULTICAST` a network with a prefix inside a byte.
+/// Chains and rules of one table: all forms of rules that masquerading, portmap and firewall have. `NET` is a network
+/// of the family, `ADDRESS` and `TO` addresses, `MULTICAST` a network with a prefix inside a byte.
 const NAT: &str = r#"
 :CNI-HOSTPORT-SETMARK
 :CNI-HOSTPORT-MASQ
