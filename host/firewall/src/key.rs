@@ -80,7 +80,8 @@ impl AttachmentKey {
     }
 
     /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
-    /// the chain. The chain's name is a hash of network and container. It proves that the comment names the real owner.
+    /// the chain. The chain's name is a hash of network and container. This hash proves that the comment names the real
+    /// owner.
     pub(crate) fn of_iptables(kind: ChainKind, chain: &str, comment: &str) -> Option<Self> {
         let names = comment.strip_prefix(kind.comment())?.strip_prefix("name: \"")?;
         let (network, rest) = names.split_once("\" id: \"")?;

@@ -1,7 +1,7 @@
 //! The host's firewall, in the formats of the native CNI plugins: mechanism, no decisions.
 //!
-//! Everything here works in the network namespace of the calling thread. It removes only objects with the mark
-//! (comment, chain name) of the given owner. The gate decides on the operation and the attachment.
+//! This crate works in the network namespace of the calling thread. It removes only objects with the mark (comment,
+//! chain name) of the given owner. The gate decides on the operation and the attachment.
 //!
 //! | module | content |
 //! |---|---|

@@ -12,8 +12,8 @@
 //!
 //! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with interface
 //! `b-c` have the same `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port
-//! in the first rule shows the owner. [`claim`] does not take a name that guards another existing port. Then the
-//! attachment uses [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
+//! in the first rule shows the owner. [`claim`] does not take a name that guards another existing port. In this case
+//! the attachment uses [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
 
 use crate::key::hashed_parts;
 use crate::nft::prelude::*;

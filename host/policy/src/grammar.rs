@@ -59,9 +59,9 @@ pub enum Count {
 pub struct Key {
     /// The key as it is written.
     pub name: &'static str,
-    /// The kind of its values.
+    /// The kind of the key's values.
     pub kind: ValueKind,
-    /// The number of its values.
+    /// The number of the key's values.
     pub count: Count,
     /// The value of a required key if an operation names no object. `None` for a key that may be left out.
     pub placeholder: Option<&'static str>,

@@ -136,8 +136,8 @@ impl Granted {
         self.tables.get(&table).filter(|grant| grant.holds())
     }
 
-    /// True if a table has this object. `rule` is `TABLE.KEY`: the table is a capability, `result` or `previous`. Not
-    /// for flags: a flag is on only if its text is exactly `true`.
+    /// True if a table has this object. `rule` is `TABLE.KEY`: the table is a capability, `result` or `previous`. Flags
+    /// need another test: a flag is on only if its text is exactly `true`.
     pub fn has_object(&self, rule: &str, object: &str) -> bool {
         let table = TableName::of_rule(rule).and_then(|(table, key)| Some((self.table(table)?, key)));
         table.is_some_and(|(grant, key)| grant.matches(key, object))

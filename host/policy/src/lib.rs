@@ -75,8 +75,8 @@ use postern_types::Capability;
 use template::Sources;
 use view::Collector;
 
-/// The directory of the operator's policy files. Their tables replace the tables of the shipped file with the same
-/// name.
+/// The directory of the operator's policy files. The tables of these files replace the tables of the shipped file with
+/// the same name.
 pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
 
 /// The text of a policy file, and its path for messages.

@@ -16,7 +16,7 @@
 //! an empty text, the default is used. Without a default there is no value, and nothing is granted.
 //!
 //! The key `*` stands for every element of a list, and gives one value for each element. All placeholders with stars in
-//! a value must be about the same list. They take the same element at a time.
+//! a value must be about the same list. These placeholders take the same element at a time.
 //!
 //! A gateway can be named for an address: `ADDRESS via GATEWAY`. Both sides are values. If both sides have stars for
 //! the same list, or if neither side has a star, each address has the gateway of the same element. Otherwise every

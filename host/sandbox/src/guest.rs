@@ -36,7 +36,7 @@ pub enum GuestOutcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
-    /// Kept only because dropping it takes time ([`link`]).
+    /// The linker is kept only because dropping it takes time ([`link`]).
     _linker: Linker<State>,
     /// `Some` if all of WASI is linked.
     #[cfg(feature = "wasi")]
@@ -85,7 +85,7 @@ impl Guest {
         let memories = needed.as_ref().map_or(0, |needed| needed.num_memories);
         let pages = needed.and_then(|needed| needed.max_initial_memory_size).unwrap_or(0);
         reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES), usize::try_from(pages)?)?;
-        // This maps the stack of the signal handler, because a sealed process can't map memory.
+        // This call maps the stack of the signal handler, because a sealed process can't map memory.
         Engine::tls_eager_initialize();
         Ok(Self {
             engine,

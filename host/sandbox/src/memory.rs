@@ -43,7 +43,7 @@ pub struct Reserve(Arc<Mutex<Vec<Slot>>>);
 /// One reserved memory.
 struct Slot {
     start: NonNull<c_void>,
-    /// The number of bytes from `start` that are writable. They are all zero while the slot is in the reserve.
+    /// The number of bytes from `start` that are writable. These bytes are all zero while the slot is in the reserve.
     writable: usize,
 }
 
@@ -54,8 +54,8 @@ unsafe impl Sync for Slot {}
 
 impl Reserve {
     /// Reserves `count` memories. A single memory, which begins with `pages` pages of wasm, is made ready: the part
-    /// that a guest writes first becomes present. This takes less time now than later page faults, which would delay
-    /// the gate.
+    /// that a guest writes first becomes present. This preparation takes less time than later page faults, which would
+    /// delay the gate.
     ///
     /// # Errors
     /// The address space is too small: a text with a hint.
@@ -155,8 +155,8 @@ unsafe impl MemoryCreator for Reserve {
         }
         let slot = match self.take() {
             Some(slot) => slot,
-            // This happens only outside of a sandbox process. A sandbox process has reserved all memories that its
-            // component needs.
+            // A new slot is made only outside of a sandbox process. A sandbox process has reserved all memories that
+            // its component needs.
             None => Slot::new().map_err(|error| format!("{error:#}"))?,
         };
         let mut memory = Memory { slot: Some(slot), size: 0, reserve: self.clone() };

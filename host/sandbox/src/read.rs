@@ -4,8 +4,8 @@ use crate::compile::{ComponentError, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-/// The custom section with the version of a component, as text. `postern_guest::version!` writes it. So do the tools of
-/// WebAssembly, and they show it (`wasm-tools metadata`).
+/// The custom section with the version of a component, as text. `postern_guest::version!` and the tools of WebAssembly
+/// write it. `wasm-tools metadata` shows it.
 const VERSION: &str = "version";
 
 /// The facts that a component's file shows.

@@ -34,9 +34,9 @@ pub enum OpenMode {
     ChangeOrCreate(u32),
     /// Writing from the start; made if absent, emptied if not.
     Rewrite(u32),
-    /// Writing at its end.
+    /// Writing at the file's end.
     Append,
-    /// Writing at its end; made if absent.
+    /// Writing at the file's end; made if absent.
     AppendOrCreate(u32),
 }
 

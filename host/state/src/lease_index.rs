@@ -84,7 +84,7 @@ pub(crate) struct IndexEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct IndexPlace {
     pub(crate) root: PathBuf,
-    /// The name of its file without the ending.
+    /// The name of the index's file without the ending.
     pub(crate) stem: String,
 }
 
@@ -143,7 +143,7 @@ impl LeaseIndex {
         }
     }
 
-    /// Returns all its entries.
+    /// Returns all entries of the index.
     pub(crate) fn entries(&self) -> io::Result<Vec<IndexEntry>> {
         match self {
             Self::Fresh(entries) => Ok(entries.clone()),

@@ -65,9 +65,9 @@ fn text_of(container_id: &str, ifname: &str) -> String {
 pub struct TakenAddress {
     /// The address with its subnet's prefix length.
     pub address: IpNet,
-    /// The gateway of its range.
+    /// The gateway of the address's range.
     pub gateway: Option<IpAddr>,
-    /// The index of its range set.
+    /// The index of the address's range set.
     pub set: usize,
 }
 
@@ -194,14 +194,14 @@ impl Leases {
         Ok(held)
     }
 
-    /// Returns the owner of an address, if there is one. Only for messages: no lock is taken.
+    /// Returns the owner of an address, if there is one. The result is only for messages, because no lock is taken.
     #[must_use]
     pub fn owner_of(&self, address: IpAddr) -> Option<LeaseOwner> {
         let Ok(Slot::Held(text, _)) = self.directory.read(address) else { return None };
         Some(LeaseOwner::of(&text))
     }
 
-    /// Returns the leased addresses of one set of ranges. Only for messages: no lock is taken.
+    /// Returns the leased addresses of one set of ranges. The result is only for messages, because no lock is taken.
     pub fn taken_of(&self, set: &RangeSet) -> Result<Vec<IpAddr>> {
         let mut taken = self.directory.addresses()?;
         taken.retain(|address| set.ranges.iter().any(|range| range.contains(*address)));
@@ -230,8 +230,8 @@ impl Leases {
         Ok(removed)
     }
 
-    /// Returns the first set without a free address, if any. Files are counted without the lock. They are read only if
-    /// their number could fill a set.
+    /// Returns the first set without a free address, if any. Files are counted without the lock. The files are read
+    /// only if their number could fill a set.
     pub fn exhausted(&self, sets: &[RangeSet], deadline: Instant) -> Result<Option<usize>> {
         if full_set(sets, &self.directory.addresses()?).is_none() {
             return Ok(None);

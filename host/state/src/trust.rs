@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 /// The reasons why a path is not trusted, each with a hint how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
-    /// Its attributes can't be read.
+    /// The attributes of a path component can't be read.
     #[error("{}: {reason}", .path.display())]
     Unknown {
         /// The component of the path.

@@ -276,7 +276,7 @@ fn take_away(
 pub struct AddressHandles {
     /// The addresses.
     pub addresses: Vec<IpNet>,
-    /// The handles of their rules.
+    /// The handles of the addresses' rules.
     pub handles: Vec<u64>,
     /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: Vec<u64>,

@@ -308,7 +308,8 @@ impl Nft {
         answer.map_err(errno_of).map(Option::unwrap_or_default)
     }
 
-    /// Requests all objects and collects the results of `read`. It asks again while other changes interrupt the answer.
+    /// Requests all objects and collects the results of `read`. The request is repeated while other changes interrupt
+    /// the answer.
     pub(crate) fn dump<T>(
         &mut self,
         family: NetfilterProtoFamily,

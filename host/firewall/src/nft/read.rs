@@ -34,9 +34,9 @@ const NF_INET_FORWARD: u32 = 2;
 
 /// A table as the kernel reported it.
 pub(crate) struct TableState {
-    /// The number of chains, sets, objects and flow tables in it.
+    /// The number of chains, sets, objects and flow tables in the table.
     pub(crate) uses: u32,
-    /// Its number, which is unique until the node reboots.
+    /// The table's number, which is unique until the node reboots.
     pub(crate) handle: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct TableState {
 pub(crate) struct ChainState {
     /// "nat", "filter", …; only base chains have a type.
     pub(crate) kind: Option<String>,
-    /// The number of rules in it, and of rules that lead to it.
+    /// The number of rules in the chain, and of rules that lead to the chain.
     pub(crate) uses: u32,
 }
 

@@ -86,9 +86,9 @@ impl NftRuleSet {
         self.owner.remove(nft, handles, &self.places(), goes)
     }
 
-    /// Removes the entries with these handles without reading them. They must be the handles of all entries of the set,
-    /// in their order, in the table with this handle. To show a rule, the kernel walks through its chain, so the cost
-    /// would grow with the attachments.
+    /// Removes the entries with these handles without reading them. `handles` must be the handles of all entries of the
+    /// set, in their order, in the table with this handle. To show a rule, the kernel walks through its chain, so the
+    /// cost would grow with the attachments.
     ///
     /// Returns false, and changes nothing, if the table or an entry is gone, or if handles are missing.
     pub(crate) fn remove_numbered(&self, nft: &mut Nft, handles: &[u64], table: u64) -> Result<bool, FirewallError> {

@@ -1,4 +1,4 @@
-//! `dummy`: the keys of `[grant.dummy]`. Its operations have a row in the list.
+//! `dummy`: the keys of `[grant.dummy]`. The operations have a row in the list of all capabilities.
 
 use super::prelude::*;
 

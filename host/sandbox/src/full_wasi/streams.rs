@@ -49,7 +49,7 @@ impl IsTerminal for Shared {
 }
 
 impl StdoutStream for Shared {
-    // For WASI 0.3, which is not linked.
+    // This function is for WASI 0.3, which is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(sink())
     }

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct HeldAddress {
     /// The address.
     pub address: IpAddr,
-    /// Its file.
+    /// The file of the address.
     pub path: PathBuf,
-    /// Its owner. `None` if the file has no readable content; then the address can't be given out.
+    /// The owner of the lease. `None` if the file has no readable content; then the address can't be given out.
     pub owner: Option<LeaseOwner>,
     slot: Slot,
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// The identity of an attachment, by hashes. Its record's file name has the hash of the network (16 hexadecimal
-/// digits), then the hash of the attachment (32 digits). So a search for the records of one network opens no record of
-/// another network.
+/// The identity of an attachment, by hashes. The file name of the attachment's record has the hash of the network (16
+/// hexadecimal digits), then the hash of the attachment (32 digits). So a search for the records of one network opens
+/// no record of another network.
 ///
 /// Postern 0.1 used only the hash of the attachment. A key of such a file identifies the same attachment.
 #[derive(Clone, Copy, Debug)]

@@ -19,8 +19,8 @@ pub struct Section {
     pub name: String,
     /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: String,
-    /// A hash of the configuration of its call. It distinguishes two sections of one plugin. `None` in a record of
-    /// Postern 0.1.
+    /// A hash of the configuration of the plugin's call. The hash distinguishes two sections of one plugin. `None` in a
+    /// record of Postern 0.1.
     pub config: Option<String>,
     /// True if the plugin made the attachment's link. The link may be gone by now.
     pub made_link: bool,
@@ -160,11 +160,11 @@ pub enum Stage {
 pub(super) enum Change {
     /// The plugin is about to make effects.
     Begun {
-        /// SHA-256 of its component.
+        /// SHA-256 of the plugin's component.
         digest: String,
         /// Milliseconds since 1970.
         time: u64,
-        /// A hash of its configuration. Postern 0.1 ignores the hash, and writes no hash.
+        /// A hash of the plugin's configuration. Postern 0.1 ignores the hash, and writes no hash.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         config: Option<String>,
     },

@@ -118,7 +118,8 @@ pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
 
-/// Returns the records as [`list`] does, without the records in `known`. Their files are not opened.
+/// Returns the records as [`list`] does, without the records in `known`. The files of records in `known` are not
+/// opened.
 pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summary>> {
     list_that(root, |key| !known.contains(key))
 }

@@ -145,7 +145,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
     assert!(matches!(error, StateError::Locked { .. }), "{error}");
     std::thread::scope(|scope| {
-        // The thread waits for the lock of a file that is then unlinked. It must get another file.
+        // The thread waits for the lock of a file that is then unlinked. The thread must get another file.
         let waiting = scope.spawn(|| open(&scratch).is_new());
         std::thread::sleep(std::time::Duration::from_millis(50));
         record.remove_file().unwrap();
