@@ -397,7 +397,10 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
         for at in (0..place.0.len()).rev() {
             let answer = place.0.call_at(at, "DEL", "c1", &json!({"prevResult": attachment.result}))?;
             let text = answer.stdout.clone();
-            ensure!(answer.status == 1 && text.contains(missing) && text.contains("install them again"), "{answer:?}");
+            ensure!(
+                answer.status == 1 && text.contains(missing) && text.contains("install these programs"),
+                "{answer:?}"
+            );
         }
         ensure!(place.leases()? == "10.9.0.2 ", "{}", place.leases()?);
         let doctor = place.postern("doctor --json")?;

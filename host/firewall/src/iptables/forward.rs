@@ -17,8 +17,8 @@
 //! -A CNI-ISOLATION-STAGE-2 -j RETURN
 //! ```
 //!
-//! The rules of an address name no owner, because the native form has no room for an owner. The attachment's record has
-//! the owner. The chains stay. The rules of a bridge stay until `postern gc --node`.
+//! The rules of an address name no owner, because the native form has no room for an owner. Only the attachment's
+//! record shows the owner. The chains stay. The rules of a bridge stay until `postern gc --node`.
 
 use super::prelude::*;
 use super::presence::only_programs;

@@ -152,8 +152,8 @@ impl HostPorts {
         let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
             let way_out = format!(
-                "table {NAT} of {} has no such chain: its program does not run, or has another backend, as kube-proxy in \
-                 mode nftables; without `externalSetMarkChain`, portmap makes its own chain",
+                "table {NAT} of {} has no such chain: the chain's program does not run, or has another backend, as kube-proxy \
+                 in mode nftables; without `externalSetMarkChain`, portmap makes its own chain",
                 programs.name()
             );
             FirewallError::new("find", format!("chain {chain} (externalSetMarkChain)"), way_out)

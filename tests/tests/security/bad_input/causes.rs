@@ -92,8 +92,8 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "portmap",
         r#"{"snat": true, "externalSetMarkChain": "KUBE-MARK-MASQ"}"#,
-        "find chain KUBE-MARK-MASQ (externalSetMarkChain): table nat of iptables has none…kube-proxy in mode nftables…leave \
-         `externalSetMarkChain` out",
+        "find chain KUBE-MARK-MASQ (externalSetMarkChain): table nat of iptables has no such chain…kube-proxy in mode \
+         nftables…without `externalSetMarkChain`",
     ),
     (
         "portmap",
