@@ -1,4 +1,4 @@
-//! Reading of the rules that have an attachment's mark, whatever program made them. This module changes no rule.
+//! Reads the rules that have an attachment's mark, whatever program made them. This module changes no rule.
 
 use std::collections::HashMap;
 

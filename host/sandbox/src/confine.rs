@@ -125,7 +125,7 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
     // The filter allows no execve(2), so the bounding set has no use. An empty set still protects if another barrier
     // fails.
     empty_bounding_set()?;
-    // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
+    // EPERM: the process had no privileges, or its user namespace denies setgroups(2). EINVAL: the new user is not mapped.
     match setgroups(&[]) {
         Ok(()) | Err(Errno::EPERM) => {}
         Err(error) => return Err(format!("setgroups: {error}").into()),

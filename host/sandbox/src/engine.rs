@@ -37,7 +37,7 @@ pub fn config() -> wasmtime::Result<Config> {
         .debug_symbols(false)
         // No panic unwinds through a guest: panics abort on both sides.
         .native_unwind_info(false)
-        // One guest, one call: no streams, futures or tasks.
+        // A process runs one call of one guest, without streams, futures or tasks.
         .concurrency_support(false)
         // The values of `Reserve`. Both values are the engine's own defaults, and compiled code depends on them.
         .memory_reservation(RESERVATION)

@@ -5,10 +5,10 @@
 //! kernel lacks that call. Three things hold for every file. No link is followed, no open waits (a FIFO without another
 //! end would wait), and the file lies in this directory. The caller must check the file's owner and type.
 //!
-//! rustix opens directories by their paths. nix does three things, on single names or on descriptors. Attributes:
-//! cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a run. Listings:
-//! cap-std copies each name, even unwanted ones, and opens the directory once more. Times of the directory itself:
-//! cap-std sets them only by name.
+//! rustix opens directories by their paths. nix does three things, on single names or on descriptors. It reads
+//! attributes, because cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a
+//! run. It lists names, because cap-std copies even unwanted names, and opens the directory once more. It sets the
+//! directory's own times, because cap-std sets times only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::{DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _};

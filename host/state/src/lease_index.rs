@@ -9,7 +9,7 @@
 //! So Postern marks the directory after each change, while it still holds the lock that native plugins take too. It
 //! *sets the directory's mtime to a second ago*, and notes this mtime and the resulting ctime in the index. These two
 //! times are the mark. Every change of entries, by any program, sets mtime and ctime to the same current time. In the
-//! mark the two times differ. So a directory with both noted times has had no entry added or removed. A missing index
+//! mark the two times differ. So if a directory has both noted times, no entry was added or removed. A missing index
 //! entry then proves that an owner has no lease.
 //!
 //! No clock is compared with another, so steps of the clock don't matter. No program can set ctime, so a restored

@@ -1,5 +1,4 @@
-//! Comparing forwards that a native plugin made by nftables. These forwards work, but their form differs from
-//! Postern's:
+//! Compares forwards that a native plugin made by nftables. These forwards work, but their form differs from Postern's:
 //!
 //! * Conditions are in the shared chains. In these chains the conditions of the last network apply to all networks. So
 //!   conditions are not compared.

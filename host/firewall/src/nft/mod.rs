@@ -1,4 +1,4 @@
-//! nf_tables of one network namespace: read, then make the missing changes in one transaction.
+//! nf_tables of one network namespace. Callers read the rules, and then make the missing changes in one transaction.
 
 pub(crate) mod batch;
 mod expression;
