@@ -19,7 +19,7 @@ pub fn parse_ip(text: &str) -> Result<IpAddr, Error> {
 /// Parses an address with its prefix length; host bits are kept.
 ///
 /// # Errors
-/// Code 999. Also for an IPv4-mapped address with a prefix shorter than the mapping: it names no IPv4 network.
+/// Code 999. An IPv4-mapped address with a prefix below 96 is also an error: it names no IPv4 network.
 pub fn parse_cidr(text: &str) -> Result<IpNet, Error> {
     read_cidr(text).ok_or_else(|| Error::internal(format!("invalid CIDR address: {text}")))
 }

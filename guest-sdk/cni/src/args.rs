@@ -5,7 +5,7 @@ use crate::quote::{quote, quote_list};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The pairs with keys that the plugin knows. Only plugins that use `CNI_ARGS` parse it.
+/// The pairs whose keys the plugin knows. Only plugins that use `CNI_ARGS` parse the variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args(BTreeMap<String, String>);
 
@@ -14,8 +14,8 @@ impl Args {
     /// `known` is an error, unless `IgnoreUnknown` is 1 or true anywhere in the text.
     ///
     /// # Errors
-    /// Code 999, for the first part without exactly one `=` (even with `IgnoreUnknown`), for an invalid boolean, or for
-    /// the unknown pairs.
+    /// Code 999: the first part that has no `=` or several (even with `IgnoreUnknown`), an invalid boolean, or the
+    /// unknown pairs.
     pub fn parse(text: &str, known: &[&str]) -> Result<Args, Error> {
         let mut args = Args::default();
         if text.is_empty() {

@@ -1,4 +1,4 @@
-//! The keys of bandwidth, for the plugin and for the host. The host accepts no other rates.
+//! The keys of the bandwidth plugin. Plugin and host read them, and the host accepts only their rates.
 
 use crate::{Error, Fields, NetConf};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,8 @@ const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBur
 const STRUCTURE: &str = "PluginConf.BandwidthEntry";
 
 impl BandwidthConf {
-    /// Reads the keys of the configuration. If it has none of them, reads the keys of `runtimeConfig.bandwidth`.
+    /// Reads the keys of the configuration. If the configuration has none of these keys, reads them from
+    /// `runtimeConfig.bandwidth`.
     ///
     /// # Errors
     /// Code 999, with the native plugin's texts.

@@ -15,7 +15,8 @@ pub(crate) const STRUCTURE: &str = "NetConf";
 /// The configuration keys that all plugins share. A plugin reads its own keys from [`NetConf::fields`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetConf {
-    /// `cniVersion` as written; empty if absent. It was already compared with the plugin's supported versions.
+    /// `cniVersion` as written; empty if absent. The caller has already compared it with the plugin's supported
+    /// versions.
     pub cni_version: String,
     /// `name`, the name of the network.
     pub name: String,
@@ -27,16 +28,17 @@ pub struct NetConf {
     pub ipam_type: String,
     /// `dns`.
     pub dns: Dns,
-    /// `cni.dev/valid-attachments`, the key of the specification for GC. Absent and empty differ.
+    /// `cni.dev/valid-attachments`, the specification's key for GC. An absent list and an empty list differ.
     pub valid_attachments: Option<Vec<ValidAttachment>>,
-    /// `cni.dev/attachments`: runtimes send the same list again under this key. Absent and empty differ.
+    /// `cni.dev/attachments`: runtimes send the same list again under this key. An absent list and an empty list
+    /// differ.
     pub attachments: Option<Vec<ValidAttachment>>,
     pub(crate) raw: Json,
     pub(crate) previous: Previous,
 }
 
-/// `prevResult`, decoded at its first use: a run asks for it up to ten times. It follows from the other fields, so it makes
-/// no difference between two configurations.
+/// `prevResult`, decoded at its first use, because a run asks for it up to ten times. Comparisons of configurations
+/// ignore it: it follows from the other fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Previous(OnceCell<Result<Option<CniResult>, Error>>);
 
@@ -56,24 +58,24 @@ pub struct ValidAttachment {
 }
 
 impl NetConf {
-    /// Makes a configuration with nothing but its raw JSON and name; every other key counts as absent.
+    /// Makes a configuration with only its raw JSON and name; every other key counts as absent.
     pub fn unread(raw: Json) -> Self {
         let name = raw.fields(STRUCTURE).and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
         Self { name, raw, ..Self::default() }
     }
 
-    /// Reads the common keys. [`validate_conf`](crate::validate_conf) checks that there is a valid name.
+    /// Reads the common keys. [`validate_conf`](crate::validate_conf) checks that the configuration has a valid name.
     ///
     /// # Errors
     /// Code 999 for a key of the wrong type. Native plugins add a prefix to this message (see [`Error::context`]).
-    /// `prevResult` must be an object; it is decoded by [`NetConf::previous_result`].
+    /// `prevResult` must be an object; [`NetConf::previous_result`] decodes it.
     pub fn parse(raw: Json) -> Result<NetConf, Error> {
         let read = Self::read(&raw)?;
         Ok(NetConf { raw, ..read })
     }
 
-    /// As [`NetConf::parse`], with GC's lists read separately. It returns [`NetConf::unread`] if the keys can't be
-    /// parsed.
+    /// Works as [`NetConf::parse`], but with GC's lists read separately. Returns [`NetConf::unread`] if the keys can't
+    /// be parsed.
     pub fn parse_or_unread(raw: Json, lists: Lists) -> NetConf {
         match Self::read(&raw) {
             Ok(read) => NetConf { raw, ..read }.with_lists(lists),
@@ -81,15 +83,15 @@ impl NetConf {
         }
     }
 
-    /// True if [`NetConf::parse`] accepts this.
+    /// True if [`NetConf::parse`] accepts `raw`.
     pub fn is_readable(raw: &Json) -> bool {
         Self::read(raw).is_ok()
     }
 
-    /// Checks the form of GC's lists. A plugin skips these lists, so its host must report a wrong one.
+    /// Checks the form of GC's lists. A plugin skips these lists, so the host must report a wrong list.
     ///
     /// # Errors
-    /// Code 999: a list has another type. The message is native bridge's.
+    /// Code 999 for a list of a wrong type. The message is the native bridge plugin's.
     pub fn check_lists(raw: &Json) -> Result<(), Error> {
         Lists::of(raw).map(drop).map_err(|error| error.context("failed to load netconf"))
     }
@@ -144,18 +146,18 @@ impl NetConf {
         self.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE))
     }
 
-    /// Returns `runtimeConfig`, the runtime's data about this container; without keys if absent.
+    /// Returns `runtimeConfig`, the runtime's data about this container. An absent object has no keys.
     ///
     /// # Errors
-    /// Code 999 if it isn't an object.
+    /// Code 999 if `runtimeConfig` isn't an object.
     pub fn runtime_config(&self) -> Result<Fields<'_>, Error> {
         Ok(self.fields().object("runtimeConfig")?.unwrap_or_else(|| Fields::none(STRUCTURE)))
     }
 
-    /// Returns `args.cni`, the standard part of `args`; without keys if absent.
+    /// Returns `args.cni`, the standard part of `args`. An absent object has no keys.
     ///
     /// # Errors
-    /// Code 999 if it or `args` isn't an object.
+    /// Code 999 if `args` or `args.cni` isn't an object.
     pub fn args_cni(&self) -> Result<Fields<'_>, Error> {
         let args = self.fields().object("args")?;
         let cni = args.map(|args| args.object("cni")).transpose()?.flatten();
@@ -169,7 +171,7 @@ impl NetConf {
 
     /// Returns `prevResult` as written; `null` counts as absent.
     pub fn raw_previous_result(&self) -> Option<Json> {
-        // Several occurrences of a map are merged, and only occurrences other than null count.
+        // Several objects under this key are merged; `null` discards the objects before it.
         let map = self.fields().map("prevResult").ok().flatten()?;
         Some(Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()))
     }
@@ -184,8 +186,8 @@ impl NetConf {
         self.previous.0.get_or_init(decode).clone()
     }
 
-    /// Returns the attachments that GC must keep: all attachments of both lists. To remove a valid attachment is worse
-    /// than to keep one too long. `None` if there is no list: nothing may be removed. An empty list means that no
+    /// Returns the attachments that GC must keep: all attachments of both lists. Removing a valid attachment is worse
+    /// than keeping an invalid one. `None` if there is no list: GC may remove nothing. An empty list means that no
     /// attachment is valid.
     pub fn still_valid(&self) -> Option<Vec<&ValidAttachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {

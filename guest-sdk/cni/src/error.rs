@@ -45,7 +45,7 @@ pub struct Error {
     pub code: u32,
     /// The failure, in one line.
     pub msg: String,
-    /// More about it; may be empty.
+    /// More about the failure; may be empty.
     #[serde(default)]
     pub details: String,
 }
@@ -104,16 +104,16 @@ impl Error {
         Error { msg: format!("{context}: {}", self.msg), ..self }
     }
 
-    /// Reads the error object that another plugin printed. Absent keys become 0 and empty, as in native plugins.
+    /// Reads the error object that another plugin printed. An absent code becomes 0, and an absent text is empty, as in
+    /// native plugins.
     ///
     /// # Errors
-    /// Code 999 if it isn't an object, or if a key has the wrong type.
+    /// Code 999 if `json` isn't an object, or if a key has the wrong type.
     pub fn parse(json: &Json) -> Result<Error, Error> {
         let fields = json.fields("Error")?;
         let code = fields.uint("code")?.unwrap_or(0);
         Ok(Error {
-            // Native plugins read 64 bits here, but no such code exists. A larger number becomes the code for all other
-            // errors.
+            // Native plugins read 64 bits here, but no code needs more than 32. A larger number becomes 999.
             code: u32::try_from(code).unwrap_or(code::INTERNAL),
             msg: fields.string("msg")?.unwrap_or_default(),
             details: fields.string("details")?.unwrap_or_default(),

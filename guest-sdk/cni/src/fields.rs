@@ -1,12 +1,11 @@
 //! A reader for the fields of a structure, with the rules of Go's decoder.
 //!
-//! Each key of the document, in its order, sets the field of that name; case doesn't matter. So the last of several
-//! spellings wins, even over the exact spelling. An object that is given twice is merged. `null` leaves a scalar or an
+//! Each key, in the order of the document, sets the field with its name; case doesn't matter. So the last of several
+//! spellings wins, even over the exact spelling. Two objects for one field are merged. `null` leaves a scalar or an
 //! object as it is, and empties a list or a map.
 //!
 //! Host, guests and native plugins get the same bytes and must read the same configuration. So the code follows these
-//! rules exactly. If a difference would matter to policy, [`Fields::spellings`] shows that a key was given more than
-//! once.
+//! rules exactly. Where repeated keys matter to policy, [`Fields::spellings`] shows them.
 
 use crate::address::{parse_cidr, parse_ip};
 use crate::error::Error;
@@ -26,7 +25,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns no members; it stands for an absent object.
+    /// Returns fields without members, for an absent object.
     pub(crate) fn none(structure: &'static str) -> Fields<'a> {
         Fields { structure, path: String::new(), entries: Vec::new() }
     }
@@ -62,7 +61,7 @@ impl<'a> Fields<'a> {
         self.entries.iter().copied().filter(move |(key, _)| same_name(key, name))
     }
 
-    /// Returns the final value of the field `name`, unread; `null` counts as absent. Objects are not merged.
+    /// Returns the final value of the field `name` as JSON; `null` counts as absent. Objects are not merged.
     pub fn get(&self, name: &str) -> Option<&'a Json> {
         self.named(name).last().map(|(_, value)| value).filter(|value| !value.is_null())
     }
@@ -119,12 +118,12 @@ impl<'a> Fields<'a> {
         self.scalar(name, "uint", |json| json.number()?.as_u64())
     }
 
-    /// Reads a whole number of 0 or more, where the native plugin's type has its size in its name.
+    /// Reads a whole number of 0 or more. Errors name the type `uint64`, as in some native plugins.
     pub fn uint64(&self, name: &str) -> Result<Option<u64>, Error> {
         self.scalar(name, "uint64", |json| json.number()?.as_u64())
     }
 
-    /// A whole number of at most 32 bits that isn't negative.
+    /// Reads a whole number of 0 or more that fits 32 bits.
     pub fn uint32(&self, name: &str) -> Result<Option<u32>, Error> {
         self.scalar(name, "uint32", |json| json.number()?.as_u64()?.try_into().ok())
     }
@@ -165,7 +164,7 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
-    /// Reads a list of texts; `null` in it is an empty text.
+    /// Reads a list of texts; a `null` entry becomes an empty text.
     pub fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Error> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let read = |item: &Json| match item {
@@ -187,15 +186,14 @@ impl<'a> Fields<'a> {
         Ok(child)
     }
 
-    /// Reads a list of objects whose keys are fields. `null` in it is an error: native plugins crash on it.
+    /// Reads a list of objects whose keys are fields. A `null` entry is an error, because native plugins crash on it.
     pub fn objects(&self, name: &str) -> Result<Option<Vec<Fields<'a>>>, Error> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let read = |item| self.entry(name, item)?.ok_or_else(|| self.mismatch(name, item, "struct"));
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
-    /// As [`Fields::objects`], for the lists of a result: `null` in a list is an entry without data. An absent list has
-    /// no entries.
+    /// Reads a list of objects of a result. A `null` entry becomes `None`, and an absent list has no entries.
     pub fn entries_or_null(&self, name: &str) -> Result<Vec<Option<Fields<'a>>>, Error> {
         self.list(name)?.unwrap_or_default().iter().map(|item| self.entry(name, item)).collect()
     }
@@ -242,7 +240,7 @@ pub(crate) fn same_name(key: &str, name: &str) -> bool {
 }
 
 impl Json {
-    /// Returns the members as fields of the structure `structure`, a name for messages. `null` has no fields.
+    /// Returns the members as fields of a structure; messages name it `structure`. `null` has no fields.
     ///
     /// # Errors
     /// Code 999 if this is neither an object nor `null`.
@@ -254,7 +252,7 @@ impl Json {
         }
     }
 
-    /// Makes the error for a value that is not of this type of Go.
+    /// Makes the error for a value that does not have Go's type `wanted`.
     pub(crate) fn undecodable(&self, wanted: &str) -> Error {
         Error::internal(format!("json: cannot unmarshal {} into Go value of type {wanted}", self.kind()))
     }
@@ -263,8 +261,8 @@ impl Json {
         if let Json::Number(number) = self { Some(number) } else { None }
     }
 
-    /// Returns every member of an object that sets the field `name`, as spelt and in the order of the document. Another
-    /// value has none.
+    /// Returns every member of an object that sets the field `name`, as spelt and in the order of the document. A value
+    /// of another kind has no members.
     pub fn members<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'a, 'n> {
         let entries = if let Json::Object(entries) = self { entries.as_slice() } else { &[] };
         entries.iter().filter(move |(key, _)| same_name(key, name)).map(|(key, value)| (key.as_str(), value))
@@ -336,7 +334,7 @@ mod tests {
         let bool = |fields: Fields<'_>| fields.bool("isGateway").map(drop);
         check(r#"{"isGateway":"true"}"#, bool, "string into Go struct field NetConf.isGateway of type bool");
         check(r#"{"ISGATEWAY":1}"#, bool, "number into Go struct field NetConf.isGateway of type bool");
-        // An earlier spelling is decoded too, so that it can fail.
+        // An earlier spelling is decoded too, and its errors count.
         check(
             r#"{"isgateway":[],"isGateway":true}"#,
             bool,

@@ -1,5 +1,5 @@
-//! The subnet file of flannel, and the configuration of its delegate: for the plugin, and for the host, which accepts
-//! no other configuration.
+//! The subnet file of flannel, and the configuration of its delegate. Plugin and host share this code, and the host
+//! accepts only this configuration.
 
 use crate::address::parse_cidr;
 use crate::{Error, Json, NetConf};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The default subnet file.
 pub const SUBNET_FILE: &str = "/run/flannel/subnet.env";
 
-/// The directory of the native plugin's files by default.
+/// The default directory of the native plugin's files.
 pub const DATA_DIRECTORY: &str = "/var/lib/cni/flannel";
 
 /// The default delegate.
@@ -97,7 +97,7 @@ fn list(key: &str, value: &str) -> Result<Vec<IpNet>, Error> {
     Ok(networks)
 }
 
-/// The keys of a network of flannel.
+/// The configuration keys of flannel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flannel {
     /// `subnetFile`, or the default.
@@ -114,7 +114,8 @@ impl Flannel {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a `type` that is no text.
+    /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a `delegate.type` that is
+    /// no text.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
         let fields = conf.fields();
         let text = |key: &str, default: &str| {
@@ -193,7 +194,7 @@ impl Flannel {
     }
 }
 
-/// Returns the last value of a key that is not null. A plugin reads keys in any spelling, so any spelling counts.
+/// Returns the last value of a key, without `null` values. Plugins ignore case in keys, so every spelling counts.
 fn named<'k>(keys: &'k [(String, Json)], name: &str) -> Option<&'k Json> {
     let mut found = keys.iter().rev().filter(|(key, _)| key.eq_ignore_ascii_case(name));
     found.find(|(_, value)| !value.is_null()).map(|(_, value)| value)

@@ -1,7 +1,7 @@
 //! JSON as it was written: with its order, duplicates and spelling.
 //!
-//! A `serde_json::Value` loses the order of keys and all but one of equal keys. A native plugin's reading depends on
-//! both (see [`Fields`](crate::Fields)).
+//! A `serde_json::Value` loses the order of keys and repeated keys. Native plugins depend on both (see
+//! [`Fields`](crate::Fields)).
 
 use crate::error::Error;
 use crate::{lists, unicode};
@@ -30,8 +30,8 @@ pub enum Json {
 impl Json {
     /// Parses exactly one document of at most `limit` bytes; white space around it is allowed.
     ///
-    /// It is stricter than native plugins where their tolerance is dangerous: numbers must fit a double, and nesting
-    /// ends at 127. Invalid Unicode is replaced, as native plugins do ([`crate::unicode`]).
+    /// This function is stricter than native plugins where tolerance is dangerous: numbers must fit a double, and
+    /// nesting ends at 127. Invalid Unicode is replaced, as native plugins do ([`crate::unicode`]).
     ///
     /// # Errors
     /// Code 6.
@@ -39,8 +39,8 @@ impl Json {
         Tree { without_lists: false }.parse(bytes, limit)
     }
 
-    /// As [`Json::parse`], but it skips GC's lists of valid attachments, whatever their form. It is for plugins, which
-    /// don't use these lists: the host has read the lists before. The lists may be most of the document.
+    /// Parses as [`Json::parse`], but skips GC's lists of valid attachments, even lists of a wrong form. Plugins don't
+    /// use these lists: the host has read them before. The lists may be most of the document.
     ///
     /// # Errors
     /// As [`Json::parse`].
@@ -65,8 +65,8 @@ impl Json {
         }
     }
 
-    /// Returns the document with its keys sorted by their bytes at every level, only the last of equal keys, and whole numbers
-    /// without fraction and exponent. Native plugins do this to a `prevResult` before they decode it, and to
+    /// Returns the document with its keys sorted by their bytes at every level. Only the last of equal keys stays, and
+    /// whole numbers lose fraction and exponent. Native plugins do this to a `prevResult` before they decode it, and to
     /// every result from 1.0.0 on.
     #[must_use]
     pub fn sorted(mut self) -> Json {
@@ -172,7 +172,7 @@ impl Tree {
         if length > limit {
             return Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")));
         }
-        // A second reading follows if only invalid Unicode was the fault.
+        // If the bytes have invalid Unicode, they are read again with U+FFFD in its place.
         let read = self.read(bytes).or_else(|error| match unicode::json(bytes) {
             Cow::Owned(replaced) => self.read(replaced.as_bytes()),
             Cow::Borrowed(_) => Err(error),
@@ -258,7 +258,7 @@ mod tests {
         let sorted = |text| serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
         assert_eq!(sorted(text), r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
         assert_eq!(sorted(r#"{"mtu":1500.0,"n":[1e3,-0,0.5]}"#), r#"{"mtu":1500,"n":[1000,0,0.5]}"#);
-        // Of several equal keys only the last is kept, and sorted inside.
+        // Only the last of several equal keys stays, and its value is sorted too.
         let text = r#"{"k":{"b":0},"a":1,"k":2,"k":[{"z":1,"y":[{"d":3,"c":2,"d":1}]}],"a":{"a":1,"a":null}}"#;
         assert_eq!(sorted(text), r#"{"a":{"a":null},"k":[{"y":[{"c":2,"d":1}],"z":1}]}"#);
     }

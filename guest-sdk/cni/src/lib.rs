@@ -1,8 +1,8 @@
 //! The Container Network Interface, specifications 0.1.0 to 1.1.0, as real runtimes use it.
 //!
 //! Host and guests share this crate. The host reads the environment and the configuration with it. A guest reads its
-//! configuration and the results of others. Both print results and errors. The crate does no I/O, and no input makes it
-//! panic.
+//! configuration and the results of other plugins. Host and guests print results and errors. The crate does no I/O, and
+//! no input makes it panic.
 //!
 //! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON of Go's encoder.
 //! [`mod@print`] and [`Fields`] behave like Go wherever the difference is visible from outside.

@@ -27,8 +27,8 @@ impl Lists {
     }
 }
 
-/// Parses as [`Json::parse`], with the lists separate. If a list has a wrong form, both stay in the tree. The code that reads
-/// them there reports the error.
+/// Parses as [`Json::parse`], but returns the lists separately. If one list has a wrong form, both lists stay in the
+/// tree, and the code that reads the tree reports the error.
 ///
 /// # Errors
 /// As [`Json::parse`].
@@ -68,7 +68,7 @@ mod tests {
             for key in ["cni.dev/valid-attachments", "cni.dev/attachments", "CNI.dev/Attachments"] {
                 let text = format!(r#" {{"name":"n","{key}":{list},"x":[1,{{"ifname":2}}]}} "#);
                 assert_eq!(parse(&text).unwrap(), rest, "{text}");
-                // With the lists put back, the result is the same as that of the complete tree.
+                // With the lists put back, the configuration equals that of the complete tree.
                 let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
                 assert_eq!(json, rest);
                 let tree = NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).unwrap();

@@ -21,7 +21,7 @@ macro_rules! named {
                 }
             }
 
-            /// Returns the value of this name; case matters.
+            /// Returns the value with this name; case matters.
             pub fn $read(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.$text() == name)
             }

@@ -12,7 +12,7 @@ fn is_name(text: &str) -> bool {
 /// Checks a container ID.
 ///
 /// # Errors
-/// Code 3 if it is empty, code 4 if it has characters that aren't allowed.
+/// Code 3 if the ID is empty, code 4 if it has invalid characters.
 pub fn validate_container_id(id: &str) -> Result<(), Error> {
     match id {
         "" => Err(Error::new(code::UNKNOWN_CONTAINER, "missing containerID")),
@@ -24,7 +24,7 @@ pub fn validate_container_id(id: &str) -> Result<(), Error> {
 /// Checks a network name.
 ///
 /// # Errors
-/// Code 7 if it is empty or has characters that aren't allowed.
+/// Code 7 if the name is empty or has invalid characters.
 pub fn validate_network_name(name: &str) -> Result<(), Error> {
     match name {
         "" => Err(Error::config("missing network name")),
@@ -33,8 +33,8 @@ pub fn validate_network_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`). It has 1 to 15 bytes, no slash, colon or
-/// white space, and is neither `.` nor `..`.
+/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`). A valid name has 1 to 15 bytes and no
+/// slash, colon or white space. It is neither `.` nor `..`.
 ///
 /// # Errors
 /// Code 4.

@@ -1,4 +1,5 @@
-//! The keys of portmap, for the plugin and for the host. The host reads the keys of the mechanism by itself.
+//! The keys of portmap, for the plugin and for the host. Only the host uses the keys for the packet filter, such as
+//! `backend`.
 
 use crate::{Error, Fields, Json, NetConf};
 

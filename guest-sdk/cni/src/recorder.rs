@@ -7,8 +7,8 @@ thread_local! {
     static READ: RefCell<Option<BTreeSet<(String, String)>>> = const { RefCell::new(None) };
 }
 
-/// Runs `act`, and returns the keys that it asked for in this thread: the name of the structure, and the path of the key in
-/// it, without the indexes of lists.
+/// Runs `act`, and returns the keys that `act` asked for in this thread. Each entry has the name of a structure, and
+/// the path of a key in the structure, without the indexes of lists.
 pub fn record<T>(act: impl FnOnce() -> T) -> (T, BTreeSet<(String, String)>) {
     READ.with_borrow_mut(|read| *read = Some(BTreeSet::new()));
     let outcome = act();

@@ -1,9 +1,9 @@
 //! The request of a runtime: the environment, the first checks of the configuration, and the choice of the verb.
 //!
-//! The order decides which error a runtime sees. It is the same as in native plugins:
+//! The order of the steps decides which error a runtime sees. Native plugins have the same order:
 //! 1. [`Env::validate`]: variables, code 4. Without `CNI_COMMAND` a plugin prints its [`about`] text instead.
-//! 2. For every verb but VERSION, even an unknown one, standard input is read (code 5 if that fails). Then
-//!    [`validate_conf`] checks it, codes 6 and 7.
+//! 2. For every verb except VERSION, even an unknown verb, the caller reads standard input (code 5 if reading fails).
+//!    Then [`validate_conf`] checks the input, codes 6 and 7.
 //! 3. [`Env::verb`]: an unknown verb, code 4.
 //! 4. [`config_version`] and [`check_version`], codes 6 and 1.
 
@@ -80,11 +80,11 @@ pub struct Env {
 }
 
 impl Env {
-    /// Collects the variables from the environment of the process. Bytes that aren't UTF-8 are replaced, so that only a
-    /// verb that uses the text fails.
+    /// Collects the variables from the environment of the process. Bytes that aren't UTF-8 are replaced. They are an
+    /// error only for a verb that uses the text.
     ///
     /// # Errors
-    /// Code 4 for such bytes in the ID, the namespace or the interface of an ADD or a CHECK.
+    /// Code 4 for bytes that aren't UTF-8 in the ID, the namespace or the interface of an ADD or a CHECK.
     pub fn of_process() -> Result<Env, Error> {
         Env::of(|name| std::env::var_os(name))
     }
@@ -110,8 +110,9 @@ impl Env {
         })
     }
 
-    /// Checks the variables that the verb needs, and returns the verb. An unknown verb needs none and gives `None`: it
-    /// is refused only after the configuration was checked. Variables that a verb doesn't need aren't checked.
+    /// Checks the variables that the verb needs, and returns the verb. An unknown verb needs no variables and gives
+    /// `None`: the caller refuses the verb after it has checked the configuration. Variables that a verb doesn't need
+    /// aren't checked.
     ///
     /// # Errors
     /// Code 4: the first invalid required variable, else the list of the missing variables.
@@ -146,7 +147,7 @@ impl Env {
     /// Returns the verb.
     ///
     /// # Errors
-    /// Code 4 if it is unknown.
+    /// Code 4 if the verb is unknown.
     pub fn verb(&self) -> Result<Verb, Error> {
         let unknown = || Error::environment(format!("unknown CNI_COMMAND: {}", self.command));
         Verb::parse(&self.command).ok_or_else(unknown)
@@ -161,14 +162,15 @@ impl Env {
 /// Parses standard input of at most `limit` bytes, and checks only the name of the network.
 ///
 /// # Errors
-/// Code 6 if it isn't one JSON object (or `null`), or if the name isn't a text. Code 7 for a missing or invalid name.
+/// Code 6 if the input isn't one JSON object (or `null`), or if the name isn't a text. Code 7 for a missing or invalid
+/// name.
 pub fn validate_conf(stdin: &[u8], limit: usize) -> Result<Json, Error> {
     let conf = Json::parse(stdin, limit).map_err(undecodable)?;
     validate_name(&conf)?;
     Ok(conf)
 }
 
-/// As [`validate_conf`], with GC's lists separate.
+/// Works as [`validate_conf`], but returns GC's lists separately.
 ///
 /// # Errors
 /// As [`validate_conf`].
@@ -190,11 +192,11 @@ fn validate_name(conf: &Json) -> Result<(), Error> {
     validate_network_name(name.unwrap_or_default())
 }
 
-/// Returns the `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. It may be
-/// an unknown version.
+/// Returns the `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. The
+/// version may be unknown.
 ///
 /// # Errors
-/// Code 6 if it isn't a text.
+/// Code 6 if `cniVersion` isn't a text.
 pub fn config_version(conf: &Json) -> Result<String, Error> {
     let undecodable =
         |error: Error| error.with_code(code::DECODING_FAILURE).context("decoding version from network config");

@@ -1,7 +1,8 @@
 //! The result of ADD, and `prevResult`.
 //!
-//! Plugins work with one type, the newest. Reading converts older versions to the newest, and printing converts back.
-//! Three shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
+//! Plugins work with one type, that of the newest version. Reading converts older versions to this type, and printing
+//! converts back. Three shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and
+//! 1.0.0 with 1.1.0.
 
 mod decode;
 mod encode;
@@ -11,8 +12,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// The parts of an attachment, by the newest specification. Its own serde form is for transport inside Postern.
-/// Runtimes get the form of [`CniResult::to_json`].
+/// The parts of an attachment, by the newest specification. The serde form is for transport inside Postern. Runtimes
+/// get the form of [`CniResult::to_json`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniResult {
     /// The interfaces that were made, on the host and in the container.
@@ -34,7 +35,7 @@ pub struct Interface {
     pub mac: String,
     /// The MTU in bytes; from 1.1.0.
     pub mtu: i64,
-    /// The path of the namespace of the interface; empty for the host's.
+    /// The path of the interface's namespace; empty for the host's namespace.
     pub sandbox: String,
     /// The socket of a user-space interface; from 1.1.0.
     pub socket_path: String,
@@ -96,8 +97,8 @@ impl CniResult {
     }
 
     /// Returns the indices of the entries for the container's interface `ifname`: the entries with the sandbox `netns`.
-    /// If there are none, any other sandbox counts as another name of this namespace. Some plugins write a container
-    /// ID, the path of another mount namespace, or nothing.
+    /// Without these, entries with any sandbox count, and then entries without one. Some plugins write a container ID,
+    /// the path of another mount namespace, or nothing.
     pub fn own_interfaces(&self, ifname: &str, netns: &str) -> Vec<usize> {
         let steps: [fn(&str, &str) -> bool; 3] =
             [|sandbox, netns| sandbox == netns, |sandbox, _| !sandbox.is_empty(), |_, _| true];

@@ -12,8 +12,8 @@
 
 use std::fmt::Write;
 
-/// Returns a text of several lines for people. All characters except plain ones and line ends are escaped, as
-/// `\u{202e}`.
+/// Returns a text of several lines for people. All characters except printable ASCII, line ends and `…` are escaped,
+/// for example as `\u{202e}`.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,7 +26,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// As [`printable`], for a text that must stay on one line.
+/// Works as [`printable`], for a text that must stay on one line.
 pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
 }
@@ -36,8 +36,8 @@ pub fn json(text: &str) -> String {
     json_with(text, |c| matches!(c, '\n' | ' '..='~'))
 }
 
-/// Returns a JSON text with the same meaning, in which only the characters that `stays` accepts stay. Each other
-/// character is written as its number, and beyond U+FFFF as two numbers (RFC 8259, 7).
+/// Returns a JSON text with the same meaning. It keeps the characters that `stays` accepts. Each other character
+/// becomes its number, or two numbers beyond U+FFFF (RFC 8259, 7).
 pub(crate) fn json_with(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -57,7 +57,7 @@ pub(crate) fn json_with(text: &str, stays: impl Fn(char) -> bool) -> String {
 mod tests {
     use super::*;
 
-    /// Texts that were found to reach a terminal, and more of each kind.
+    /// Characters that once reached a terminal, and more of each kind.
     const HOSTILE: &str = "\u{1b}[2J\u{7}\u{7f}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0001}\u{ad}\u{3164}\u{301}é\r\t";
 
     #[test]

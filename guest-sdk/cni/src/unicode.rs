@@ -19,7 +19,7 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Returns the JSON with these replacements, for a strict decoder.
+/// Returns the JSON without invalid bytes and lone surrogates, for a strict decoder.
 pub fn json(bytes: &[u8]) -> Cow<'_, str> {
     let text = text(bytes);
     match without_lone_surrogates(&text) {
@@ -28,7 +28,7 @@ pub fn json(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text with U+FFFD in the place of escaped surrogates without their other half; `None` if it has none.
+/// Replaces each escaped lone surrogate by U+FFFD. `None` if the text has no lone surrogate.
 fn without_lone_surrogates(text: &str) -> Option<String> {
     let mut replaced: Option<String> = None;
     let (mut rest, mut kept) = (text, 0);

@@ -54,7 +54,7 @@ impl NumericVersion {
     /// Reads up to three numbers with dots between them. Missing numbers are 0, and the empty text is 0.1.0.
     ///
     /// # Errors
-    /// Code 6 if there are more parts, or if one isn't a number.
+    /// Code 6 if the text has more than three parts, or if a part isn't a number.
     pub fn parse(text: &str) -> Result<NumericVersion, Error> {
         if text.is_empty() {
             return Ok(Version::V0_1_0.numeric());

@@ -1,7 +1,7 @@
 //! Every example of the specifications is read, and every result is converted to every version and back.
 //!
 //! The examples are data of the specifications, each in one file under `examples/<specification>/<kind>-<what>.json`.
-//! Every version has some. If a version's text has no example of a kind, the example is its grammar with values.
+//! Every version has examples. If a specification has no example of a kind, the example is its grammar with values.
 //! Comments, ellipses and a missing comma are corrected. The placeholders in the grammars of results and errors are
 //! replaced by values. Repetitions are left out.
 
@@ -157,7 +157,7 @@ fn results() {
     }
 }
 
-/// Prints in every version and reads back: exactly the data that the version can carry must be there.
+/// Prints a result in every version and reads it back. It must have exactly the data that the version can carry.
 fn round_trips(result: &CniResult, name: &str) {
     for version in Version::ALL {
         let Some(expected) = carried(result, version) else {

@@ -21,7 +21,7 @@ fn version() -> impl Strategy<Value = Version> {
     prop::sample::select(Version::ALL.to_vec())
 }
 
-/// Addresses whose text has one meaning. IPv6 forms of IPv4 addresses are read as IPv4.
+/// Addresses, without IPv4-mapped IPv6 addresses: those are read as IPv4.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v6 = any::<u128>().prop_filter("an IPv4 address", |bits| bits >> 32 != 0xffff);
     prop_oneof![
@@ -113,7 +113,7 @@ fn through(result: &CniResult, version: Version) -> Option<CniResult> {
     }
 }
 
-/// The keys that each object of a step may have, by their place.
+/// Returns the keys that the object at `place` may have in a step.
 fn allowed(step: u8, place: &str) -> &'static [&'static str] {
     match (step, place) {
         (0, "") => &["cniVersion", "ip4", "ip6", "dns"],
@@ -216,7 +216,7 @@ proptest! {
     ) {
         let at = at.index(result.routes.len() + 1);
         result.routes.insert(at, CniRoute { dst: None, ..bare });
-        // It is printed as native plugins print it. In this case their output can't be read.
+        // The route is printed as native plugins print it. This output can't be read.
         let Ok(text) = result.to_json(version) else { return Ok(()) };
         // The oldest versions have routes in another place, and only for an address of their family.
         if version >= Version::V0_3_0 {
@@ -294,7 +294,7 @@ proptest! {
             Ok(version) => prop_assert_eq!(Some(version), expected),
             Err(error) => {
                 prop_assert_eq!(expected, None);
-                // Code 6 only where the verb depends on a version that is no number.
+                // Code 6 only if the verb depends on the version, and the version is no number.
                 let is_number = NumericVersion::parse(&asked).is_ok();
                 let is_new = since > Version::V0_1_0;
                 prop_assert_eq!(error.code, if is_new && !is_number { 6 } else { 1 });

@@ -38,7 +38,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Properties of every document.
+/// Checks properties that every document has.
 fn agree(json: &Json) {
     let compact = Json::parse(print::compact(json).as_bytes(), usize::MAX).unwrap();
     let pretty = Json::parse(print::pretty(json).as_bytes(), usize::MAX).unwrap();

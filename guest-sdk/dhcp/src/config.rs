@@ -29,8 +29,8 @@ const ROUTERS: u8 = 3;
 const SUBNET_MASK: u8 = 1;
 const CLASSLESS_ROUTES: u8 = 121;
 
-/// Options that the protocol itself needs. An operator's text in such an option breaks the exchange. The native daemon
-/// sends it anyway.
+/// Options that the protocol itself needs. An operator's text in one of these options breaks the exchange. The native
+/// daemon sends the text anyway.
 const RESERVED: [(u8, &str); 8] = [
     (0, "padding"),
     (50, "the requested address"),
@@ -45,11 +45,11 @@ const RESERVED: [(u8, &str); 8] = [
 /// The longest value of an option.
 const LONGEST: usize = 255;
 
-/// The room for provided options in a message of 1,400 bytes, the most that the host sends. The rest is for the header
-/// (240), the client identifier and the requested options (257 each), and the protocol's own options.
+/// The bytes for provided options in a message of 1,400 bytes, the largest that the host sends. The rest is for the
+/// header (240), the client identifier and the requested options (257 each), and the protocol's own options.
 const ROOM: usize = 600;
 
-/// The size limit of a configuration; the host's own is lower.
+/// The size limit of a configuration; the host's own limit is lower.
 const LIMIT: usize = 16 << 20;
 
 /// The client's settings from the configuration.

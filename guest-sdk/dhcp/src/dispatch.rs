@@ -1,4 +1,4 @@
-//! Passes an [`Input`] to the client of its family. Also does so from JSON to JSON.
+//! Passes an [`Input`] to the client of its IP family; [`answer`] does this with JSON.
 
 use crate::{Input, Outcome, Output, State, v4, v6};
 

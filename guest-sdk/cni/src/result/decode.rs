@@ -14,7 +14,7 @@ impl CniResult {
     /// Reads the output of a plugin for ADD: at most `limit` bytes of JSON.
     ///
     /// # Errors
-    /// Code 999 if it is not exactly one result, see [`CniResult::parse`].
+    /// Code 999 if the output is not exactly one result, see [`CniResult::parse`].
     pub fn parse_output(stdout: &[u8], limit: usize, config_version: &str) -> Result<CniResult, Error> {
         let json = Json::parse(stdout, limit).map_err(not_a_result)?;
         CniResult::parse(&json, config_version)
@@ -24,8 +24,8 @@ impl CniResult {
     /// the result has the version of the configuration. `null` is an empty result of that version.
     ///
     /// # Errors
-    /// Code 999 for a version without results, for a version that differs from another spelling of `cniVersion`, and
-    /// for keys of the wrong type.
+    /// Code 999 for an unknown version, for another spelling of `cniVersion` with a version of another shape, and for
+    /// keys of the wrong type.
     pub fn parse(json: &Json, config_version: &str) -> Result<CniResult, Error> {
         let entries = match json {
             Json::Null => &[],
@@ -37,7 +37,7 @@ impl CniResult {
             Some(Json::String(version)) if !version.is_empty() => decode(json, version),
             _ => {
                 let config_version = if config_version.is_empty() { "0.1.0" } else { config_version };
-                // Native plugins insert the version, and sort the keys then.
+                // Native plugins insert the version, then sort the keys.
                 let mut entries = entries.to_vec();
                 entries.push(("cniVersion".to_owned(), Json::from(config_version)));
                 decode(&Json::Object(entries).sorted(), config_version)
@@ -56,8 +56,8 @@ impl CniResult {
             Json::Object(entries) => entries,
             other => return Err(prefix(other.undecodable(STRUCTURE))),
         };
-        // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty. The
-        // keys are sorted then, so a `cniVersion` comes later and wins.
+        // Native plugins look for the spelling `CNIVersion`, not the specification's, and insert it if it is absent or
+        // empty. Then they sort the keys, so `cniVersion` comes later and wins.
         let declared = entries.iter().rev().find(|(key, _)| key == "CNIVersion").map(|(_, value)| value);
         if !declared.is_some_and(|version| *version != Json::from("")) {
             entries.push(("CNIVersion".to_owned(), Json::from(config_version)));
@@ -102,7 +102,7 @@ fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
 fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
     let interfaces = fields.entries_or_null("interfaces")?;
     let ips = fields.entries_or_null("ips")?;
-    // `null` has no data. As an interface it keeps its place, because addresses use indexes of interfaces.
+    // A `null` entry has no data. A `null` interface keeps its place, because addresses use indexes of interfaces.
     let unnamed = || Ok(Interface::default());
     let interfaces =
         interfaces.iter().map(|entry| entry.as_ref().map_or_else(unnamed, |fields| interface(fields, family)));
@@ -121,7 +121,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
         sandbox: fields.string("sandbox")?.unwrap_or_default(),
         ..Interface::default()
     };
-    // The older type does not have this key, so it is not read.
+    // The older types do not have these keys.
     if family == Family::Plain {
         interface.mtu = fields.int("mtu")?.unwrap_or(0);
         interface.socket_path = fields.string("socketPath")?.unwrap_or_default();
@@ -132,7 +132,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
 
 fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     if family == Family::Labelled {
-        // The address already shows the IP version, and the two are never compared. But `version` must be a text.
+        // `version` must be a text. It is not compared with the address, which already shows the IP version.
         fields.str("version")?;
     }
     Ok(IpConfig {
@@ -142,8 +142,8 @@ fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     })
 }
 
-/// Reads an address, and refuses a missing address at once. Native plugins pass it on as `<nil>`, and the next reader
-/// refuses it.
+/// Reads an address, and refuses a missing address at once. Native plugins pass a missing address on as `<nil>`, and
+/// the next reader refuses `<nil>`.
 fn address(fields: &Fields<'_>, key: &str, place: &str) -> Result<IpNet, Error> {
     fields.cidr(key)?.ok_or_else(|| Error::internal(format!("result has an entry without {key} in {place}")))
 }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":""}"#, "1.1.0"), 1);
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":"1.0.0"}"#, "0.2.0"), 1);
         assert_eq!(output("null", "1.0.0"), Ok(CniResult::default()));
-        // The inserted version is sorted and so becomes the last spelling.
+        // After sorting, the inserted version is the last spelling.
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"CNIVersion":"0.2.0"}"#, "1.1.0"), 1);
     }
 

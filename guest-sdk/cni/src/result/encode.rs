@@ -10,12 +10,12 @@ use std::net::IpAddr;
 
 impl CniResult {
     /// Returns the result as native plugins print it in `version`: indented by 4, without a newline at its end. Data
-    /// that the version can't express is dropped. The exception are the routes' attributes of 1.1.0, which native
-    /// plugins print in 0.3.0 to 1.0.0 too.
+    /// that the version can't express is dropped. But the route attributes of 1.1.0 are kept from 0.3.0 on, as in
+    /// native plugins.
     ///
     /// # Errors
-    /// Code 999 if `version` is 0.1.0 or 0.2.0 and the result has no address. The caller should check that before it
-    /// changes anything.
+    /// Code 999 if `version` is 0.1.0 or 0.2.0 and the result has no address. The caller should check the addresses
+    /// before it changes anything.
     pub fn to_json(&self, version: Version) -> Result<String, Error> {
         self.to_tree(version).map(|tree| pretty(&tree))
     }
