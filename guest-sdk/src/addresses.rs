@@ -21,8 +21,7 @@ pub fn has(link: &Link, addresses: &[IpNet]) -> Result<Vec<bool>, Error> {
     in_parts(addresses, |part| sys::addresses::has(&link.0, part))
 }
 
-/// Waits, 5 seconds at most, until no IPv6 address of the link is tentative. A link without IPv6 addresses needs no
-/// call.
+/// Waits at most 5 seconds until no IPv6 address of the link is tentative. A link without IPv6 addresses needs no call.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if another node has the address.

@@ -8,12 +8,12 @@ use postern_types::{LinkInfo, RateLimit};
 /// (ifb) that limits the traffic from the container.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`]: somebody else limits the host end.
+/// Among others [`postern_types::ErrorCode::Exists`]: another program limits the host end.
 pub fn limit(ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, Error> {
     sys::bandwidth::limit(ingress, egress)
 }
 
-/// Compares the limits with the expected ones.
+/// Compares the limits with the expected limits.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

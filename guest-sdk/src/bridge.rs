@@ -45,7 +45,8 @@ impl Options {
 #[derive(Debug)]
 pub struct Bridge(sys::bridge::Bridge);
 
-/// Creates the bridge if it doesn't exist, and sets it up. It belongs to the node: it stays when the attachment goes.
+/// Creates the bridge if it doesn't exist, and sets it up. The bridge belongs to the node: it stays when the attachment
+/// goes.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
@@ -62,7 +63,7 @@ pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
 }
 
 /// Returns the link of the host that an earlier plugin made, to be attached instead of a pair's host end. `None` if
-/// there is no such link, or policy grants none. On CHECK it is the link that joined.
+/// this link is missing, or if policy grants none. On CHECK, returns the link that joined the bridge.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Denied`] if no record or policy confirms the name in `prevResult`, and
@@ -91,8 +92,9 @@ impl Bridge {
         sys::bridge::attach(&self.0, &end.0, port)
     }
 
-    /// Puts the gateways of the attachment's addresses on the bridge, or on its VLAN gateway, which is returned. The
-    /// host takes the gateways from the IPAM result: the result's gateway, or else the first address of the network.
+    /// Puts the gateways of the attachment's addresses on the bridge, or on its VLAN gateway. Returns the VLAN gateway.
+    /// The host takes the gateways from the IPAM result: the result's gateway, or else the first address of the
+    /// network.
     ///
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Exists`] if the bridge has another address and `force` is off.

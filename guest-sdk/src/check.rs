@@ -11,7 +11,7 @@ use postern_types::{LinkInfo, Route};
 /// Returns `prevResult`, which CHECK requires.
 ///
 /// # Errors
-/// Code 999 with `missing` as its message if there is none, or with the reason why it is invalid.
+/// Code 999. The message is `missing` if `prevResult` is absent, or else the reason why it is invalid.
 pub fn previous_result(conf: &NetConf, missing: &str) -> Result<CniResult, Error> {
     conf.previous_result()?.ok_or_else(|| Error::new(missing))
 }
@@ -52,14 +52,14 @@ pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<()
     Ok(())
 }
 
-/// The texts of a native plugin's CHECK of its only link in which plugins differ.
+/// Words in the messages of CHECK that differ between native plugins.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
-    /// Before "name in prevResult".
+    /// The words before "name in prevResult".
     pub missing: &'static str,
-    /// Before "Container interface" of a link of another kind.
+    /// The words before "Container interface", for a link of another kind.
     pub kind: &'static str,
-    /// Before the name and "Mac".
+    /// The words before the name and "Mac".
     pub mac: &'static str,
 }
 
@@ -67,17 +67,17 @@ impl Words {
     /// The texts of most plugins.
     pub const COMMON: Self = Self { missing: "Container Interface", kind: "Error", mac: "Interface" };
 
-    /// The error for a link named `name` that is gone.
+    /// Returns the error for a link named `name` that is gone.
     pub fn gone(&self, name: &str) -> Error {
         Error::new(format!("{} name in prevResult: {name} not found", self.missing))
     }
 
-    /// The error for a link that is no `kind`.
+    /// Returns the error for a link that has not the type `kind`.
     pub fn no(&self, kind: &str, name: &str) -> Error {
         Error::new(format!("{}: Container interface {name} not of type {kind}", self.kind))
     }
 
-    /// The error for the attachment's link, which was not found as a `kind`.
+    /// Returns the error if the attachment has no link of the type `kind`.
     pub fn absent(&self, kind: &str, name: &str) -> Error {
         match link::own() {
             Ok(None) => self.gone(name),
@@ -118,13 +118,13 @@ fn network(ip: &IpConfig) -> Option<Route> {
     (ip.address.prefix_len() != ip.address.max_prefix_len()).then(|| routes::to(ip.address.trunc()))
 }
 
-/// True for a route outside the main table. This function can't see it, so it counts as present.
+/// True for a route outside the main table. The host doesn't list this route here, so the route counts as present.
 fn is_in_other_table(route: &postern_cni::CniRoute) -> bool {
     route.table.is_some_and(|table| table != 254 && table != 0)
 }
 
-/// Returns the route to look for in the main table: the destination, and the next hop if one is given. For default
-/// routes it is only the destination.
+/// Returns the route to look for in the main table: the destination, and the next hop if one is given. For a default
+/// route, only the destination counts.
 fn in_main_table(route: &postern_cni::CniRoute) -> Option<Route> {
     let dst = route.dst.filter(|_| !is_in_other_table(route))?.trunc();
     Some(Route { gateway: route.gw.filter(|_| dst.prefix_len() != 0), ..routes::to(dst) })

@@ -21,7 +21,7 @@ pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Ignores the error of a setting that is missing or read-only, for settings that only improve something.
+/// Ignores the error of a setting that is missing or read-only, for settings that are not essential.
 pub fn best_effort(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() == Some(ErrorCode::Io) => Ok(()),
@@ -48,8 +48,8 @@ pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Resu
     Ok(())
 }
 
-/// Turns IPAM's result into the result of a plugin with a single link, which gets all addresses. Links of IPAM are
-/// dropped.
+/// Turns IPAM's result into the result of a plugin with a single link, which gets all addresses. The interfaces in
+/// IPAM's result are dropped.
 ///
 /// # Errors
 /// Code 999 if there is no address.
@@ -74,7 +74,7 @@ pub fn announce(link: &Link) -> Result<(), Error> {
 }
 
 /// Returns the routes of `result` in the kernel's form. A route without a next hop goes through the first gateway of
-/// its family, unless its scope excludes a next hop. Of identical routes the first is kept.
+/// its family, unless its scope excludes a next hop. Only the first of identical routes is kept.
 ///
 /// # Errors
 /// Code 999 for a route without destination, or an attribute outside the kernel's range.
@@ -86,7 +86,7 @@ pub fn kernel_routes(result: &CniResult) -> Result<Vec<Route>, Error> {
     Ok(kernel_routes)
 }
 
-/// Appends `route`, unless the kernel would treat it as equal to one in the list.
+/// Appends `route`, unless the kernel would treat it as equal to a route in the list.
 pub fn push_new(routes: &mut Vec<Route>, route: Route) {
     let same = |other: &Route| {
         (other.dst, other.gateway, other.priority, other.table)
@@ -129,7 +129,7 @@ fn attribute<T: TryFrom<i64>>(name: &str, value: Option<i64>, dst: IpNet) -> Res
     }
 }
 
-/// Returns the first gateway of an address of the family.
+/// Returns the first gateway among the addresses of the family.
 pub fn first_gateway(ips: &[IpConfig], v4: bool) -> Option<IpAddr> {
     ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).find_map(|ip| ip.gateway)
 }

@@ -1,4 +1,4 @@
-//! Delegation to the main plugin of a network of flannel.
+//! Delegation to the main plugin of a flannel network.
 
 use crate::error::Error;
 use crate::sys;
@@ -12,8 +12,8 @@ pub fn subnet_file() -> Result<SubnetFile, Error> {
     sys::delegate::subnet_file()
 }
 
-/// Runs the delegate's ADD with this configuration, which the host compares with its own. If the caller's ADD fails later,
-/// the host undoes the delegate's effects.
+/// Runs the delegate's ADD with this configuration, which the host compares with its own configuration. If the caller's
+/// ADD fails later, the host undoes the delegate's effects.
 ///
 /// # Errors
 /// The delegate's own error, unchanged.

@@ -10,11 +10,11 @@ use postern_types::{DeviceKey, LinkInfo};
 pub struct TakenDevice {
     /// The link.
     pub link: Link,
-    /// Its attributes.
+    /// The link's attributes.
     pub attributes: LinkInfo,
 }
 
-/// Looks up a granted device of the host; `None` if a driver of user space has it.
+/// Looks up a granted device of the host; `None` if a user-space driver has the device.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`]: no such device, or it has no driver.

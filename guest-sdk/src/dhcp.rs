@@ -19,13 +19,13 @@ pub fn acquire() -> Result<DhcpLease, Error> {
 /// Returns the present lease of the service.
 ///
 /// # Errors
-/// As [`acquire`]. The service's own error if the lease is lost.
+/// The errors of [`acquire`], and the service's own error if the lease is lost.
 pub fn check() -> Result<DhcpLease, Error> {
     sys::dhcp::check()
 }
 
-/// Asks the service to give the lease back. The host first removes everything in the record that uses the addresses. It
-/// succeeds if there is no lease, or no service.
+/// Asks the service to give the lease back. The host first removes everything in the record that uses the addresses.
+/// The call succeeds if there is no lease, or no service.
 pub fn release() -> Result<(), Error> {
     sys::dhcp::release()
 }

@@ -5,8 +5,8 @@ pub use postern_types::DENIED;
 use postern_types::{ErrorCode, OpError};
 use std::fmt;
 
-/// A failure. If it ends the verb, the runtime reads it. It has the size of one pointer: results pass through many
-/// functions, and few of them are errors.
+/// A failure. If it ends the verb, the runtime reads it. An error has the size of one pointer, because results pass
+/// through many functions and are rarely errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.object)]
 pub struct Error(Box<Inner>);
@@ -75,7 +75,7 @@ impl From<OpError> for Error {
     }
 }
 
-/// Returns the first failure of several attempts. All attempts are made before, as DEL needs.
+/// Returns the first failure of several attempts. The caller makes all attempts first, as DEL requires.
 ///
 /// # Errors
 /// The first failure.

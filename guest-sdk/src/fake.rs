@@ -1,7 +1,7 @@
 //! A fake host for tests on the build machine: a simulated kernel behind the functions that a component imports.
 //!
-//! Each thread has its own, so tests can run in parallel. The simulation is in [`Kernel`], a separate crate, because
-//! `postern plan` runs guests against it too. [`Subject`] has what tests of most plugins ask.
+//! Each thread has its own fake host, so tests can run in parallel. The simulation is in [`Kernel`], a separate crate,
+//! because `postern plan` runs guests against it too. [`Subject`] has the checks that tests of most plugins need.
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests run")]
 
 pub mod change;
@@ -54,7 +54,7 @@ pub fn run(plugin: &impl Plugin, verb: &str, stdin: &str) -> Outcome {
     run_with(plugin, env(verb), stdin)
 }
 
-/// As [`run`], with a given environment.
+/// Works as [`run`], with a given environment.
 pub fn run_with(plugin: &impl Plugin, env: Env, stdin: &str) -> Outcome {
     match call_verb(plugin, env, stdin) {
         Ok(stdout) => Outcome { stdout, status: 0 },
@@ -62,15 +62,15 @@ pub fn run_with(plugin: &impl Plugin, env: Env, stdin: &str) -> Outcome {
     }
 }
 
-/// As [`run_with`], with the error unconverted.
+/// Works as [`run_with`], but returns the plugin's own error.
 ///
 /// # Errors
-/// The plugin's.
+/// The plugin's error.
 pub fn call_verb(plugin: &impl Plugin, env: Env, stdin: &str) -> Result<String, Error> {
     dispatch(plugin, env, || Ok(stdin.as_bytes().to_vec()))
 }
 
-/// An IPAM result with one address, which is its gateway's neighbour, a default route, and DNS of its own.
+/// An IPAM result with one address and its gateway, a default route, and its own DNS.
 pub const ONE_ADDRESS: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
 
 /// Returns a host with `eth0`, the link of the default route, and `eth1`. IPAM answers `ipam`.
@@ -83,17 +83,18 @@ pub fn two_links(ipam: &str) -> Kernel {
     kernel
 }
 
-/// The verbs that a configuration comes with.
+/// The verbs that get a configuration.
 const VERBS: [&str; 5] = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
 
-/// Makes each operation of each verb fail in turn, and asserts that the verb fails with that error. `prepare` gets the
-/// verb, makes a node on which it would succeed, and returns the keys of its configuration. `call` takes both.
+/// Makes each operation of each verb fail in turn, and asserts that the verb fails with the operation's error.
+/// `prepare` gets the verb, makes a node on which the verb would succeed, and returns the keys of the configuration.
+/// `call` takes verb and keys.
 #[track_caller]
 pub fn each_operation_fails(prepare: impl Fn(&str) -> String, call: impl Fn(&str, &str) -> Result<String, Error>) {
     numbers_of_failures(prepare, call);
 }
 
-/// As [`each_operation_fails`]. Returns the number of each verb's operations.
+/// Works as [`each_operation_fails`], and returns the number of each verb's operations.
 #[track_caller]
 fn numbers_of_failures(
     prepare: impl Fn(&str) -> String,
@@ -122,8 +123,8 @@ fn numbers_of_failures(
     numbers
 }
 
-/// Asserts that DEL of a plugin that makes one link removes it by a configuration that ADD would refuse. DEL has to succeed
-/// again, and without the namespace. `call` takes verb and keys.
+/// Asserts that DEL removes the plugin's one link, even with a configuration that ADD would refuse. A second DEL must
+/// succeed, also without the namespace. `call` takes verb and keys.
 #[track_caller]
 pub fn del_tries_everything(call: impl Fn(&str, &str) -> Result<String, Error>) {
     install(two_links(ONE_ADDRESS));

@@ -11,13 +11,13 @@ use postern_types::{IpvlanMode, LinkInfo};
 pub struct Ipvlan {
     /// The link.
     pub link: Link,
-    /// Its attributes.
+    /// The link's attributes.
     pub attributes: LinkInfo,
-    /// Its mode; `None` if the mode is not a known one.
+    /// The link's mode; `None` for an unknown mode.
     pub mode: Option<IpvlanMode>,
 }
 
-/// Makes the link in the container, named `CNI_IFNAME`, down. `mtu` is in bytes; `None` takes the parent's.
+/// Makes the link in the container, named `CNI_IFNAME`, down. `mtu` is in bytes; `None` takes the parent's MTU.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name, or if the parent has links of

@@ -5,7 +5,8 @@ use crate::sys;
 use postern_types::{LeaseGrant, LeaseRange};
 use std::net::IpAddr;
 
-/// Reserves one address from each set of ranges: the requested address in the set, or the next one, round robin.
+/// Reserves one address from each set of ranges: the requested address in the set, or the next free address, round
+/// robin.
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::InvalidArgument`] for invalid ranges, `Exhausted`, `Exists` (taken, or this attachment
@@ -19,14 +20,14 @@ pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     sys::leases::held()
 }
 
-/// Releases the attachment's addresses. The host first removes everything in the record that uses the addresses. It
-/// succeeds if there is nothing to release.
+/// Releases the attachment's addresses. The host first removes everything in the record that uses the addresses. The
+/// call succeeds if there is nothing to release.
 pub fn release() -> Result<(), Error> {
     sys::leases::release()
 }
 
-/// Frees every lease of the network with an owner outside the runtime's list of valid attachments. Returns their
-/// number.
+/// Frees every lease of the network with an owner outside the runtime's list of valid attachments. Returns the number
+/// of freed leases.
 pub fn retain() -> Result<u32, Error> {
     sys::leases::retain()
 }

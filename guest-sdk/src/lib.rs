@@ -1,9 +1,8 @@
 //! The library for Postern plugins.
 //!
-//! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. All that it
-//! can do to the node is a typed function of a module here. There is one module for each capability of `wit/`. The
-//! component imports exactly the functions that the plugin calls. A policy limits them further, and the host undoes a
-//! failed ADD.
+//! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. Everything
+//! that a plugin can do to the node is a typed function. Each capability of `wit/` has one module. The component
+//! imports exactly the functions that the plugin calls. A policy limits them further, and the host undoes a failed ADD.
 //!
 //! This small plugin only gives the container a link and its addresses:
 //!
@@ -98,8 +97,8 @@ pub use result::{has_mac, interface, mac};
 /// Puts a plugin's own version into its component: the version of its package, or the given text.
 ///
 /// Call this macro once in the program, beside `main`. `postern add` reads the version from the component. The plugin
-/// prints it if it is started without `CNI_COMMAND`: some programs choose nodes by the versions of their plugins. It
-/// must be a semantic version.
+/// prints the version if it is started without `CNI_COMMAND`: some programs choose nodes by the versions of their
+/// plugins. The version must be a semantic version.
 ///
 /// ```
 /// postern_guest::version!();

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::sys;
 use postern_types::LinkInfo;
 
-/// A link that this run has a handle to. The host checks namespace, index and name at every use. A link that was
-/// deleted and made again is [`postern_types::ErrorCode::InvalidHandle`].
+/// A link that this run has a handle to. The host checks namespace, index and name at every use. For a link that was
+/// deleted and made again, calls fail with [`postern_types::ErrorCode::InvalidHandle`].
 #[derive(Debug)]
 pub struct Link(pub(crate) sys::link::Link);
 
@@ -33,7 +33,8 @@ impl Link {
         sys::link::up(&self.0)
     }
 
-    /// Deletes the link, and with it the other end of a veth, addresses and routes. It succeeds if the link is gone.
+    /// Deletes the link, and with it the other end of a veth, addresses and routes. The call succeeds if the link is
+    /// gone.
     pub fn delete(&self) -> Result<(), Error> {
         sys::link::delete(&self.0)
     }

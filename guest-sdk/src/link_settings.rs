@@ -8,7 +8,7 @@ use postern_types::LinkSettings;
 /// Changes the attributes that are not `None`.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::InvalidArgument`]: no link can have such an attribute.
+/// Among others [`postern_types::ErrorCode::InvalidArgument`]: no link can have this attribute.
 pub fn change(link: &Link, settings: &LinkSettings) -> Result<(), Error> {
     sys::link_settings::change(&link.0, settings)
 }

@@ -20,7 +20,7 @@ pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
     sys::link_sysctl::set_arp_notify(&link.0, on)
 }
 
-/// `net.ipv6.conf.<link>.ndisc_notify`: unsolicited neighbour advertisements when the link comes up.
+/// Sets `net.ipv6.conf.<link>.ndisc_notify`: unsolicited neighbour advertisements when the link comes up.
 pub fn set_ndisc_notify(link: &Link, on: bool) -> Result<(), Error> {
     sys::link_sysctl::set_ndisc_notify(&link.0, on)
 }
@@ -30,7 +30,7 @@ pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     sys::link_sysctl::set_keep_addr_on_down(&link.0, on)
 }
 
-/// Sets `net.ipv6.conf.<link>.disable_ipv6`. `false` also sets it to off for the container's `lo`.
+/// Sets `net.ipv6.conf.<link>.disable_ipv6`. `false` also switches the key off for the container's `lo`.
 pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), Error> {
     sys::link_sysctl::set_disable_ipv6(&link.0, on)
 }

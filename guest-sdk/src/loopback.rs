@@ -12,7 +12,7 @@ pub fn up() -> Result<(), Error> {
     sys::loopback::up()
 }
 
-/// Sets `lo` down. It succeeds if the namespace is gone.
+/// Sets `lo` down. The call succeeds if the namespace is gone.
 pub fn down() -> Result<(), Error> {
     sys::loopback::down()
 }

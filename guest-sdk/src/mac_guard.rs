@@ -10,7 +10,7 @@ pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     sys::mac_guard::ensure(&end.0, mac)
 }
 
-/// Compares the rules with the expected ones.
+/// Compares the rules with the expected rules.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -18,7 +18,7 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     sys::mac_guard::check(&end.0, mac)
 }
 
-/// Removes the attachment's rules. The host first sets the guarded port down. It succeeds if there is nothing to
+/// Removes the attachment's rules. The host first sets the guarded port down. The call succeeds if there is nothing to
 /// remove.
 pub fn remove() -> Result<(), Error> {
     sys::mac_guard::remove()

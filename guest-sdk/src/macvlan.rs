@@ -16,7 +16,7 @@ impl Options {
         Self(sys::macvlan::Options::new(mode))
     }
 
-    /// In bytes; `None` leaves it as it is.
+    /// Sets the MTU in bytes; `None` changes nothing.
     #[must_use]
     pub fn mtu(self, mtu: Option<u32>) -> Self {
         if let Some(mtu) = mtu {
@@ -25,7 +25,7 @@ impl Options {
         self
     }
 
-    /// Link-layer address; `None` leaves it as it is.
+    /// Sets the link-layer address; `None` changes nothing.
     #[must_use]
     pub fn mac(self, mac: Option<Mac>) -> Self {
         if let Some(mac) = mac {
@@ -34,7 +34,7 @@ impl Options {
         self
     }
 
-    /// Frames that wait to be broadcast; `None` leaves it as it is.
+    /// Sets the number of frames that may wait to be broadcast; `None` changes nothing.
     #[must_use]
     pub fn broadcast_queue(self, length: Option<u32>) -> Self {
         if let Some(length) = length {
@@ -49,9 +49,9 @@ impl Options {
 pub struct Macvlan {
     /// The link.
     pub link: Link,
-    /// Its attributes.
+    /// The link's attributes.
     pub attributes: LinkInfo,
-    /// Its mode; `None` if the mode is not a known one.
+    /// The link's mode; `None` for an unknown mode.
     pub mode: Option<MacvlanMode>,
 }
 

@@ -43,7 +43,7 @@ impl MasqueradeConfig {
         }
     }
 
-    /// Compares the rules, if any are wanted. If no backend is named, the rules of either backend are accepted: the
+    /// Compares the rules, if any are wanted. Without a named backend, the rules of either backend are accepted: the
     /// default may have changed since the ADD, or a native plugin may have made them.
     pub fn check(self) -> Result<(), Error> {
         match self {
@@ -54,12 +54,12 @@ impl MasqueradeConfig {
     }
 }
 
-/// Makes the rules, if they are missing; `None` means the node's default.
+/// Makes the rules, if they are missing; `None` means the node's default backend.
 pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     sys::masquerade::ensure(backend)
 }
 
-/// Compares the rules with the expected ones; `None` means the rules in the attachment's record, or else the rules of
+/// Compares the rules with the expected rules; `None` means the rules in the attachment's record, or else the rules of
 /// either backend.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub fn check(backend: Option<Backend>) -> Result<(), Error> {
     sys::masquerade::check(backend)
 }
 
-/// Removes the attachment's rules of both backends. It succeeds if there is nothing to remove.
+/// Removes the attachment's rules of both backends. The call succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::masquerade::remove()
 }

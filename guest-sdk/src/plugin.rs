@@ -1,4 +1,4 @@
-//! Translation of a runtime's call to a verb of the plugin, and of its outcome to one JSON object.
+//! Runs a verb of the plugin for a runtime's call, and prints the outcome as one JSON object.
 
 use crate::error::Error;
 use crate::request::Request;
@@ -38,8 +38,8 @@ pub trait Plugin {
     }
 }
 
-/// Runs the plugin; its `main` needs nothing else. It reads environment and standard input, runs the verb, and prints
-/// the result or the error object. The exit status is 0 or 1.
+/// Runs the plugin; its `main` needs nothing else. This function reads environment and standard input, runs the verb,
+/// and prints the result or the error object. The exit status is 0 or 1.
 pub fn run(plugin: &impl Plugin) -> ExitCode {
     let outcome = Env::of_process().map_err(Error::from).and_then(|env| {
         refuse_to_pretend()?;

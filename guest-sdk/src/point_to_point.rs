@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::sys;
 use crate::veth::HostEnd;
 
-/// Puts the gateway of each of the attachment's addresses on the host end, and routes the address through the host end.
+/// For each address of the attachment, puts its gateway on the host end, and routes the address through the host end.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::InvalidArgument`] for an address without gateway.

@@ -5,7 +5,7 @@ use crate::sys;
 use postern_types::{Forward, NatSources};
 use std::net::IpAddr;
 
-/// Makes the rules that lead these forwards to these addresses, at most one of each IP version.
+/// Makes the rules for these forwards to these addresses. Each IP version has at most one address.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`]: another container uses a port.
@@ -13,7 +13,7 @@ pub fn ensure(addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources
     sys::port_mappings::ensure(addresses, forwards, masquerade)
 }
 
-/// Compares the rules with the expected ones.
+/// Compares the rules with the expected rules.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -21,7 +21,7 @@ pub fn check(addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources)
     sys::port_mappings::check(addresses, forwards, masquerade)
 }
 
-/// Removes the attachment's rules. It succeeds if there is nothing to remove.
+/// Removes the attachment's rules. The call succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::port_mappings::remove()
 }

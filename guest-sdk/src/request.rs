@@ -34,11 +34,11 @@ impl Request {
         Ok(NetConf::parse(json)?)
     }
 
-    /// Returns `ipam.type`, the plugin to delegate to; empty if absent. For GC this is much cheaper than
+    /// Returns `ipam.type`, the plugin to delegate to; empty if absent. For GC this function is much cheaper than
     /// [`Request::conf`].
     ///
     /// # Errors
-    /// Code 999 for a key of the wrong type, as of [`Request::conf`].
+    /// Code 999 for a key of the wrong type, as for [`Request::conf`].
     pub fn ipam_type(&self) -> Result<String, Error> {
         Ok(NetConf::parse(self.json.clone())?.ipam_type)
     }
@@ -57,8 +57,7 @@ impl Request {
     /// Code 999 if there is no such interface.
     pub fn own_interface<'r>(&self, result: &'r CniResult) -> Result<&'r Interface, Error> {
         let own = |interface: &&Interface| interface.name == self.env.ifname && interface.sandbox == self.env.netns;
-        // The double blank in the message comes from native plugins: they print the missing interface's sandbox between
-        // the blanks, which is empty.
+        // The double blank in the message comes from native plugins: they print an empty sandbox between the blanks.
         result.interfaces.iter().rfind(own).ok_or_else(|| {
             let netns = &self.env.netns;
             Error::new(format!("Sandbox in prevResult  doesn't match configured netns: {netns}"))
@@ -66,7 +65,7 @@ impl Request {
     }
 }
 
-/// Returns the configuration's `dns` if it has any key; it then replaces IPAM's `dns`.
+/// Returns the configuration's `dns` if it has any key. This `dns` replaces IPAM's `dns`.
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type.
@@ -76,7 +75,7 @@ pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
 }
 
-/// Returns the key `mtu`, in bytes; `None` for 0 and less: then the kernel chooses.
+/// Returns the key `mtu`, in bytes; `None` for 0 and less: the kernel chooses the MTU.
 ///
 /// # Errors
 /// Code 999 for a value of the wrong type, code 7 for a value that is too large.
@@ -89,7 +88,8 @@ pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
     }
 }
 
-/// Returns the list of routes under the key `routes`, attributes of 1.1.0 included. IPAM plugins pass it on unchanged.
+/// Returns the list of routes under the key `routes`, attributes of 1.1.0 included. IPAM plugins pass the list on
+/// unchanged.
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`: no plugin could read such a

@@ -5,9 +5,9 @@ use crate::link::Link;
 use crate::sys;
 use postern_types::RouteSource;
 
-/// Makes a rule for each source. With `table`, the rule leads to that table. Without it, each source gets its own
-/// table, and the link's routes move from the main table into it. With `hints` the main table keeps the routes to the
-/// link's own networks.
+/// Makes a rule for each source. With `table`, the rule leads to this table. Without `table`, each source gets its own
+/// table, and the link's routes move from the main table into the source's table. With `hints`, the main table keeps
+/// the routes to the link's own networks.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::InvalidArgument`]: the address, gateway or table does not belong to the

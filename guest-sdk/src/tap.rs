@@ -10,7 +10,7 @@ use postern_types::{LinkInfo, TapSettings};
 pub struct Tap {
     /// The link.
     pub link: Link,
-    /// Its attributes.
+    /// The link's attributes.
     pub attributes: LinkInfo,
 }
 

@@ -41,18 +41,16 @@ impl Options {
 pub struct Pair {
     /// The end in the container's namespace, named `CNI_IFNAME`.
     pub container: Link,
-    /// Its attributes.
-    pub container_attributes: LinkInfo,
-    /// The host end, in the host's namespace.
+    /// x The host end, in the host's namespace.
     pub host: HostEnd,
-    /// Its attributes.
+    /// The attributes of this end.
     pub host_attributes: LinkInfo,
     /// The name of the bridge that the host end is a port of.
     pub bridge: Option<String>,
 }
 
-/// The host end of the attachment's pair, or the link in its place ([`crate::bridge::previous_link`]). A plugin can read
-/// it, wait for it, and pass it on; only the host configures it.
+/// The host end of the attachment's pair, or the link that replaces it ([`crate::bridge::previous_link`]). A plugin can
+/// read this end, wait for it, and pass it on; only the host configures it.
 #[derive(Debug)]
 pub struct HostEnd(pub(crate) sys::veth::HostEnd);
 
@@ -75,7 +73,7 @@ impl HostEnd {
         sys::veth::attributes(&self.0)
     }
 
-    /// Waits, about 2.5 seconds at most, until the end is operational. Returns its attributes of that moment.
+    /// Waits at most about 2.5 seconds until the end is operational. Returns the end's attributes of this moment.
     pub fn wait_running(&self) -> Result<LinkInfo, Error> {
         sys::veth::wait_running(&self.0)
     }

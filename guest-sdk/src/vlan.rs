@@ -11,14 +11,14 @@ use postern_types::{LinkInfo, VlanId};
 pub struct Vlan {
     /// The link.
     pub link: Link,
-    /// Its attributes.
+    /// The link's attributes.
     pub attributes: LinkInfo,
     /// The VLAN, 0 to 4095.
     pub id: VlanId,
 }
 
 /// Makes the link in the container, named `CNI_IFNAME`, down. `id` is 0 to 4094. `mtu` is in bytes; `None` takes the
-/// parent's.
+/// parent's MTU.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name, or if another link has this

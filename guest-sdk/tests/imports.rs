@@ -1,4 +1,4 @@
-//! The imports of each plugin's component, function by function, against the list that reviewers read:
+//! Compares the imports of each plugin's component, function by function, with the list that reviewers read:
 //! `guests/imports.golden`. A component can never use a function that it doesn't import.
 //!
 //! Needs the components, which `make build` makes.
@@ -40,7 +40,8 @@ fn component(plugin: &str) -> PathBuf {
 }
 
 /// Returns the imports of the core module, which are also the imports of the component. `wit-component` adds modules
-/// that connect both; their imports have no colon. The drop of a resource is left out: it tells a reviewer nothing.
+/// that connect core module and component; their imports have no colon. The drop of a resource is left out: it tells a
+/// reviewer nothing.
 fn imports(plugin: &str) -> BTreeSet<String> {
     let bytes = std::fs::read(component(plugin)).unwrap();
     let mut lines = BTreeSet::new();
@@ -74,7 +75,7 @@ fn imports_are_those_of_the_golden_list() {
     );
 }
 
-/// The list above is read from the core module; the component around it must not import more.
+/// The test above reads the imports of the core module. The component around the core module must not import more.
 #[test]
 fn components_import_no_other_interfaces() {
     let name = |versioned: &str| versioned.split('@').next().unwrap_or_default().to_owned();

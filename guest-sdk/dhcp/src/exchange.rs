@@ -1,4 +1,4 @@
-//! The common part of both families: the search for a lease, transactions, and the outcome of an event.
+//! The common part of DHCP and DHCPv6: the search for a lease, transactions, and the outcome of an event.
 
 use crate::config::Options;
 use crate::timing::{SHORTEST, wait};
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acquisition {
-    /// The time of its beginning.
+    /// The time when the search began.
     pub began: u64,
     /// The number of searches for servers.
     pub tries: u32,
-    /// The last trouble, in words for people.
+    /// The last problem, as a text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
 impl Acquisition {
-    /// Begins.
+    /// Begins a search.
     pub fn new(now: u64) -> Self {
         Self { began: now, tries: 0, trouble: None }
     }
@@ -30,7 +30,7 @@ impl Acquisition {
         Self { tries: self.tries.saturating_add(1), ..self }
     }
 
-    /// Notes the last trouble.
+    /// Notes the last problem.
     pub fn in_trouble(self, trouble: String) -> Self {
         Self { trouble: Some(trouble), ..self }
     }
@@ -42,7 +42,7 @@ impl Acquisition {
 pub struct Exchange {
     /// The transaction.
     pub xid: u32,
-    /// The time of its first packet. A lease counts from this time.
+    /// The time of the first packet. A lease counts from this time.
     pub first: u64,
     /// The time of the next packet.
     pub next: u64,
@@ -58,16 +58,16 @@ pub struct Held<N, S> {
     pub address: N,
     /// The server that gave the lease.
     pub server: S,
-    /// The time of its beginning.
+    /// The time when the lease began.
     pub since: u64,
-    /// Its length and its times, in seconds from its beginning.
+    /// The length, T1 and T2 of the lease, in seconds from `since`.
     pub seconds: u32,
     pub t1: u32,
     pub t2: u32,
 }
 
 impl<N, S> Held<N, S> {
-    /// Converts a number of seconds of this lease into a time; for an endless lease it never comes.
+    /// Returns the time `seconds` after the beginning of the lease. For an endless lease, this time never comes.
     pub fn at(&self, seconds: u32) -> u64 {
         if self.is_endless() {
             return u64::MAX;
@@ -80,7 +80,7 @@ impl<N, S> Held<N, S> {
         self.seconds == INFINITE
     }
 
-    /// True if its times are in the order that a lease needs.
+    /// True if the times of the lease are in a valid order.
     pub fn is_ordered(&self) -> bool {
         self.t1 > 0 && self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST
     }
@@ -95,8 +95,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the data for a step, and an error if the configuration is invalid. An existing lease is kept
-    /// nevertheless.
+    /// Returns the data for a step, and an error if the configuration is invalid. The client keeps an existing lease
+    /// even with this error.
     pub fn new(input: &'a Input) -> (Self, Option<Error>) {
         let client = &input.client;
         let (options, refusal) = match Options::read(&client.configuration, &client.args) {
@@ -114,8 +114,8 @@ impl Context<'_> {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// Returns a new exchange, whose first packet is sent now. `number` is the number of packets with it, in all
-    /// exchanges of its kind.
+    /// Returns a new exchange whose first packet is sent now. `number` counts the packets of all exchanges of this
+    /// kind, including this packet.
     pub fn exchange(&self, number: u32) -> Exchange {
         Exchange { xid: self.xid(), first: self.now, next: self.after(number), sent: 1 }
     }
@@ -144,7 +144,7 @@ impl Context<'_> {
         acquisition.began.saturating_add(self.client.timeouts.resend_ms)
     }
 
-    /// Returns the seconds since then.
+    /// Returns the seconds since the time `then`.
     pub fn seconds_since(&self, then: u64) -> u64 {
         self.now.saturating_sub(then) / 1000
     }
@@ -172,7 +172,7 @@ pub struct Next<P> {
 }
 
 impl<P> Next<P> {
-    /// Only goes to a phase.
+    /// Goes to a phase, without packets and outcome.
     pub fn of(phase: P) -> Self {
         Self { phase, send: Vec::new(), outcome: None }
     }
@@ -189,7 +189,7 @@ impl<P> Next<P> {
     }
 }
 
-/// Returns the text of a server, without characters that a terminal could obey.
+/// Returns a server's text, without characters that a terminal could obey.
 pub fn plain(text: impl IntoIterator<Item = char>) -> Option<String> {
     let text: String = text.into_iter().filter(|c| c.is_ascii_graphic() || *c == ' ').take(80).collect();
     Some(text).filter(|text| !text.is_empty())

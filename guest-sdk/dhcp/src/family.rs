@@ -4,7 +4,7 @@ use crate::{Lease, LeaseDns};
 use postern_cni::{Error, Json, quote};
 use serde::{Deserialize, Serialize};
 
-/// The size limit of a configuration; the host's own is lower.
+/// The size limit of a configuration; the host's own limit is lower.
 const LIMIT: usize = 16 << 20;
 
 /// A family of addresses.
@@ -19,7 +19,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both, in the order of results.
+    /// Both families, in the order of results.
     pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
     /// Returns the number that [`crate::Client::family`] has.
@@ -39,7 +39,7 @@ impl Family {
     }
 }
 
-/// Returns the families that a network asks for: `ipam.families`, and IPv4 alone without it. IPv4 is first.
+/// Returns the families that a network asks for in `ipam.families`, IPv4 first. Without this key, the family is IPv4.
 ///
 /// # Errors
 /// Code 6 for a configuration that is no JSON, 7 for a word that is no family, 999 for a key of a wrong type.
@@ -67,7 +67,7 @@ pub fn families(configuration: &str) -> Result<Vec<Family>, Error> {
 }
 
 impl Lease {
-    /// Joins the leases of two families: the addresses of both, and the shorter time.
+    /// Joins the leases of two families. The result has the addresses of both leases, and the shorter time.
     #[must_use]
     pub fn joined_with(self, other: Self) -> Self {
         let mut joined = self;

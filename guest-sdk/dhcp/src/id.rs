@@ -13,17 +13,17 @@ pub fn client_id(container: &str, network: &str, ifname: &str) -> Vec<u8> {
     std::iter::once(0).chain(names.bytes().take(LONGEST)).collect()
 }
 
-/// Returns the identifier that the operator provides as an option instead (`dhcp-client-identifier`). It goes on the
-/// wire as it is, without a type byte. `None` if the configuration can't be read: [`Options::read`] has the error.
+/// Returns the identifier that the operator provides as option `dhcp-client-identifier`. The client sends it unchanged,
+/// without a type byte. Also `None` if the configuration can't be read: [`Options::read`] returns the error.
 pub fn provided_id(configuration: &str, args: &str) -> Option<Vec<u8>> {
     Options::read(configuration, args).ok()?.id
 }
 
-/// Returns the DHCPv6 identifier of an attachment: a DUID with a UUID (RFC 6355) that is computed from its names. Equal
-/// names give equal identifiers.
+/// Returns the DHCPv6 identifier of an attachment: a DUID with a UUID (RFC 6355) computed from the attachment's names.
+/// Equal names give equal identifiers.
 pub fn duid(container: &str, network: &str, ifname: &str) -> Vec<u8> {
     let hash = Sha256::digest(format!("{container}/{network}/{ifname}"));
-    // Type 4, and a UUID of version 8: bits of its maker's own (RFC 9562).
+    // DUID type 4, and a UUID of version 8, whose bits are free to choose (RFC 9562).
     let mut duid = vec![0, 4];
     for (at, byte) in hash.iter().take(16).enumerate() {
         duid.push(match at {

@@ -4,8 +4,8 @@
 //! JSON, and gets one [`Output`]. Then the service sends the packets, sets the timer, and keeps [`Output::state`] for
 //! the next event.
 //!
-//! Times are milliseconds. [`Input::now_ms`] is a clock of this lease. The service ensures that it never goes back, not
-//! even over a reboot.
+//! Times are milliseconds. [`Input::now_ms`] is a clock of this lease. The service ensures that this clock never goes
+//! back, even after a reboot.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -26,8 +26,7 @@ pub struct Input {
     pub random: u64,
 }
 
-/// The client that asks for a lease. It is equal for all steps of a lease, except that [`Client::mac`] follows the
-/// link.
+/// The client that asks for a lease. Every step of a lease gets an equal client, but [`Client::mac`] follows the link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// 4 for DHCP, 6 for DHCPv6.
@@ -66,7 +65,7 @@ impl Default for Timeouts {
     }
 }
 
-/// The state of a lease. Only the client reads it. The service keeps it as it is.
+/// The state of a lease. Only the client reads it. The service stores it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct State(pub serde_json::Value);
@@ -105,7 +104,7 @@ pub struct Output {
     /// The packets to send, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub send: Vec<Send>,
-    /// The time until [`Event::Timer`], from now. It replaces the time of the last step. `None` means no timer.
+    /// The time until [`Event::Timer`], from now. It replaces the timer of the last step. `None` means no timer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_ms: Option<u64>,
     /// The outcome of the lease, if this step decided it.
@@ -126,7 +125,7 @@ pub struct Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum To {
-    /// To all servers of the link; by DHCPv6's multicast address for family 6.
+    /// To all servers of the link. DHCPv6 uses its multicast address.
     Broadcast,
     /// To one server.
     Unicast(IpAddr),
@@ -140,7 +139,8 @@ pub enum Outcome {
     Bound {
         /// The lease.
         lease: Lease,
-        /// True if the link must first be asked who has the address. [`Event::Conflict`] reports a station that has it.
+        /// True if the service must first ask the link who has the address. [`Event::Conflict`] reports a station with
+        /// it.
         probe: bool,
     },
     /// The lease was renewed. Its addresses are those of [`Outcome::Bound`].
@@ -162,10 +162,10 @@ pub enum Outcome {
     Ended,
 }
 
-/// A lease, in words of CNI.
+/// A lease, in the terms of CNI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The addresses: always one.
+    /// The addresses: one for each family.
     pub addresses: Vec<LeaseAddress>,
     /// The routes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -181,9 +181,9 @@ pub struct Lease {
     pub server: Option<IpAddr>,
     /// The length of the lease, in seconds; [`INFINITE`] for an endless lease.
     pub seconds: u32,
-    /// The time of its renewal, in seconds from its beginning.
+    /// The time of the renewal, in seconds from the beginning of the lease.
     pub t1: u32,
-    /// The time when any server is asked to renew it, in seconds from its beginning.
+    /// The time when the client asks every server for a renewal, in seconds from the beginning of the lease.
     pub t2: u32,
 }
 

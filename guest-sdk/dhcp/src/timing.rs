@@ -1,10 +1,10 @@
-//! Times: of a lease, and between two packets.
+//! The times of a lease, and the waits between packets.
 
 use crate::INFINITE;
 use crate::Timeouts;
 
-/// The shortest lease that is taken, in seconds. Each renewal costs a packet and a process of the sandbox, so a server
-/// must not be able to force many renewals.
+/// The shortest lease that the client accepts, in seconds. Each renewal costs a packet and a process of the sandbox, so
+/// a server must not be able to force many renewals.
 pub const SHORTEST: u32 = 4;
 
 /// The lease time if a server names none, as in the native client.
@@ -25,7 +25,8 @@ impl Times {
         Self::by(lease, lease, 85, t1, t2)
     }
 
-    /// As [`Times::of`] for DHCPv6: the defaults are half and four fifths of the preferred lifetime (RFC 8415, 21.4).
+    /// Works as [`Times::of`], for DHCPv6: the defaults are half and four fifths of the preferred lifetime (RFC 8415,
+    /// 21.4).
     pub fn of_v6(valid: u32, preferred: u32, t1: u32, t2: u32) -> Self {
         Self::by(valid, preferred, 80, Some(t1), Some(t2))
     }
@@ -37,7 +38,7 @@ impl Times {
         let base = base.min(lease);
         let half = base / 2;
         let most = u32::try_from(u64::from(base) * percent / 100).unwrap_or(base);
-        // A renewal at every moment would be a flood.
+        // Without a minimum, renewals could flood the link.
         let soonest = (lease / 2).min(SHORTEST / 2);
         let t2 = t2.filter(|t2| (1..=lease).contains(t2)).unwrap_or(most).max(soonest);
         let t1 = t1.filter(|t1| (1..=t2).contains(t1)).unwrap_or(half.min(t2)).max(soonest);
@@ -59,12 +60,12 @@ pub fn wait(sent: u32, timeouts: &Timeouts, random: u64) -> u64 {
     (base.saturating_add(jitter).saturating_sub(1_000)).min(timeouts.resend_max_ms).max(SOONEST_MS)
 }
 
-/// Returns the wait between two packets of a renewal: half of the time that is left for it, but not less than a minute
-/// (RFC 2131, 4.4.5). A short lease has less time: a quarter of the whole, but not less than two seconds.
+/// Returns the wait between two packets of a renewal: half of the remaining time, but at least a minute (RFC 2131,
+/// 4.4.5). For a short lease, the minimum is a quarter of the whole time, but at least two seconds.
 pub fn renewal_wait(left_ms: u64, whole_ms: u64, random: u64) -> u64 {
     let least = (whole_ms / 4).clamp(2_000, 60_000);
     let wait = (left_ms / 2).max(least);
-    // A tenth more or less: leases of one moment shall not stay together.
+    // A tenth more or less, so that leases of the same moment are not always renewed together.
     let jitter = (random >> 32) % (wait / 5).max(1);
     (wait.saturating_sub(wait / 10).saturating_add(jitter)).max(SOONEST_MS)
 }

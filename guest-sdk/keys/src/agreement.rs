@@ -20,7 +20,7 @@ const OTHERS: [&str; 3] = ["Result", "Error", ""];
 /// Compares a guest with its table. `call` runs a verb with a configuration, on a node where the table's example works.
 ///
 /// # Panics
-/// They differ.
+/// Guest and table differ.
 #[track_caller]
 #[allow(clippy::panic, reason = "a test")]
 pub fn check<E: Display>(name: &str, call: impl Fn(&str, &str) -> Result<String, E>) {
@@ -37,7 +37,7 @@ pub fn check<E: Display>(name: &str, call: impl Fn(&str, &str) -> Result<String,
 fn reads(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>) {
     let mut read = BTreeSet::new();
     let mut record = |mut config: Value| {
-        // Absent objects have no path.
+        // A guest asks for keys only inside objects that are present.
         for key in ["runtimeConfig", "args"] {
             if config[key].is_null() {
                 config[key] = json!({"cni": {}});
@@ -63,7 +63,7 @@ fn reads(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>) 
     let unknown: Vec<_> = read.iter().filter(|path| !known.contains(*path) && !common.contains(*path)).collect();
     assert!(unknown.is_empty(), "{} reads keys that its table lacks: {unknown:?}", plugin.name);
     let unread: Vec<_> = known.iter().filter(|path| !read.contains(*path)).collect();
-    assert!(unread.is_empty(), "the table of {} has keys that it does not read: {unread:?}", plugin.name);
+    assert!(unread.is_empty(), "the table of {} has keys that the plugin does not read: {unread:?}", plugin.name);
 }
 
 fn places(structure: &str, path: &str) -> Vec<String> {

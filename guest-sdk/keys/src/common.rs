@@ -27,8 +27,8 @@ pub const LIST: &[Key] = &[
 
 /// The keys of a plugin's configuration, beside its own.
 pub const PLUGIN: &[Key] = &[
-    Key::text("cniVersion", "Version of the specification; in a list, that of the list counts").sample("\"1.0.0\""),
-    Key::text("name", "Name of the network; in a list, that of the list counts").sample("\"net\""),
+    Key::text("cniVersion", "Version of the specification; in a list, the list's version counts").sample("\"1.0.0\""),
+    Key::text("name", "Name of the network; in a list, the list's name counts").sample("\"net\""),
     Key::text("type", "Name of the plugin's program").required(),
     Key::new(
         "capabilities",
@@ -40,7 +40,7 @@ pub const PLUGIN: &[Key] = &[
     Key::new("dns", Kind::Object(DNS), "Name servers for the container"),
     Key::new("args", Kind::Open, "Arguments of the runtime; `cni` has those of the conventions"),
     Key::new("runtimeConfig", Kind::Open, "Data of the runtime, for capabilities; a file has none"),
-    Key::new("prevResult", Kind::Open, "Result of the plugin before; the runtime sets it"),
+    Key::new("prevResult", Kind::Open, "Result of the previous plugin; the runtime sets it"),
     Key::new("cni.dev/valid-attachments", Kind::List(&Kind::Object(ATTACHMENT)), "For GC: the runtime sets it"),
     Key::new("cni.dev/attachments", Kind::List(&Kind::Object(ATTACHMENT)), "For GC, as older runtimes set it"),
 ];
@@ -62,7 +62,7 @@ pub const DNS: &[Key] = &[
 /// The keys of an attachment in GC's lists.
 const ATTACHMENT: &[Key] = &[
     Key::text("containerID", "The container").sample("\"c1\""),
-    Key::text("ifname", "Its interface").sample("\"eth0\""),
+    Key::text("ifname", "The interface").sample("\"eth0\""),
 ];
 
 /// The keys of a route in `ipam.routes`.

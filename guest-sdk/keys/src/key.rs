@@ -9,15 +9,16 @@ pub struct Key {
     pub kind: Kind,
     /// The default value, as JSON.
     pub default: Option<&'static str>,
-    /// True if the object is invalid without it.
+    /// True if the object is invalid without the key.
     pub required: bool,
-    /// False if a value of the right type that is out of range is ignored.
+    /// False if the plugin ignores a value that has the right type but is out of range.
     pub strict: bool,
-    /// Its meaning.
+    /// The meaning.
     pub about: &'static str,
     /// A good value, as JSON. By default it follows from the kind.
     pub sample: Option<&'static str>,
-    /// Other keys that the value needs to have an effect, as a JSON object. Without them only its type is checked.
+    /// Other keys that the value needs to have an effect, as a JSON object. Without them, only the type of the value is
+    /// checked.
     pub with: Option<&'static str>,
 }
 
@@ -113,13 +114,13 @@ impl Key {
         Self { strict: false, ..self }
     }
 
-    /// The same, with a good value: JSON.
+    /// The same key with a good value, as JSON.
     #[must_use]
     pub const fn sample(self, sample: &'static str) -> Self {
         Self { sample: Some(sample), ..self }
     }
 
-    /// The same; its value counts with these keys only: a JSON object.
+    /// The same key; its value counts only together with these keys, a JSON object.
     #[must_use]
     pub const fn with(self, with: &'static str) -> Self {
         Self { with: Some(with), ..self }
@@ -142,7 +143,7 @@ impl Form {
         }
     }
 
-    /// Returns what a text must be.
+    /// Describes a valid text.
     pub fn wanted(self) -> String {
         match self {
             Self::Free => "a text".to_owned(),
@@ -175,7 +176,7 @@ fn is_mac(text: &str) -> bool {
 }
 
 impl Kind {
-    /// Returns what a value must be, for people.
+    /// Describes a valid value, for people.
     pub fn wanted(&self) -> String {
         match self {
             Self::Bool => "true or false".to_owned(),

@@ -1,8 +1,8 @@
 //! The keys of network configurations, as tables: one for each shipped plugin, and one for their common keys.
 //!
-//! `postern net validate` checks files with them, and `postern net schema` prints them as JSON Schemas. Guests read
-//! their keys with hand-written code, to give the native plugins' messages. So a test of each guest compares guest and
-//! table, in both directions (`agreement`, behind the feature of this name).
+//! `postern net validate` checks files with the tables, and `postern net schema` prints the tables as JSON Schemas.
+//! Guests read their keys with hand-written code, to give the native plugins' messages. So a test of each guest
+//! compares guest and table, in both directions (`agreement`, behind the feature of this name).
 //!
 //! ```
 //! let bridge = postern_keys::plugin("bridge").unwrap();
@@ -28,24 +28,24 @@ use postern_cni::Version;
 /// The place of a plugin in a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It makes a link: the first plugin of a list.
+    /// The plugin makes a link: it is the first plugin of a list.
     Main,
-    /// It changes the objects of earlier plugins, so it is never the first plugin.
+    /// The plugin changes the objects of earlier plugins, so it is never the first plugin.
     Chained,
-    /// It gives addresses, and is named by `ipam.type`. Its keys are in `ipam`.
+    /// The plugin gives addresses. `ipam.type` names it, and its keys are in `ipam`.
     Ipam,
 }
 
 /// A plugin's use of `ipam`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delegation {
-    /// Nothing.
+    /// The plugin does not use `ipam`.
     None,
-    /// It takes addresses from the plugin that `ipam.type` names, if there is one.
+    /// The plugin takes addresses from the plugin that `ipam.type` names, if there is one.
     Optional,
-    /// It takes addresses from the plugin that `ipam.type` names, and fails without one.
+    /// The plugin takes addresses from the plugin that `ipam.type` names, and fails without an `ipam.type`.
     Required,
-    /// It hands `ipam` to the plugin that it delegates to, with a default for `type`.
+    /// The plugin passes `ipam` to its delegate, with a default for `type`.
     HandedOn,
 }
 
@@ -58,13 +58,13 @@ pub struct Plugin {
     pub about: &'static str,
     /// The description of the native plugin's keys.
     pub source: &'static str,
-    /// Its place.
+    /// The plugin's place in a network.
     pub role: Role,
-    /// Its use of `ipam`.
+    /// The plugin's use of `ipam`.
     pub ipam: Delegation,
-    /// The oldest version that it supports; it supports all later ones.
+    /// The oldest version that the plugin supports; it supports all later versions.
     pub since: Version,
-    /// Its own keys, beside the common ones.
+    /// The plugin's own keys, beside the common keys.
     pub keys: &'static [Key],
     /// Its keys in `runtimeConfig`. Each is a capability of the same name.
     pub runtime: &'static [Key],

@@ -1,5 +1,5 @@
-//! Configurations made from the tables: one with every key, and many with one fault each. A plugin accepts the first,
-//! and refuses all others.
+//! Configurations made from the tables: an example that works, one with every key, and many with one fault each. A
+//! plugin refuses each configuration with a fault.
 
 use crate::key::{Form, Key, Kind};
 use crate::{Plugin, Role};
@@ -117,8 +117,8 @@ fn put(config: &mut Value, path: &[&str], name: &str, value: Value) {
     }
 }
 
-/// Returns the configurations with one fault. For each key it is a wrong type, or a value out of range; for each
-/// required key also its absence.
+/// Returns the configurations with one fault. For each key, the fault is a wrong type or a value out of range. A
+/// required key is also left out.
 pub fn broken(plugin: &Plugin) -> Vec<Broken> {
     let mut all = Vec::new();
     for (place, key) in keys(plugin) {

@@ -60,7 +60,7 @@ pub fn of_list() -> Value {
     })
 }
 
-/// Moves the schema of `ipam` out of each plugin: nearly all plugins have the same one.
+/// Moves the schema of `ipam` out of each plugin: nearly all plugins have the same schema.
 fn shared(kinds: &mut [Value]) -> Map<String, Value> {
     let mut definitions = Map::new();
     for ipam in kinds.iter_mut().filter_map(|kind| kind.pointer_mut("/properties/ipam")) {

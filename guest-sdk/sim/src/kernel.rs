@@ -15,58 +15,58 @@ use std::net::IpAddr;
 pub enum Place {
     /// The namespace that `CNI_NETNS` names.
     Container,
-    /// The namespace that the runtime called from.
+    /// The runtime's namespace.
     Host,
 }
 
 /// A simulated link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// The namespace that it is in.
+    /// The namespace of the link.
     pub place: Place,
-    /// The kernel's data about it.
+    /// The kernel's data about the link.
     pub info: LinkInfo,
     /// The other end of a veth.
     pub peer: Option<Handle>,
-    /// The bridge of which it is a port.
+    /// The bridge of which the link is a port.
     pub master: Option<Handle>,
     /// The port's settings.
     pub port: Option<PortSpec>,
-    /// The PCI device that it belongs to.
+    /// The PCI device of the link.
     pub pci: Option<String>,
-    /// Its path below `/sys/devices`, with its own directory.
+    /// The path below `/sys/devices`, including the link's own directory.
     pub path: Option<String>,
-    /// Its name on the host, if it was moved from there.
+    /// The link's name on the host, if the link was moved from the host.
     pub home: Option<String>,
     /// True in promiscuous mode.
     pub promisc: bool,
-    /// True if it takes all multicast frames.
+    /// True if the link takes all multicast frames.
     pub allmulti: bool,
-    /// The length of its queue, in packets.
+    /// The length of the link's queue, in packets.
     pub tx_queue_length: u32,
     /// True for a bridge that filters VLANs.
     pub vlan_filtering: bool,
-    /// True for a bridge whose address was set, and which no longer takes that of its lowest port.
+    /// True for a bridge whose address was set. The bridge then keeps this address when ports join.
     pub pinned: bool,
-    /// A bridge's address before a port's address replaced it: the address that it is pinned to.
+    /// A bridge's address before a port's address replaced it. Pinning restores this address.
     pub lent_over: Option<Mac>,
     /// Mode of a macvlan.
     pub macvlan_mode: Option<MacvlanMode>,
     /// Mode of an ipvlan.
     pub ipvlan_mode: Option<IpvlanMode>,
-    /// The VLAN of a link that is one.
+    /// The VLAN of a VLAN link.
     pub vlan_id: Option<VlanId>,
     /// The link below a VLAN or an ipvlan.
     pub stands_on: Option<Handle>,
     /// Its addresses.
     pub addresses: Vec<Address>,
-    /// Routes through it, the kernel's own prefix routes among them.
+    /// Routes through the link, including the kernel's own prefix routes.
     pub routes: Vec<Route>,
-    /// The settings that were written.
+    /// The kernel settings that were written.
     pub sysctls: Vec<(LinkSysctl, bool)>,
 }
 
-/// A simulated host with one attachment, like a real one as far as plugins can see. Every field may be set before the
+/// A simulated host with one attachment. Plugins see no difference from a real host. Every field may be set before the
 /// plugin runs, and read afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -90,7 +90,7 @@ pub struct Kernel {
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
-    /// The packet filter of masquerading for which the guest names none.
+    /// The packet filter for masquerading if the guest names none.
     pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
@@ -112,14 +112,14 @@ pub struct Kernel {
     pub subnet_file: Option<SubnetFile>,
     /// The answers of the main plugin that flannel delegates to.
     pub delegate: Ipam,
-    /// The configuration that its last ADD got.
+    /// The configuration of the last ADD of this delegate.
     pub delegated: Option<String>,
-    /// Addresses of the attachment with their gateways, besides those in [`Kernel::ipam`]. They are for a caller that
-    /// runs delegates outside of the simulation, and answers `ipam.*` itself.
+    /// Addresses of the attachment with their gateways, besides the addresses in [`Kernel::ipam`]. They are for a
+    /// caller that runs delegates outside of the simulation, and answers `ipam.*` itself.
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
-    /// The name for the host end of a new pair; `None` makes one up.
+    /// The name for the host end of a new pair; the simulation chooses a name for `None`.
     pub host_end_name: Option<String>,
-    /// The name for a link that shapes what the container sends; `None` makes one up.
+    /// The name for the link that limits traffic from the container; the simulation chooses a name for `None`.
     pub ifb_name: Option<String>,
     /// The link of the host that an earlier plugin made, and that may be attached.
     pub previous_link: Option<String>,
@@ -135,7 +135,7 @@ pub struct Kernel {
     pub settings: BTreeMap<String, String>,
     /// The attributes of the attachment's link before they were changed.
     pub changed: Option<LinkSettings>,
-    /// Senders that have a routing table of their own, and that table.
+    /// Source addresses with a routing table of their own, and the table.
     pub rules: Vec<(IpAddr, u32)>,
     /// The plugin's note for the attachment.
     pub note: Option<String>,
@@ -207,7 +207,7 @@ impl Kernel {
     /// Carries out one operation.
     ///
     /// # Errors
-    /// Those that the host has for it, and the one that [`Kernel::fail`] asks for.
+    /// The errors of the real host for this operation, and the error in [`Kernel::fail`].
     pub fn call(&mut self, operation: &Operation) -> Result<Reply, OpError> {
         let number = self.log.len();
         self.log.push(operation.clone());

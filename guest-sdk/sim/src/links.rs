@@ -1,4 +1,4 @@
-//! Links of any origin, and the functions on them that all capabilities need.
+//! Links of every kind, and the functions on links that all capabilities need.
 
 use super::kernel::{Kernel, Link, Place};
 use ipnet::IpNet;
@@ -17,7 +17,7 @@ pub(crate) fn refused(errno: i32, object: impl ToString, message: &str) -> OpErr
 }
 
 impl Kernel {
-    /// Refuses a link on one that is the port of another: the kernel gives the frames of a link to one taker.
+    /// Refuses to make a link on a port: the kernel gives the frames of a link to one receiver only.
     pub(crate) fn takes_links(&self, kind: &str, parent: Handle) -> Result<(), OpError> {
         let lower = self.held(parent)?;
         let Some(master) = lower.master else { return Ok(()) };
@@ -68,7 +68,7 @@ impl Kernel {
         handle
     }
 
-    /// Adds a link of a real node: as [`Kernel::add_link`], with these attributes except the handle.
+    /// Adds a link of a real node. It gets all given attributes except the handle.
     pub fn seed_link(&mut self, place: Place, info: LinkInfo, addresses: Vec<Address>) -> Handle {
         let handle = self.add_link(place, &info.name, &info.kind);
         if let Some(link) = self.links.get_mut(&handle) {

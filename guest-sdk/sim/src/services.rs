@@ -43,9 +43,9 @@ impl Ipam {
 /// A taken address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// True if this attachment has it.
+    /// True if this attachment has the address.
     pub own: bool,
-    /// Otherwise: true if the runtime still has its attachment.
+    /// For another attachment's address: true if the runtime still has this other attachment.
     pub valid: bool,
     /// The address.
     pub address: IpAddr,
@@ -63,10 +63,10 @@ impl Kernel {
         own
     }
 
-    /// Makes an attachment as a bridge plugin does: a pair, with the host end in a bridge of that name.
+    /// Makes an attachment as a bridge plugin does: a pair, with the host end in the bridge `bridge`.
     pub fn attached(mut self, bridge: &str) -> Self {
         let master = self.add_link(Place::Host, bridge, "bridge");
-        // Both succeed on a kernel that has a namespace and no such link.
+        // Both calls succeed on a kernel that has a namespace without this link.
         if host::Veth::create(&mut self, None, None).is_ok()
             && let Some(end) = self.host_end().map(|end| end.info.handle)
         {

@@ -1,4 +1,4 @@
-//! A node read from outside instead of invented: its existing objects count.
+//! The simulation starts from the objects of a real node.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -67,9 +67,9 @@ fn a_link_stays_what_it_was_found_as() {
     let port = PortSpec::default();
     let host = pair.host.handle;
     kernel.call(&ops::Bridge::Attach { bridge: handle, host, port: port.clone() }.into()).unwrap();
-    assert_ne!(bridge(&mut kernel).1, mac, "a port lends it another address");
+    assert_ne!(bridge(&mut kernel).1, mac, "a port lends the bridge another address");
     kernel.call(&ops::Bridge::EnsureGateways { bridge: handle, port, force: false }.into()).unwrap();
-    assert_eq!(bridge(&mut kernel).1, mac, "its own comes back when it is pinned");
+    assert_eq!(bridge(&mut kernel).1, mac, "pinning restores the bridge's own address");
     let bridge = kernel.find(Place::Host, "br0").unwrap();
     assert_eq!(bridge.addresses, [address("10.1.0.1/24")]);
 }

@@ -1,4 +1,4 @@
-//! Changes of the node that CHECK of a plugin finds: those that each plugin's link can have.
+//! Changes of the node that a plugin's CHECK finds. They concern the link, so they fit each plugin.
 
 use super::{Kernel, Link, Place};
 
@@ -33,7 +33,7 @@ pub fn no_addresses(node: &mut Kernel) {
     own(node, |link| link.addresses.clear());
 }
 
-/// Without a link nothing changes, and the test fails where CHECK should have found something.
+/// Changes the attachment's link. Without a link nothing changes, CHECK finds nothing, and the test fails.
 fn own(node: &mut Kernel, change: impl FnOnce(&mut Link)) {
     node.own_mut().map(change);
 }

@@ -1,4 +1,4 @@
-//! The vocabulary of a plugin's tests.
+//! The common steps of plugins' tests.
 
 use super::change::{self, Change};
 use super::{Kernel, VERBS, call_verb, env, install, numbers_of_failures, with};
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 
 /// A plugin under test, with the keys of all its configurations and the node that it runs on.
 ///
-/// Keys are JSON text behind `{"cniVersion":"1.1.0","name":"n"`: nothing, or a comma before each key. A call can repeat a
-/// key of the subject: the last value counts, and objects are merged.
+/// Keys are JSON text that follows `{"cniVersion":"1.1.0","name":"n"`: an empty text, or keys with a comma before each.
+/// A call can repeat a key of the subject: the last value counts, and objects are merged.
 ///
 /// ```
 /// use postern_guest::cni::CniResult;
@@ -64,14 +64,14 @@ impl<P: Plugin> Subject<P> {
         Self { plugin, keys: Cow::Borrowed(keys), node }
     }
 
-    /// Adds keys to those of all configurations.
+    /// Adds keys to all configurations.
     #[must_use]
     pub fn with_keys(mut self, keys: &str) -> Self {
         self.keys.to_mut().push_str(keys);
         self
     }
 
-    /// Takes another function that makes the node.
+    /// Replaces the function that makes the node.
     #[must_use]
     pub const fn on(mut self, node: fn() -> Kernel) -> Self {
         self.node = node;
@@ -86,15 +86,15 @@ impl<P: Plugin> Subject<P> {
     /// Runs a verb with these keys, on the node as it is now.
     ///
     /// # Errors
-    /// The plugin's.
+    /// The plugin's error.
     pub fn call(&self, verb: &str, keys: &str) -> Result<String, Error> {
         self.call_with_args(verb, "", keys)
     }
 
-    /// As [`Subject::call`], with this `CNI_ARGS`.
+    /// Works as [`Subject::call`], with this `CNI_ARGS`.
     ///
     /// # Errors
-    /// The plugin's.
+    /// The plugin's error.
     pub fn call_with_args(&self, verb: &str, args: &str, keys: &str) -> Result<String, Error> {
         let config = format!(r#"{{"cniVersion":"1.1.0","name":"n"{}{keys}}}"#, self.keys);
         call_verb(&self.plugin, Env { args: args.to_owned(), ..env(verb) }, &config)
@@ -103,7 +103,7 @@ impl<P: Plugin> Subject<P> {
     /// Runs a verb on a new node, with this configuration and without the subject's keys.
     ///
     /// # Errors
-    /// The plugin's.
+    /// The plugin's error.
     pub fn call_anew(&self, verb: &str, config: &str) -> Result<String, Error> {
         self.install();
         call_verb(&self.plugin, env(verb), config)
@@ -123,7 +123,7 @@ impl<P: Plugin> Subject<P> {
         self.added(keys).replace([' ', '\n'], "")
     }
 
-    /// Makes an attachment on a new node. Returns the keys with its result, as the next verb gets them.
+    /// Makes an attachment on a new node. Returns the keys and the result as `prevResult`, for the next verb.
     #[track_caller]
     pub fn attached(&self, keys: &str) -> String {
         format!(r#"{keys},"prevResult":{}"#, self.added(keys))
@@ -137,7 +137,7 @@ impl<P: Plugin> Subject<P> {
         outcome.unwrap_or_default()
     }
 
-    /// Asserts that ADD fails with these words before it makes a link. The pairs have keys and words.
+    /// Asserts that ADD fails with these words before it makes a link. Each pair has keys and words.
     #[track_caller]
     pub fn add_refuses(&self, refusals: &[(&str, &str)]) {
         for (keys, words) in refusals {
@@ -147,7 +147,7 @@ impl<P: Plugin> Subject<P> {
         }
     }
 
-    /// Asserts that CHECK of an attachment succeeds, and that CHECK fails with these words after the change.
+    /// Asserts that CHECK of an attachment succeeds, and that CHECK fails with these words after each change.
     #[track_caller]
     pub fn check_finds(&self, changes: &[(Change, &str)]) {
         for (change, words) in changes {
@@ -159,8 +159,8 @@ impl<P: Plugin> Subject<P> {
         }
     }
 
-    /// As [`Subject::check_finds`], with the changes of [`change::OF_LINK`]. These are their words: the link is gone, has
-    /// another kind, has another MAC address, is down, has no addresses.
+    /// Works as [`Subject::check_finds`], with the changes of [`change::OF_LINK`]. The words have the order of the
+    /// changes: the link is gone, has another kind, has another MAC address, is down, has no addresses.
     #[track_caller]
     pub fn check_compares_link(&self, words: [&str; change::OF_LINK.len()]) {
         self.check_finds(&change::OF_LINK.into_iter().zip(words).collect::<Vec<_>>());
@@ -181,7 +181,7 @@ impl<P: Plugin> Subject<P> {
         numbers_of_failures(prepare, |verb, keys| self.call(verb, keys))
     }
 
-    /// Calls each verb with these keys on a new node. A verb may fail, and may not panic.
+    /// Calls each verb with these keys on a new node. A verb may fail but must not panic.
     pub fn survives(&self, keys: &str) {
         for verb in VERBS {
             self.install();
@@ -197,7 +197,7 @@ mod tests {
     use crate::{Request, check, dummy, link};
     use postern_cni::CniResult;
 
-    /// A plugin whose CHECK looks for the link alone, and whose DEL tells no failure.
+    /// A plugin whose CHECK looks for the link alone, and whose DEL reports no failure.
     struct Careless;
 
     impl Plugin for Careless {

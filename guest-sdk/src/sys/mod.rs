@@ -1,5 +1,5 @@
-//! The two ways to an answer: the host through the component's imports, or the fake host in a program of the build
-//! machine.
+//! The two hosts that can answer: the real host through the component's imports, or the fake host in a program of the
+//! build machine.
 //!
 //! The choice is made at compile time for each function. So a component imports only the functions that its code
 //! reaches. A trait object would make every plugin import everything.
@@ -16,10 +16,10 @@ pub(crate) use component::*;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::*;
 
-/// The most objects in one question to the host.
+/// The largest number of objects in one request to the host.
 const MOST_ASKED: usize = 256;
 
-/// Asks about these objects, some at a time, and returns all answers in their order.
+/// Asks about these objects in several requests, and returns all answers in the order of the objects.
 pub(crate) fn in_parts<T>(
     objects: &[T],
     ask: impl Fn(&[T]) -> Result<Vec<bool>, crate::Error>,

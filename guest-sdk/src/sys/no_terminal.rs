@@ -1,12 +1,13 @@
-//! No terminal: what wasi-libc asks about standard streams has its answer here.
+//! Tells wasi-libc that no standard stream is a terminal.
 //!
-//! wasi-libc asks for the terminal behind each stream in `isatty`, which every program has. So each component would import
-//! five interfaces that no plugin uses, and each run would load and link them. `guests/link.toml` puts these functions in
-//! their place (`--wrap`, ld(1)). A plugin that is linked without that imports the interfaces, and works too.
+//! wasi-libc's `isatty`, which every program has, asks for the terminal behind each stream. So each component would
+//! import five interfaces that no plugin uses, and each run would load and link them. `guests/link.toml` replaces the
+//! imports by these functions (`--wrap`, ld(1)). A plugin that is linked without this option imports the interfaces,
+//! and works too.
 #![allow(unsafe_code, reason = "the linker finds these functions by their names")]
 
-// SAFETY, of all names here: no function but those of wasi-libc that they replace is called by such a name. Their types
-// are those of wasi-libc's `wasip2.h`. Its only caller, `isatty`, reads the terminal only after `true`.
+// SAFETY, of all names here: programs use these names only to call the replaced functions of wasi-libc. The types are
+// those of wasi-libc's `wasip2.h`. The only caller, `isatty`, reads the terminal only after `true`.
 
 /// In place of `terminal_stdin_get_terminal_stdin`.
 #[unsafe(no_mangle)]

@@ -6,8 +6,8 @@
 //! | `egressRate`, `egressBurst` | the same limits for traffic from the container |
 //! | `runtimeConfig.bandwidth` | the same keys from the runtime; they count if the network has none of them |
 //!
-//! It follows a plugin that makes a pair, and returns that plugin's result. If it limits the container's sending, the
-//! result has one more interface: the host's link (ifb) with that limit.
+//! bandwidth follows a plugin that makes a pair, and returns the earlier plugin's result. If bandwidth limits traffic
+//! from the container, the result has one more interface: the host's link (ifb) with this limit.
 //!
 //! * ADD: limits at the host end. The host undoes a failed ADD. Without any rate, the result is passed on.
 //! * DEL: removes the limits by the record, or else by their names.

@@ -1,8 +1,8 @@
-//! The plugin bridge behind a plugin that made a link of the host: that link joins the bridge, and no pair is made.
+//! The plugin bridge after a plugin that made a link of the host. This link joins the bridge, and bridge makes no pair.
 //!
-//! The link still belongs to the other plugin, and so does its part in the container. With an IPAM plugin, the
-//! container's link gets the addresses. If the container has no link, the addresses are only in the result, for the
-//! program behind the host's link.
+//! The link and its part in the container still belong to the other plugin. With an IPAM plugin, the container's link
+//! gets the addresses. If the container has no link, the addresses are only in the result, for the program behind the
+//! host's link.
 
 use crate::config::Config;
 use crate::{container_settings, gateways};
@@ -12,10 +12,10 @@ use postern_guest::types::Mac;
 use postern_guest::veth::HostEnd;
 use postern_guest::{Error, Request, check, configure, forwarding, interface, ipam, link, mac, mac_guard};
 
-/// Returns the link to be attached. The host is not asked if `prevResult` names no link of the host.
+/// Returns the link to attach. Asks the host only if `prevResult` names a link of the host.
 ///
 /// # Errors
-/// The host refuses it.
+/// The host refuses the link.
 pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
     let previous = request.conf().ok().and_then(|conf| conf.previous_result().ok().flatten()).unwrap_or_default();
     match previous.interfaces.iter().any(|link| link.sandbox.is_empty()) {
@@ -24,7 +24,7 @@ pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
     }
 }
 
-/// Runs ADD with that link. `given` is the network's address for the program behind it.
+/// Runs ADD with the earlier plugin's link. `given` is the network's address for the program behind the link.
 ///
 /// # Errors
 /// The errors of the host.
@@ -37,7 +37,7 @@ pub fn add(
 ) -> Result<CniResult, Error> {
     let mut result = request.conf()?.previous_result()?.unwrap_or_default();
     if config.mac_guard {
-        // The rules come before the link is a port: the program behind it may already be sending.
+        // The rules come before the link is a port, because the program behind the link may already be sending.
         mac_guard::ensure(end, behind(request, &result, given)?)?;
     }
     bridge.attach(end, &config.port())?;
@@ -67,7 +67,8 @@ pub fn add(
     Ok(result)
 }
 
-/// Runs CHECK with that link: compares it with the result. The host checks that it is still a port.
+/// Runs CHECK with the earlier plugin's link: compares the link with the result. The host checks that the link is still
+/// a port.
 ///
 /// # Errors
 /// Code 999 for the first difference.

@@ -10,14 +10,14 @@ use postern_guest::{Error, Request, bridge, check, has_mac, ipam, link, mac, mac
 /// # Errors
 /// Code 999 for the first difference.
 pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
-    // Without IPAM native plugins fail here, because the plugin's name is missing.
+    // Without IPAM, native plugins fail here, because the IPAM plugin's name is missing.
     if config.layer3 {
         ipam::check()?;
     }
     let result = check::previous_result(&request.conf()?, "Required prevResult missing")?;
     check_bridge(config, &result)?;
     match with_pair(config, request, &result) {
-        // The record shows a previous link. It is asked only if no pair fits.
+        // The record shows a previous link. The host is asked for it only if no pair fits.
         Err(error) => match bridge::previous_link() {
             Ok(Some(end)) => chained::check(config, request, &result, &end),
             _ => Err(error),

@@ -15,12 +15,12 @@ pub struct Config {
     pub is_gateway: bool,
     pub is_default_gateway: bool,
     pub force_address: bool,
-    /// Without addresses there is nothing to masquerade.
+    /// `No` without an IPAM plugin: there are no addresses to masquerade.
     pub masquerade: MasqueradeConfig,
     pub mtu: Option<u32>,
     pub promisc: bool,
     pub vlan: Option<VlanId>,
-    /// Sorted, each once.
+    /// The VLANs, sorted, each once.
     pub trunk: Vec<VlanId>,
     /// True if `vlan` or `vlanTrunk` is given, even an empty `vlanTrunk`.
     pub vlan_filtering: bool,
@@ -30,7 +30,7 @@ pub struct Config {
     pub mac_guard: bool,
     pub duplicate_detection: bool,
     pub container_up: bool,
-    /// As written: only ADD parses it.
+    /// The address as written: only ADD parses it.
     mac: Option<String>,
     pub dns: Option<Dns>,
 }
@@ -139,8 +139,7 @@ impl Config {
     }
 }
 
-/// Adds the native plugins' text before the decoder's message. An error about a value that was decoded gets no such
-/// text.
+/// Adds the native plugins' text before the decoder's message. An error about a decoded value stays unchanged.
 pub fn load_error(error: Error) -> Error {
     match error.object().code {
         postern_guest::cni::code::INTERNAL => error.context("failed to load netconf"),

@@ -31,8 +31,8 @@ pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize
     Ok(())
 }
 
-/// Adds a default route through the family's first gateway. It adds none if there is a default route with its own
-/// gateway, or an equivalent one.
+/// Adds a default route through the family's first gateway. Adds nothing if there is a default route with its own
+/// gateway, or an equivalent route.
 fn add_default_route(result: &mut CniResult, v4: bool) -> Result<(), Error> {
     let dst = default_destination(v4);
     let route = CniRoute { dst: Some(dst), gw: configure::first_gateway(&result.ips, v4), ..CniRoute::default() };
@@ -53,7 +53,7 @@ fn default_destination(v4: bool) -> IpNet {
     }
 }
 
-/// Returns the first address after the network's own. The host also uses it for an address without gateway.
+/// Returns the first address after the network's own address. The host also uses it for an address without gateway.
 fn first_address(net: &IpNet) -> IpAddr {
     match net.network() {
         IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).saturating_add(1).into()),

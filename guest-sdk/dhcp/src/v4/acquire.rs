@@ -19,7 +19,7 @@ const REBOOTS: u32 = 3;
 /// The pause after DECLINE (RFC 2131, 3.1, 5).
 const PAUSE_MS: u64 = 10_000;
 
-/// Begins, with the address of an earlier lease, if there is one.
+/// Begins a search, with the address of an earlier lease if there is one.
 pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next<Phase> {
     let acquisition = Acquisition::new(context.now);
     match previous.filter(|address| is_usable(*address)) {
@@ -47,7 +47,7 @@ fn send_discover(
     Next::of(Phase::Selecting { acquisition, exchange, hint }).sending(send)
 }
 
-/// Requests the address of the phase: the earlier address, or the offered one.
+/// Requests the address of the phase: the earlier address, or the offered address.
 fn ask(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (acquisition, exchange, wanted, server) = match &phase {
         Phase::Rebooting { acquisition, exchange, address } => (acquisition, exchange, *address, None),
@@ -149,7 +149,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
                         address,
                     })
                 }
-                // The address is gone. This is no trouble: there are other addresses.
+                // The earlier address is no longer free. This is no error: the server may have other addresses.
                 Kind::Nak if concerns => discover(context, acquisition, None),
                 Kind::Ack | Kind::Nak | Kind::Offer => Next::of(Phase::Rebooting { acquisition, exchange, address }),
             }
@@ -158,7 +158,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
     }
 }
 
-/// Returns the fault of an offer or an acknowledgement that is otherwise for this client.
+/// Returns the fault of an offer or an acknowledgement to this client, if there is one.
 fn objection(packet: &Packet) -> Option<String> {
     let (server, address, seconds) = (packet.server, packet.address, lease::seconds(packet));
     if !is_usable(address) || address == server {
@@ -192,7 +192,7 @@ pub fn message(packet: &Packet) -> Option<String> {
     plain(text.chars())
 }
 
-/// Takes the lease. For a packet without a valid lease, `stay` makes the earlier phase again.
+/// Takes the lease. If the packet has no valid lease, `stay` returns the earlier phase.
 fn bind(
     context: &Context<'_>,
     packet: &Packet,
@@ -214,7 +214,7 @@ fn bind(
     Next::of(Phase::Bound { held, acquisition: Some(acquisition) }).deciding(Outcome::Bound { lease, probe: true })
 }
 
-/// Another station has the address of a new lease: the server is told, and the client begins again.
+/// Handles a station that has the address of a new lease: tells the server, and begins again.
 pub fn decline(context: &Context<'_>, held: &Held, acquisition: Acquisition) -> Next<Phase> {
     let address = held.address.addr();
     let trouble = format!("another station uses {address}, which the server {} gave", held.server);

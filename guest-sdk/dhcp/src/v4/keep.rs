@@ -22,7 +22,7 @@ pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
         let (address, server) = (held.address, held.server);
         return ended(Outcome::Lost {
             reason: format!(
-                "the lease of {address} expired: the server {server} did not renew it, nor did another one"
+                "the lease of {address} expired: neither the server {server} nor another server renewed it"
             ),
         });
     }
@@ -58,7 +58,7 @@ fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next<Phase> {
 /// Takes the answer of a server.
 pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phase> {
     let (held, exchange) = match &phase {
-        // Only the server that was asked may answer; a broadcast may be answered by each server.
+        // A renewal goes to one server, and only this server may answer. Each server may answer a broadcast.
         Phase::Renewing { held, exchange } if packet.server == held.server => (*held, *exchange),
         Phase::Rebinding { held, exchange } => (*held, *exchange),
         _ => return Next::of(phase),

@@ -69,7 +69,7 @@ fn router(packet: &Packet) -> Option<Ipv4Addr> {
     routers.first().copied().filter(|router| !router.is_unspecified())
 }
 
-/// Returns the classless routes, and without them the static routes and a default route by the router (RFC 3442).
+/// Returns the classless routes. Without them, returns the static routes and a default route by the router (RFC 3442).
 fn routes(packet: &Packet, gateway: Option<Ipv4Addr>, priority: Option<u32>) -> Vec<LeaseRoute> {
     let classless = classless(packet);
     let pairs = if classless.is_empty() {
@@ -104,8 +104,8 @@ fn classless(packet: &Packet) -> Vec<(Ipv4Net, Ipv4Addr)> {
     if read == bytes.len() { routes } else { Vec::new() }
 }
 
-/// Returns the routes of option 33, whose destinations have the prefix length of their class. A default route is
-/// not allowed there (RFC 2132, 5.8).
+/// Returns the routes of option 33, whose destinations have the prefix length of their class. A default route is not
+/// allowed in this option (RFC 2132, 5.8).
 fn statics(packet: &Packet) -> Vec<(Ipv4Net, Ipv4Addr)> {
     let Some(DhcpOption::StaticRoutingTable(pairs)) = packet.option(OptionCode::StaticRoutingTable) else {
         return Vec::new();

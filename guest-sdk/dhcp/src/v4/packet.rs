@@ -30,11 +30,11 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Reads a UDP payload. `None` if it isn't for this client, or if no server may send it.
+    /// Reads a UDP payload. `None` if the packet isn't for this client, or if a server may not send it.
     pub fn read(payload: &[u8], mac: [u8; 6]) -> Option<Self> {
         let message = Message::new(payload).ok()?;
         let is_ours = message.opcode() == Opcode::BootReply
-            // `chaddr` slices by this length: it must be right first.
+            // `chaddr` slices by this length, so the length is checked first.
             && usize::from(message.hlen()) == mac.len()
             && message.chaddr() == mac.as_slice()
             && payload.get(MAGIC_AT..OPTIONS_AT)? == MAGIC.as_slice();
@@ -99,7 +99,7 @@ impl Options {
         options
     }
 
-    /// Adds the options of one field. It ends at the end mark, or at an option that the field cuts off.
+    /// Adds the options of one field. Reading stops at the end mark, or at an option that the field cuts off.
     fn add(&mut self, field: &[u8]) {
         for option in DhcpOptionIterator::new(field) {
             self.0.entry(option.code().into()).or_default().extend_from_slice(option.data());

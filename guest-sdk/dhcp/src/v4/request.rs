@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 pub struct Request {
     /// `ciaddr`: the client's own address, at which it can be reached.
     pub own: Option<Ipv4Addr>,
-    /// Option 50: the address that it wants.
+    /// Option 50: the address that the client wants.
     pub wanted: Option<Ipv4Addr>,
     /// Option 54: the server that the packet is for.
     pub server: Option<Ipv4Addr>,
@@ -20,7 +20,7 @@ pub struct Request {
     pub seconds: u64,
 }
 
-/// The shortest message of BOOTP. Some servers and relays drop shorter ones.
+/// The shortest message of BOOTP. Some servers and relays drop shorter messages.
 const SHORTEST: usize = 300;
 
 /// The largest message that the client takes, by option 57.

@@ -1,7 +1,7 @@
 //! The state of a lease between two steps.
 //!
-//! It is small, because a node keeps one for each lease: 200 to 300 bytes of JSON. It has a version. A state that can't
-//! be read, or that contradicts itself, is refused: an unknown lease must not look alive.
+//! The state is small, 200 to 300 bytes of JSON, because a node keeps one state per lease. It has a version. A state
+//! that can't be read, or that contradicts itself, is refused: an unknown lease must not look valid.
 
 use super::is_usable;
 use crate::State;
@@ -17,19 +17,19 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
 pub enum Phase {
-    /// INIT-REBOOT: it asks for the address of an earlier lease.
+    /// INIT-REBOOT: the client asks for the address of an earlier lease.
     Rebooting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr },
-    /// SELECTING: it looks for servers.
+    /// SELECTING: the client looks for servers.
     Selecting { acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv4Addr> },
-    /// REQUESTING: it has chosen an offer.
+    /// REQUESTING: the client has chosen an offer.
     Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr, server: Ipv4Addr },
-    /// It waits before it begins again.
+    /// The client waits before it begins again.
     Waiting { acquisition: Acquisition, until: u64 },
     /// BOUND. `acquisition` is present until the first renewal: if another station has the address, the search goes on.
     Bound { held: Held, acquisition: Option<Acquisition> },
-    /// RENEWING: it asks the server that gave the lease.
+    /// RENEWING: the client asks the server that gave the lease.
     Renewing { held: Held, exchange: Exchange },
-    /// REBINDING: it asks every server.
+    /// REBINDING: the client asks every server.
     Rebinding { held: Held, exchange: Exchange },
     /// There is no lease, and no further step.
     Ended,
@@ -64,7 +64,7 @@ impl Phase {
         let saved: Saved = serde_json::from_value(json.clone())
             .map_err(|error| format!("dhcp: the state of this lease is damaged: {error}"))?;
         if !saved.phase.is_sound() {
-            return Err("dhcp: the state of this lease is damaged: its times or addresses can't be".into());
+            return Err("dhcp: the state of this lease is damaged: its times or addresses are invalid".into());
         }
         Ok(saved.phase)
     }

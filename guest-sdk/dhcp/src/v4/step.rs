@@ -38,7 +38,7 @@ fn on(context: &Context<'_>, event: &Event, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Ends.
+/// Ends the lease, or the search for it.
 pub fn ended(outcome: Outcome) -> Next<Phase> {
     Next::of(Phase::Ended).deciding(outcome)
 }

@@ -5,8 +5,8 @@
 //! * All packets go to the multicast address of servers, even packets for one server. The server's identifier says
 //!   which server is meant.
 //! * A packet event is a message of a server, or an ICMPv6 message "router advertisement". The first byte shows the
-//!   kind. The host has checked hop limit (255) and checksum of an advertisement. It asks for an advertisement when a
-//!   lease begins.
+//!   kind. The host has checked hop limit (255) and checksum of an advertisement. The host asks for an advertisement
+//!   when a lease begins.
 //! * The search for a lease begins after a router advertisement, or after a short wait.
 
 mod lease;

@@ -19,7 +19,7 @@ pub const NO_BINDING: u16 = 3;
 /// The longest identifier of a server (RFC 8415, 11.1), with its type.
 const LONGEST_DUID: usize = 130;
 
-/// The most options of one level that are read. A message of 4 KiB could have a thousand.
+/// The most options that are read at one level. A message of 4 KiB could have a thousand options.
 const MOST_OPTIONS: usize = 128;
 
 /// A packet of a server, to this client.
@@ -50,7 +50,8 @@ pub struct Address {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a UDP payload. `None` if it isn't for the client with this identifier, or if no server may send it.
+    /// Reads a UDP payload. `None` if the packet isn't for the client with this identifier, or if a server may not send
+    /// it.
     pub fn read(payload: &'a [u8], client: &[u8]) -> Option<Self> {
         let (header, rest) = payload.split_first_chunk::<4>()?;
         let [kind, x, y, z] = *header;
@@ -122,7 +123,7 @@ fn association<'a>(options: &[(u16, &'a [u8])], status: &mut Status<'a>) -> Opti
             let (address, times) = header.split_first_chunk::<16>().unwrap_or((&[0; 16], &[]));
             let (preferred, valid) = (number(times, 0), number(times, 1));
             let address = Address { address: Ipv6Addr::from(*address), preferred, valid, t1, t2 };
-            // RFC 8415, 21.6: such lifetimes make the option invalid.
+            // A preferred lifetime above the valid lifetime makes the option invalid (RFC 8415, 21.6).
             if preferred <= valid && is_usable(address.address) && found.is_none() {
                 found = Some(address);
             }

@@ -19,7 +19,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub kind: Kind,
-    /// 24 bits.
+    /// The transaction: 24 bits.
     pub xid: u32,
     /// The identifier of the client.
     pub client: &'a [u8],
@@ -65,7 +65,7 @@ impl Request<'_> {
     }
 }
 
-/// Adds an option. All of the client's options are shorter than 64 KiB; a longer one is left out.
+/// Adds an option. All of the client's options are shorter than 64 KiB; a longer option is left out.
 fn option(bytes: &mut Vec<u8>, code: u16, data: &[u8]) {
     let Ok(length) = u16::try_from(data.len()) else { return };
     bytes.extend(code.to_be_bytes());

@@ -15,18 +15,18 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
 pub enum Phase {
-    /// It waits for a router, or for a pause to end.
+    /// The client waits for a router, or for a pause to end.
     Waiting { acquisition: Acquisition, until: u64, hint: Option<Ipv6Addr> },
-    /// It looks for servers.
+    /// The client looks for servers.
     Soliciting { acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv6Addr> },
-    /// It has chosen an offer.
+    /// The client has chosen an offer.
     Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv6Addr, server: Hex },
-    /// It has the lease. `acquisition` is present until the first renewal.
+    /// The client has the lease. `acquisition` is present until the first renewal.
     Bound { held: Held, acquisition: Option<Acquisition> },
-    /// It asks the server that gave the lease. With `anew`, the server has forgotten the lease, and gets a request like
-    /// the first one.
+    /// The client asks the server that gave the lease. With `anew`, the server has forgotten the lease, and gets a
+    /// request as for a new lease.
     Renewing { held: Held, exchange: Exchange, anew: bool },
-    /// It asks every server. With `anew`, the server that answered has forgotten the lease.
+    /// The client asks every server. With `anew`, the server that answered has forgotten the lease.
     Rebinding { held: Held, exchange: Exchange, anew: bool },
     /// There is no lease, and no further step.
     Ended,
@@ -66,7 +66,7 @@ impl Saved {
         let saved: Self = serde_json::from_value(json.clone()).map_err(damaged)?;
         let is_sound = |held: &Held| held.is_ordered() && is_usable(held.address.addr()) && !held.server.0.is_empty();
         if saved.phase.held().is_some_and(|held| !is_sound(held)) {
-            return Err("dhcp: the state of this lease is damaged: its times or addresses can't be".into());
+            return Err("dhcp: the state of this lease is damaged: its times or addresses are invalid".into());
         }
         Ok(saved)
     }

@@ -62,7 +62,7 @@ fn ended(outcome: Outcome) -> Next<Phase> {
     Next::of(Phase::Ended).deciding(outcome)
 }
 
-/// Begins. If there was an earlier lease, its address is asked for.
+/// Begins a search, with the address of an earlier lease if there is one.
 fn start(context: &Context<'_>, saved: Option<Saved>) -> Next<Phase> {
     let hint = saved.and_then(|saved| saved.phase.held().map(|held| held.address.addr()));
     let (acquisition, until) = (Acquisition::new(context.now), context.now.saturating_add(ROUTER_MS));
@@ -135,7 +135,7 @@ fn search(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Returns the fault of an advertisement or a reply that is otherwise for this client.
+/// Returns the fault of an advertisement or a reply to this client, if there is one.
 fn objection(packet: &Packet<'_>) -> Option<String> {
     let words =
         plain(String::from_utf8_lossy(packet.words).chars()).map(|text| format!(": \"{text}\"")).unwrap_or_default();
@@ -254,7 +254,7 @@ fn answer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link)
         return Next::of(phase);
     }
     if packet.status == NO_BINDING && !anew {
-        // The server has forgotten its leases. It gets a request for the address like the first one (RFC 8415,
+        // The server has forgotten its leases. The server gets a request for the address, as for a new lease (RFC 8415,
         // 18.2.10.1).
         let held = Held { server: Hex(packet.server.to_vec()), ..old.clone() };
         return renew(context, held, asks_all, true);
@@ -280,7 +280,7 @@ fn answer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link)
     }
 }
 
-/// Another station has the address.
+/// Handles another station that has the address.
 fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(held) = phase.held() else { return Next::of(phase) };
     let address = held.address.addr();

@@ -182,7 +182,7 @@ fn solicit_advertise_request_reply() {
     let mut lab =
         Lab::with(r#"{"priority":5,"request":[{"option":"6"},{"option":"15"},{"option":"119"},{"option":"26"}]}"#);
     let output = lab.on(START);
-    assert_eq!((output.send.len(), output.wake_ms), (0, Some(1_500)), "a router is waited for");
+    assert_eq!((output.send.len(), output.wake_ms), (0, Some(1_500)), "the client waits for a router");
     assert_eq!(one(&lab.advertise_router()), (1, vec![1, 3, 6, 8]));
     assert_eq!(one(&lab.reply(&Reply::new(2, ADDRESS))), (3, vec![1, 2, 3, 6, 8]));
     let servers: Vec<u8> =
@@ -345,7 +345,7 @@ fn a_server_that_forgot_the_lease_is_asked_anew() {
         let forgotten = Reply { address: None, status: [None, Some(3)], ..Reply::new(7, ADDRESS) };
         let output = lab.reply(&forgotten);
         assert_eq!(one(&output).0, 3, "a request");
-        // The second time it counts as a refusal: client and server must not repeat this at full speed.
+        // The second such answer counts as a refusal: client and server must not repeat the exchange at full speed.
         let again = lab.clone().reply(&forgotten);
         assert!(again.send.is_empty() && again.wake_ms.unwrap() > 1_000, "{again:?}");
         assert!(matches!(lab.reply(&Reply::new(7, ADDRESS)).outcome, Some(Outcome::Kept { .. })));
@@ -375,7 +375,7 @@ fn a_lease_is_given_back_declined_or_remembered() {
     assert!(output.send[0].payload.0.windows(16).any(|bytes| bytes == address));
 }
 
-/// The server may have given the address, and its answer is not there yet.
+/// The server may have given the address, although its answer has not arrived yet.
 #[test]
 fn a_requested_address_is_given_back() {
     let requesting = || {

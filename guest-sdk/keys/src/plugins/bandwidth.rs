@@ -36,5 +36,5 @@ const LIMITS: &[Key] = &[
         .with(r#"{"egressRate": 8000}"#),
 ];
 
-/// 4 GiB, in bits: less than that in bytes.
+/// The largest burst, in bits: its number of bytes is below 4 GiB.
 const BURST: u64 = 0xffff_ffff * 8 - 1;

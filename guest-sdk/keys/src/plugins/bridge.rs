@@ -14,20 +14,20 @@ pub const PLUGIN: Plugin = Plugin {
     keys: &[
         Key::text("bridge", "Name of the bridge; it is made if it is missing").default("\"cni0\"").sample("\"br0\""),
         Key::flag("isGateway", "The bridge gets the gateway's address, and the node forwards"),
-        Key::flag("isDefaultGateway", "As `isGateway`, and the container's default route goes there"),
+        Key::flag("isDefaultGateway", "As `isGateway`, and the container's default route leads to the bridge"),
         Key::flag("forceAddress", "Replace an address of the bridge that conflicts"),
         MASQUERADE,
         MASQUERADE_BACKEND,
         Key::number("mtu", 0, U32, "MTU of the pair in bytes, and of a bridge that is made; 0 is the kernel's")
             .sample("1400")
             .lenient(),
-        Key::flag("hairpinMode", "Frames may leave by the port they came in by"),
+        Key::flag("hairpinMode", "Frames may leave by the port through which they came"),
         Key::flag("promiscMode", "The bridge takes every frame; not together with `hairpinMode`"),
         Key::number("vlan", 0, 4094, "Access VLAN of the port; 0 is none").sample("7"),
         Key::new("vlanTrunk", Kind::List(&Kind::Object(TRUNK)), "VLANs that the port carries tagged")
             .sample(r#"[{"minID": 10, "maxID": 20, "id": 5}]"#),
         Key::flag("preserveDefaultVlan", "Keep the VLANs that the port has by default"),
-        Key::flag("macspoofchk", "Only frames under the container's own address leave it"),
+        Key::flag("macspoofchk", "Only frames with the container's own address may leave the container"),
         Key::flag("enabledad", "Look for duplicates of IPv6 addresses"),
         Key::flag("disableContainerInterface", "Leave the container's end down; without `ipam` only"),
         Key::flag("portIsolation", "No traffic to other isolated ports"),

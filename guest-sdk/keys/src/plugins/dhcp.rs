@@ -34,7 +34,7 @@ pub const PLUGIN: Plugin = Plugin {
 /// The keys of an option that is sent.
 const PROVIDE: &[Key] = &[
     Key::text("option", "Name or number of the option").required().sample("\"host-name\""),
-    Key::text("value", "Its value").sample("\"c1\""),
+    Key::text("value", "Value of the option").sample("\"c1\""),
     Key::text("fromArg", "Key of CNI_ARGS whose value goes before `value`").sample("\"K8S_POD_NAME\""),
 ];
 

@@ -14,7 +14,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::new(
             "backend",
             Kind::Text(Form::OneOf(&["", "iptables", "firewalld"])),
-            "What passes the traffic [default: firewalld if it runs, else iptables]",
+            "Program that lets the traffic pass [default: firewalld if it runs, else iptables]",
         )
         .sample("\"iptables\"")
         .lenient(),
@@ -25,7 +25,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::new(
             "ingressPolicy",
             Kind::Text(Form::OneOf(&["", "open", "same-bridge", "isolated"])),
-            "Whose traffic reaches the container: everybody's, that of its bridge, nobody's",
+            "Sources that reach the container: all, its own bridge, none",
         )
         .default("\"open\"")
         .sample("\"open\""),

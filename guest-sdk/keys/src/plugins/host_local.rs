@@ -24,7 +24,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::text("resolvConf", "File with name servers for the container").sample("\"\""),
     ],
     runtime: &[
-        Key::new("ipRanges", SETS, "Sets of ranges that go before those of the network")
+        Key::new("ipRanges", SETS, "Sets of ranges that go before the network's sets")
             .sample(r#"[[{"subnet": "10.9.5.0/24", "rangeStart": "10.9.5.5", "rangeEnd": "10.9.5.9", "gateway": "10.9.5.1"}]]"#),
         Key::new("ips", Kind::List(&Kind::Text(Form::IpOrCidr)), "Addresses that the container wants").sample(r#"["10.9.2.7"]"#),
     ],

@@ -6,17 +6,17 @@ use postern_cni::Version;
 
 pub const PLUGIN: Plugin = Plugin {
     name: "ipvlan",
-    about: "Gives the container a link on a link of the node, with that one's link-layer address",
+    about: "Gives the container a link on a link of the node, and both share a link-layer address",
     source: "https://www.cni.dev/plugins/current/main/ipvlan/",
     role: Role::Main,
     ipam: Delegation::Optional,
     since: Version::V0_1_0,
     keys: &[
-        Key::text("master", "Link to stack on [default: that of the default route]").sample("\"eth1\""),
+        Key::text("master", "Link to stack on [default: the link of the default route]").sample("\"eth1\""),
         Key::new(
             "mode",
             Kind::Text(Form::OneOf(&["", "l2", "l3", "l3s"])),
-            "How packets pass; all links of a master have one",
+            "How packets pass; all links of a master have the same mode",
         )
         .default("\"l2\"")
         .sample("\"l3\""),

@@ -6,13 +6,13 @@ use postern_cni::Version;
 
 pub const PLUGIN: Plugin = Plugin {
     name: "macvlan",
-    about: "Gives the container a link of its own address on a link of the node",
+    about: "Gives the container a link with its own address, on a link of the node",
     source: "https://www.cni.dev/plugins/current/main/macvlan/",
     role: Role::Main,
     ipam: Delegation::Optional,
     since: Version::V0_1_0,
     keys: &[
-        Key::text("master", "Link to stack on [default: that of the default route]").sample("\"eth1\""),
+        Key::text("master", "Link to stack on [default: the link of the default route]").sample("\"eth1\""),
         Key::new(
             "mode",
             Kind::Text(Form::OneOf(&["", "bridge", "private", "vepa", "passthru"])),

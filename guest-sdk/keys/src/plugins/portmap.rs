@@ -12,7 +12,7 @@ pub const PLUGIN: Plugin = Plugin {
     since: Version::V0_1_0,
     keys: &[
         Key::new("backend", BACKENDS, "Packet filter [default: the node's]").sample("\"nftables\""),
-        Key::flag("snat", "Masquerade what the node and the container itself send to a port").default("true"),
+        Key::flag("snat", "Masquerade packets that the node or the container itself sends to a port").default("true"),
         Key::flag("masqAll", "Masquerade every source"),
         Key::number("markMasqBit", 0, 31, "Bit of the mark for masquerading; not with `externalSetMarkChain`")
             .default("13")
@@ -23,7 +23,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::new("conditionsV6", Kind::List(&Kind::Text(Form::Free)), "Further conditions of rules for IPv6")
             .sample(r#"["-i", "eth0"]"#),
     ],
-    runtime: &[Key::new("portMappings", Kind::List(&Kind::Object(MAPPING)), "Ports of the node, and where they lead")
+    runtime: &[Key::new("portMappings", Kind::List(&Kind::Object(MAPPING)), "Ports of the node, with their targets")
         .sample(r#"[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp", "hostIP": "10.0.0.1"}]"#)],
     args: &[],
     example: PREVIOUS,

@@ -6,17 +6,17 @@ use postern_cni::Version;
 
 pub const PLUGIN: Plugin = Plugin {
     name: "sbr",
-    about: "Routes what an address of the container sends by the link that has it",
+    about: "Routes the packets from an address of the container by the link with this address",
     source: "https://www.cni.dev/plugins/current/meta/sbr/",
     role: Role::Chained,
     ipam: Delegation::None,
     since: Version::V0_1_0,
     keys: &[
-        Key::number("table", 0, U32, "Routing table that others fill [default: one for each address]").sample("100"),
+        Key::number("table", 0, U32, "Routing table, filled by others [default: one table per address]").sample("100"),
         Key::new(
             "gateways",
             Kind::List(&Kind::Text(Form::RequiredIp)),
-            "Next hops in place of those of `prevResult`, at most one of each IP version",
+            "Next hops that replace the next hops of `prevResult`, at most one of each IP version",
         )
         .sample(r#"["10.1.2.254"]"#),
         Key::flag("addSourceHints", "The main table keeps routes to the link's own networks"),

@@ -20,14 +20,14 @@ pub const PLUGIN: Plugin = Plugin {
             r#"{"nameservers": ["10.1.0.10"], "domain": "example.net", "search": ["example.net"], "options": ["ndots:2"]}"#,
         ),
     ],
-    runtime: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses in place of those of the network")
+    runtime: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the addresses of the network")
         .sample(r#"["10.1.2.4/24"]"#)],
-    args: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses in place of those of the network")
+    args: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the addresses of the network")
         .sample(r#"["10.1.2.5/24"]"#)],
     example: r#"{"ipam": {"type": "static"}}"#,
 };
 
 const ADDRESS: &[Key] = &[
     Key::new("address", Kind::Text(Form::Cidr), "Address, with prefix length").required().sample("\"10.1.2.3/24\""),
-    Key::new("gateway", Kind::Text(Form::Ip), "Its gateway").sample("\"10.1.2.1\""),
+    Key::new("gateway", Kind::Text(Form::Ip), "Gateway of the address").sample("\"10.1.2.1\""),
 ];

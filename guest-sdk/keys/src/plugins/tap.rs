@@ -15,14 +15,14 @@ pub const PLUGIN: Plugin = Plugin {
         Key::flag("multiQueue", "The tap has several queues"),
         Key::number("mtu", 0, U32, "MTU in bytes; 0 is the kernel's").sample("1400"),
         mac("Address of the tap, unless `CNI_ARGS` or the capability `mac` has one"),
-        Key::number("owner", 0, U32, "User that may open it").sample("1000"),
-        Key::number("group", 0, U32, "Group that may open it").sample("1000"),
+        Key::number("owner", 0, U32, "User that may open the tap").sample("1000"),
+        Key::number("group", 0, U32, "Group that may open the tap").sample("1000"),
         Key::text(
             "selinuxContext",
-            "SELinux context of the tap; a node without SELinux refuses it [default: that of the runtime]",
+            "SELinux context of the tap; a node without SELinux refuses it [default: the runtime's context]",
         )
         .sample("\"\""),
-        Key::text("bridge", "Bridge in the container that it joins").sample("\"\""),
+        Key::text("bridge", "Bridge in the container that the tap joins").sample("\"\""),
     ],
     runtime: &[mac("Address of the tap")],
     args: &[],

@@ -35,6 +35,6 @@ const SYSCTL: Key = Key::new(
 .sample(r#"{"net.core.somaxconn": "500"}"#);
 const MAC: Key = mac("Address of the link");
 const PROMISC: Key = Key::new("promisc", Kind::Bool, "The link takes frames for any address");
-const MTU: Key = Key::number("mtu", 0, U32, "MTU in bytes; 0 leaves it").sample("1400");
+const MTU: Key = Key::number("mtu", 0, U32, "MTU in bytes; 0 keeps the present MTU").sample("1400");
 const ALLMULTI: Key = Key::new("allmulti", Kind::Bool, "The link takes all multicast frames");
 const QUEUE: Key = Key::number("txQLen", 0, U32, "Length of the queue for sending, in packets").sample("500");

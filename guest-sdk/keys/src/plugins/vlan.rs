@@ -10,7 +10,7 @@ pub const PLUGIN: Plugin = Plugin {
     ipam: Delegation::Required,
     since: Version::V0_1_0,
     keys: &[
-        Key::text("master", "Link whose VLAN it is").required().sample("\"eth1\""),
+        Key::text("master", "Link that carries the VLAN").required().sample("\"eth1\""),
         Key::number("vlanId", 0, 4094, "VLAN").default("0").sample("7"),
         Key::number("mtu", 0, 0x7fff_ffff, "MTU in bytes, at most the master's; 0 is the master's").sample("1400"),
         Key::flag("linkInContainer", "The master is in the container"),

@@ -12,7 +12,7 @@ pub const PLUGIN: Plugin = Plugin {
     since: Version::V0_3_1,
     keys: &[
         Key::text("vrfname", "Name of the VRF; it is made if it is missing").required().sample("\"blue\""),
-        Key::number("table", 0, U32, "Its routing table [default: the lowest that nothing uses]").sample("10"),
+        Key::number("table", 0, U32, "Routing table of the VRF [default: the lowest unused table]").sample("10"),
     ],
     runtime: &[],
     args: &[],

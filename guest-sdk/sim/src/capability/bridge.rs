@@ -69,7 +69,7 @@ impl host::Bridge for Kernel {
             }
             link.addresses.retain(|known| !in_the_way(known));
             link.addresses.push(Address { net, scope: 0, tentative: false });
-            // It gets the address that it had before its ports joined.
+            // The bridge gets the address that it had before its ports joined.
             link.pinned = true;
             link.info.mac = link.lent_over.or(link.info.mac);
         }
@@ -126,7 +126,7 @@ impl Kernel {
         self.find(Place::Host, name).map(|link| link.info.clone())
     }
 
-    /// True if this link of the host joined in place of a pair.
+    /// True if this link of the host joined the bridge instead of a pair.
     pub(crate) fn is_previous(&self, handle: Handle) -> bool {
         self.previous().is_some_and(|link| link.handle == handle)
     }

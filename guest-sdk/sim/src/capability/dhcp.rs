@@ -6,7 +6,7 @@ use postern_types::{DhcpLease, ErrorCode, LeaseGrant, OpError, Route, host};
 impl host::Dhcp for Kernel {
     fn acquire(&mut self) -> Result<DhcpLease, OpError> {
         let lease = self.offered()?;
-        // Undo and DEL give it back, whatever has become of the service.
+        // Undo and DEL give the lease back, even if the service is gone.
         self.leased = true;
         Ok(lease)
     }
@@ -37,7 +37,8 @@ impl Kernel {
     }
 }
 
-/// Returns a lease as a server could give it, for IPv4, IPv6 or both: addresses for documentation (RFC 5737, RFC 3849).
+/// Returns a lease as a server could give it, for IPv4, IPv6 or both. The addresses are for documentation (RFC 5737,
+/// RFC 3849).
 pub fn example(has_ipv4: bool, has_ipv6: bool) -> DhcpLease {
     let route = |dst, gateway| Route {
         dst,

@@ -43,7 +43,7 @@ impl host::LinkSettings for Kernel {
     }
 }
 
-/// Returns the attributes of a link that these settings concern.
+/// Returns the link's attributes that `settings` names.
 fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
     LinkSettings {
         mac: settings.mac.and(link.info.mac),

@@ -64,7 +64,7 @@ impl host::Routes for Kernel {
 impl Kernel {
     fn main_routes(&self, link: Handle) -> Result<Vec<Route>, OpError> {
         let link = self.held(link)?;
-        // Also those that source routing has moved.
+        // Routes that source routing has moved count too.
         let is_seen = |table: u32| table == 254 || self.rules.iter().any(|(_, own)| *own == table);
         let main = |route: &&Route| link.info.up && route.table.is_none_or(is_seen);
         Ok(link.routes.iter().filter(main).cloned().collect())

@@ -3,7 +3,7 @@
 use crate::kernel::{Kernel, Place};
 use postern_types::{ErrorCode, Handle, OpError, host};
 
-/// The kernel's name for such links.
+/// The kernel's name for this kind of link.
 const KIND: &str = "vrf";
 
 impl host::Vrf for Kernel {

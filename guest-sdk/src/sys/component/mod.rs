@@ -1,5 +1,5 @@
-//! The way to the host in a component: the bindings that `wit-bindgen` makes from `wit/`, and a file for each of its
-//! interfaces that `cargo xtask surface` writes.
+//! The way to the host in a component: the bindings that `wit-bindgen` makes from `wit/`, and one file per interface,
+//! which `cargo xtask surface` writes.
 
 #[allow(unsafe_code, reason = "generated calls of the canonical ABI; nothing in this module is unsafe by hand")]
 #[allow(clippy::allow_attributes_without_reason, reason = "generated code")]

@@ -41,7 +41,7 @@ use crate::fake;
 use postern_types::Operation;
 use serde::de::DeserializeOwned;
 
-/// Has the fake host answer an operation.
+/// Lets the fake host answer an operation.
 fn ask<T: DeserializeOwned>(operation: impl Into<Operation>) -> Result<T, Error> {
     Ok(fake::call(&operation.into())?.read()?)
 }

@@ -60,7 +60,7 @@ fn links_that_need_broadcasts_say_so() {
     assert!(one(&lab.on(START)).message.flags().broadcast());
     assert!(one(&lab.reply(&Reply::offer(ADDRESS))).message.flags().broadcast());
     lab.reply(&Reply::ack(ADDRESS));
-    // The client has its address then.
+    // Now the client has its address.
     assert!(!one(&lab.later(60_000, Event::Timer)).message.flags().broadcast());
 }
 
@@ -200,7 +200,7 @@ fn a_server_that_refuses_its_own_offer() {
         lab.reply(&Reply::offer(ADDRESS));
         let output = lab.reply(&Reply::nak().raw(56, b"no \x1b[2Jlease\n"));
         assert_eq!((output.send.len(), output.outcome.as_ref()), (0, None));
-        assert!(output.wake_ms.unwrap() >= 1_000 || lab.now_ms > 1_019_000, "a pause, so that it is no flood");
+        assert!(output.wake_ms.unwrap() >= 1_000 || lab.now_ms > 1_019_000, "a pause prevents a flood");
         let output = lab.sleep(&output);
         if let Some(outcome) = output.outcome {
             break failure(Some(outcome));
@@ -314,7 +314,7 @@ fn the_largest_request_fits() {
     let ipam = format!(r#"{{"provide":[{}],"request":[{}]}}"#, provide.join(","), request.join(","));
     let mut lab = Lab::with(&ipam, "");
     lab.client.id.0 = vec![7; 255];
-    // The reader of packets in these tests knows the host's limit.
+    // The packet reader of these tests checks the host's limit.
     assert!(one(&lab.on(Event::Start { previous: Some("10.5.0.77".parse().unwrap()) })).bytes.len() > 1_300);
     lab.on(START);
     assert!(one(&lab.reply(&Reply::offer(ADDRESS))).bytes.len() > 1_300);

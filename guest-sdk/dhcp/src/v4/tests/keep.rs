@@ -51,7 +51,7 @@ fn a_renewal_is_repeated_until_all_servers_are_asked_and_then_until_the_end() {
     }
     assert_eq!(lab.now_ms - began, 120_000);
     let reason = loss(&output);
-    assert_eq!(reason, "the lease of 10.5.0.50/24 expired: the server 10.5.0.1 did not renew it, nor did another one");
+    assert_eq!(reason, "the lease of 10.5.0.50/24 expired: neither the server 10.5.0.1 nor another server renewed it");
     let renewals = asked.iter().filter(|(_, to, _)| *to == to_server()).count();
     let rebinds: Vec<_> = asked.iter().filter(|(_, to, _)| *to == To::Broadcast).collect();
     assert!((2..=4).contains(&renewals) && (2..=6).contains(&rebinds.len()), "{asked:?}");
@@ -188,7 +188,7 @@ fn a_lease_is_given_back() {
     }
 }
 
-/// The server may have given the address, and its answer is not there yet.
+/// The server may have given the address, although its answer has not arrived yet.
 #[test]
 fn a_requested_address_is_given_back() {
     let requesting = || {

@@ -105,7 +105,7 @@ fn the_priority_is_that_of_all_routes() {
     assert_eq!(routes(&lease(r#"{"priority":7}"#, ack)), expected);
 }
 
-/// The names `a.example`, and `b.example` by a pointer to the first one's second label.
+/// The names `a.example`, and `b.example` with a pointer to the second label of `a.example`.
 const SEARCH: [u8; 15] = *b"\x01a\x07example\0\x01b\xc0\x02";
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 /// The hardware address of the client.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x50];
 
-/// A packet of a server, written byte by byte: so the tests don't repeat mistakes of the library that reads it.
+/// A packet of a server, written byte by byte, so that the tests don't repeat mistakes of the library under test.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub xid: u32,
