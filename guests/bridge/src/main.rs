@@ -5,33 +5,33 @@
 //! | `bridge` | `cni0` | name of the bridge; it is made if it is missing |
 //! | `ipam` | none | with it the attachment has addresses (layer 3), without it only a link (layer 2) |
 //! | `isGateway` | false | the bridge gets the gateway's address, and the node forwards |
-//! | `isDefaultGateway` | false | the same, and the container gets a default route through the bridge |
+//! | `isDefaultGateway` | false | as `isGateway`, and the container gets a default route through the bridge |
 //! | `forceAddress` | false | replace a conflicting address of the bridge |
 //! | `ipMasq` | false | traffic to other networks leaves under the node's address; layer 3 only |
 //! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
-//! | `mtu` | kernel's | of the pair, and of the bridge when it is made |
-//! | `hairpinMode` | false | frames may leave by the port they came in by |
+//! | `mtu` | kernel's | MTU of the pair and of a new bridge, in bytes |
+//! | `hairpinMode` | false | frames may leave by the port through which they came |
 //! | `promiscMode` | false | the bridge takes every frame; not together with `hairpinMode` |
 //! | `vlan` | none | access VLAN of the port, 1 to 4094 |
 //! | `vlanTrunk` | none | VLANs carried tagged: list of `{id}` and `{minID, maxID}`, 1 to 4094 |
 //! | `preserveDefaultVlan` | false | keep the VLANs that the port has by default |
 //! | `portIsolation` | false | no traffic to other isolated ports |
-//! | `macspoofchk` | false | only frames under the container's own address leave it |
+//! | `macspoofchk` | false | only frames with the container's own address may leave the container |
 //! | `enabledad` | false | look for duplicates of IPv6 addresses |
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
-//! | `dns` | IPAM's | replaces the one of IPAM, if any of its keys is given |
+//! | `dns` | IPAM's | replaces IPAM's `dns`, if any of its keys is given |
 //! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` overrides it, |
 //! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | and `runtimeConfig.mac` overrides both |
 //!
-//! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading; then it waits until the port is
-//!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if
-//!   there is one.
-//! * ADD after a plugin that made a link of the host (`prevResult`): that link joins in place of a pair, if policy allows
-//!   it. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
+//! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading. ADD then waits until the port is
+//!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>`
+//!   if there is one.
+//! * ADD after a plugin that made a link of the host (`prevResult`): this link joins instead of a pair, if policy
+//!   allows it. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
 //! * DEL: removes everything of the attachment; all parts are tried, and the first failure is reported. The bridge stays.
 //! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, spoofing protection,
 //!   masquerading; the host looks for the gateways.
-//! * STATUS: calls IPAM's. GC: removes the garbage of this plugin, and calls IPAM's.
+//! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod chained;
 mod check;
@@ -56,7 +56,7 @@ impl Plugin for Bridge {
         let config = Config::read(request)?;
         let mac = config.validate()?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: the error must come before anything is made.
+            // This version can't print a result without addresses. The error must come before ADD makes anything.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
 
@@ -89,7 +89,7 @@ impl Plugin for Bridge {
             pair.container.up()?;
         }
 
-        // If its other end is down, the port never becomes operational.
+        // If the container's end is down, the port never becomes operational.
         let host = if config.container_up { pair.host.wait_running()? } else { pair.host.attributes()? };
         let links = [
             interface(&bridge.attributes()?, ""),
@@ -108,8 +108,7 @@ impl Plugin for Bridge {
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            // Rules come first: the kernel then waits for their readers while it removes the link, and not a second
-            // time.
+            // Rules come first: the kernel then waits only once for their readers, while it removes the link.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
@@ -134,8 +133,8 @@ impl Plugin for Bridge {
     }
 }
 
-/// Sets the address settings of the container's end, before it has an address. The kernel itself gives it an IPv6
-/// address, so this matters for every attachment.
+/// Sets the address settings of the container's end, before it has an address. The kernel itself gives the end an IPv6
+/// address, so the settings matter for every attachment.
 fn container_settings(end: &link::Link, config: &Config) -> Result<(), Error> {
     if config.duplicate_detection {
         configure::best_effort(link_sysctl::set_enhanced_dad(end, true))?;

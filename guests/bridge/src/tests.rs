@@ -9,7 +9,7 @@ use postern_guest::types::{Backend, ErrorCode, LinkSysctl, OpError, PortSpec, Ro
 use proptest::prelude::*;
 
 const PLUGIN: Subject<Bridge> = Subject::new(Bridge, r#","type":"bridge","bridge":"br0""#, Kernel::default);
-/// With addresses of IPAM, where a network asks for them.
+/// The plugin on a node whose IPAM gives addresses.
 const ADDRESSED: Subject<Bridge> = PLUGIN.on(|| Kernel::with_ipam(V4));
 
 const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24"}],"dns":{"domain":"ipam"}}"#;
@@ -128,7 +128,7 @@ fn layer_3_with_everything() {
         assert_eq!(bridge.info.mtu, 1400);
     });
     assert_eq!(container_routes(), ["10.1.2.0/24", "fd00::/64", "0.0.0.0/0 via 10.1.2.1", "::/0 via fd00::1"]);
-    // Set again to its own address, which its port had replaced.
+    // The bridge has its own address again, which a port had replaced.
     assert!(result.contains(r#"[{"mac":"02:00:00:00:00:01","name":"br0"}"#), "{result}");
     assert!(result.contains(r#""routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"},{"dst":"::/0","gw":"fd00::1"}]"#));
 }
@@ -144,9 +144,9 @@ fn gateways_are_derived_where_ipam_names_none() {
 fn default_routes_are_not_doubled() {
     let with = |route: &str| format!(r#"{{"ips":[{{"address":"10.1.2.3/24"}}],"routes":[{route}]}}"#);
     for (route, expected) in [
-        // A route with its own gateway stays alone.
+        // Beside a default route with its own gateway, ADD adds no other.
         (r#"{"dst":"0.0.0.0/0","gw":"10.1.2.9"}"#, vec!["0.0.0.0/0 via 10.1.2.9"]),
-        // One without a gateway uses the same gateway, so it is equivalent.
+        // A route without a gateway uses the same gateway, so it is equivalent.
         (r#"{"dst":"0.0.0.0/0"}"#, vec!["0.0.0.0/0 via 10.1.2.1"]),
         // Another metric is another route.
         (r#"{"dst":"0.0.0.0/0","priority":9}"#, vec!["0.0.0.0/0 via 10.1.2.1", "0.0.0.0/0 via 10.1.2.1"]),

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `ipam.daemonSocketPath` | socket of the service; only the host uses it |
 //! | `ipam.families` | `"ipv4"`, `"ipv6"` or both; the host and the service use it |
-//! | `ipam.request`, `ipam.provide`, `ipam.priority` | read here to refuse wrong ones early; the client in the service's sandbox uses them ([`postern_dhcp::config`]) |
+//! | `ipam.request`, `ipam.provide`, `ipam.priority` | the plugin reads these keys to refuse wrong values early; the
+//! client in the service's sandbox uses them ([`postern_dhcp::config`]) |
 //! | `CNI_ARGS` | any key, for `provide[].fromArg` |
 //!
 //! * ADD: address, gateway and routes of the lease, for each family. DNS and MTU only if they are requested. The MTU is
@@ -37,11 +38,11 @@ impl Plugin for Dhcp {
     fn check(&self, request: &Request) -> Result<(), Error> {
         read(request)?;
         let lease = dhcp::check()?;
-        // The native plugin needs no `prevResult`.
+        // As in the native plugin, `prevResult` may be absent.
         let Some(previous) = request.conf()?.previous_result()? else { return Ok(()) };
         match lease.addresses.iter().find(|grant| !previous.ips.iter().any(|ip| ip.address == grant.address)) {
             Some(grant) => Err(Error::new(format!(
-                "dhcp: the lease is of {} now, which prevResult does not have: the container has another address",
+                "dhcp: the lease now has {}, which is not in prevResult: the container has another address",
                 grant.address
             ))),
             None => Ok(()),

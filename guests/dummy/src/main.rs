@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | `ipam` | – | the attachment's addresses; without it ADD and CHECK fail |
 //!
-//! The result's `dns` is IPAM's, whatever the configuration says.
+//! The result's `dns` is always IPAM's.
 //!
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the link with its address, which must be up, and the attachment's addresses.
-//! * STATUS: IPAM's. GC: removes this plugin's garbage, and IPAM's.
+//! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, dummy, interface, ipam, link};
@@ -45,7 +45,7 @@ impl Plugin for Dummy {
         }
         words.same_mac(expected, &attributes)?;
         check::is_up(name, &attributes)?;
-        // Like the native plugin, this one does not compare routes.
+        // Like the native plugin, this plugin does not compare routes.
         let addresses = CniResult { ips: result.ips.clone(), ..CniResult::default() };
         check::configuration(&own, name, &addresses)
     }

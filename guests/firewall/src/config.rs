@@ -8,7 +8,7 @@ use postern_guest::{Error, Request};
 /// have to be texts.
 #[derive(Debug)]
 pub struct Config {
-    /// As written: ADD alone needs to understand it.
+    /// `ingressPolicy` as written; only ADD interprets it.
     ingress: String,
     /// `prevResult`, the result of the earlier plugins.
     pub previous: Option<CniResult>,
@@ -33,7 +33,7 @@ impl Config {
     /// Returns `prevResult`, which ADD and CHECK need.
     ///
     /// # Errors
-    /// Code 999 if there is none.
+    /// Code 999 if `prevResult` is absent.
     pub fn required(self) -> Result<CniResult, Error> {
         self.previous.ok_or_else(|| Error::new("missing prevResult from earlier plugin"))
     }
@@ -41,7 +41,7 @@ impl Config {
     /// Returns the isolation of the bridge; `None` if it is open.
     ///
     /// # Errors
-    /// Code 999 if there is no such policy.
+    /// Code 999 for an unknown policy.
     pub fn ingress(&self) -> Result<Option<IngressPolicy>, Error> {
         match self.ingress.as_str() {
             "" | "open" => Ok(None),

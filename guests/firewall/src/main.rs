@@ -1,13 +1,13 @@
-//! firewall: lets the node forward the attachment's addresses, and isolates its bridge from others.
+//! firewall: lets the node forward the attachment's addresses, and isolates its bridge from other bridges.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `backend` | firewalld where it runs, else iptables | `iptables` or `firewalld` |
-//! | `iptablesAdminChainName` | `CNI-ADMIN` | the chain of the administrator's rules, which come first |
+//! | `iptablesAdminChainName` | `CNI-ADMIN` | the chain of the operator's rules, which come first |
 //! | `firewalldZone` | `trusted` | the zone of firewalld that the addresses are put in |
 //! | `ingressPolicy` | `open` | `open`, `same-bridge` or `isolated`: the places from which the bridge may be reached |
 //!
-//! It follows a plugin that makes an interface, and returns that plugin's result unchanged.
+//! firewall follows a plugin that makes an interface, and returns the earlier result unchanged.
 //!
 //! * ADD: rules for each address of `prevResult`, then the isolation of the bridge. The host undoes a failed ADD.
 //! * DEL: removes the rules by the record, or else by `prevResult`. The isolation of the bridge stays.

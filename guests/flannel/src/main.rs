@@ -1,5 +1,5 @@
 //! flannel: one network over many nodes. flanneld gives each node a subnet, and writes it into a file. This plugin
-//! calls a delegate, which makes the attachment with that subnet.
+//! calls a delegate, which makes the attachment with this subnet.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -10,12 +10,12 @@
 //! | `runtimeConfig` | passed on |
 //!
 //! In the delegate's configuration the plugin sets `name`, `cniVersion` and `runtimeConfig`. In `ipam` it sets the
-//! node's subnets as `ranges`, and routes to the networks of all nodes. If `delegate` lacks them, it also sets `ipMasq`
-//! (unless flanneld masquerades), `mtu`, and for bridge `isGateway`.
+//! node's subnets as `ranges`, and routes to the networks of all nodes. It also sets `ipMasq` (unless flanneld
+//! masquerades), `mtu`, and for bridge `isGateway`, if `delegate` lacks these keys.
 //!
-//! * ADD: runs the delegate with that configuration, which the host compares with its own.
+//! * ADD: runs the delegate with this configuration. The host compares it with its own configuration.
 //! * DEL, CHECK: runs the delegate with the configuration of its ADD.
-//! * STATUS: the subnet file can be read, and the delegate is ready. GC: that of the delegate.
+//! * STATUS: the subnet file can be read, and the delegate is ready. GC: runs the delegate's GC.
 
 use postern_guest::cni::{CniResult, Flannel, Json, NetConf};
 use postern_guest::{Error, Plugin, Request, delegate};

@@ -11,9 +11,10 @@ pub struct Config {
     pub layer3: bool,
     /// The key that names the device, and its value.
     pub device: (DeviceKey, String),
-    /// The PCI device, which a driver of user space may have.
+    /// The PCI device, which a user-space driver may have.
     pci: Option<(DeviceKey, String)>,
-    /// True if the configuration says that such a driver has the device. It counts if no PCI device is named.
+    /// True if the configuration says that a user-space driver has the device. This key counts only without a PCI
+    /// device.
     userspace: bool,
     pub conf: NetConf,
 }
@@ -47,15 +48,15 @@ impl Config {
         Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, userspace, conf })
     }
 
-    /// True if a driver of user space has the device: it has no link then, and there is nothing to move.
+    /// True if a user-space driver has the device. The device then has no link to move.
     ///
     /// # Errors
-    /// There is no such device, or it has no driver.
+    /// The device is missing, or it has no driver.
     pub fn is_userspace(&self) -> Result<bool, Error> {
         let Some((by, value)) = &self.pci else { return Ok(self.userspace) };
         match device::find(*by, value) {
             Ok(found) => Ok(found.is_none()),
-            // Another key names the link, or the move reports that it is missing.
+            // Another key names the link, or the move reports that the device is missing.
             Err(error) if error.kind() == Some(ErrorCode::NotFound) && !is_about_driver(&error) => Ok(false),
             Err(error) if *by == DeviceKey::Pci => Err(error.context("error with host device")),
             Err(error) => Err(error),

@@ -3,20 +3,21 @@
 //! | key | meaning |
 //! |---|---|
 //! | `device` | name of the link |
-//! | `hwaddr` | its link-layer address |
-//! | `kernelpath` | its device's directory below `/sys/devices` |
-//! | `pciBusID` | its PCI address; `runtimeConfig.deviceID` goes before it, and may also name an auxiliary device |
+//! | `hwaddr` | link-layer address of the link |
+//! | `kernelpath` | directory of the link's device below `/sys/devices` |
+//! | `pciBusID` | PCI address of the device; `runtimeConfig.deviceID` goes before this key, and may also name an
+//! auxiliary device |
 //! | `ipam` | with it the attachment has addresses |
 //! | `dns` | copied to the result; the DNS of IPAM is dropped |
 //!
-//! Of several keys, the first in this order counts. A PCI device of a user-space driver (vfio-pci, uio_pci_generic,
-//! igb_uio) stays where it is: the result has addresses only. The same holds for a network with `DPDKMode` and no PCI
-//! device.
+//! If several keys are given, the first in this order counts. A PCI device of a user-space driver (vfio-pci,
+//! uio_pci_generic, igb_uio) stays on the host: the result has addresses only. The same holds for a network with
+//! `DPDKMode` and no PCI device.
 //!
 //! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: moves the link back and gives the addresses back. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, and the link with its address, addresses and routes.
-//! * STATUS: IPAM's. GC: removes this plugin's garbage; then IPAM's GC.
+//! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;
 
@@ -31,7 +32,7 @@ impl Plugin for HostDevice {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed. The error comes before anything is moved.
+            // This version can't print a result without addresses. The error comes before the link moves.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let taken = match config.is_userspace()? {
@@ -83,7 +84,7 @@ impl Plugin for HostDevice {
     }
 
     fn status(&self, request: &Request) -> Result<(), Error> {
-        // The device is not looked for: a container may have it.
+        // STATUS does not look for the device: a container may have it.
         let config = Config::read(request)?;
         if config.layer3 { ipam::status() } else { Ok(()) }
     }

@@ -81,7 +81,7 @@ fn a_device_of_user_space_stays_where_it_is() {
     assert_eq!(fake::log(), ["device.find", "ipam.add"]);
     // CHECK looks for no link in the container.
     assert_eq!(PLUGIN.call("CHECK", &format!(r#"{keys},"prevResult":{result}"#)).unwrap(), "");
-    // A link that is named too does not change that.
+    // The name of a link in the configuration changes nothing.
     PLUGIN.call("ADD", &format!(r#"{keys},"device":"eno1""#)).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     assert_eq!(PLUGIN.call("DEL", keys).unwrap(), "");

@@ -15,7 +15,7 @@ pub struct Config {
     pub routes: Vec<CniRoute>,
     /// True if a file with name servers is configured.
     pub resolv_conf: bool,
-    /// True if the runtime is asked for ranges.
+    /// True if the network asks the runtime for ranges.
     pub ranges_at_run_time: bool,
     /// `cniVersion` as written.
     cni_version: String,
@@ -33,7 +33,7 @@ impl Config {
             return Err(Error::new("IPAM config missing 'ipam' key"));
         };
         let runtime = conf.runtime_config()?;
-        // Everything is decoded before any value is checked, as a decoder would do it.
+        // As in the native decoder, all keys are decoded before any value is checked.
         let mut texts = texts(&conf.args_cni()?)?;
         texts.extend(self::texts(&runtime)?);
         let mut sets = range_sets(&runtime, "ipRanges")?;
@@ -54,7 +54,7 @@ impl Config {
         Ok(Self { sets, requested, routes, resolv_conf, ranges_at_run_time, cni_version: conf.cni_version })
     }
 
-    /// Checks the parts that do not need the rules of ranges; the host checks the ranges.
+    /// Checks everything except the ranges; the host checks the ranges.
     ///
     /// # Errors
     /// Code 999.

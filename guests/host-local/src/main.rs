@@ -15,7 +15,7 @@
 //!
 //! * ADD: one address of each set: the requested address in the set, or the next free address, round robin. The host
 //!   checks ranges and requests; its messages are those of the native plugin.
-//! * DEL: releases the addresses. It does not read the configuration, so it works with a broken one.
+//! * DEL: releases the addresses. DEL does not read the configuration, so a broken configuration does not stop it.
 //! * CHECK: the attachment must have an address.
 //! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never report this.
 //! * GC: frees the addresses of attachments that the runtime no longer has.

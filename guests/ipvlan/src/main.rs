@@ -3,7 +3,7 @@
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `master` | link of the default route; with `prevResult`, its only link | the parent link |
-//! | `mode` | `l2` | `l2`, `l3`, `l3s`; all links of a master have one |
+//! | `mode` | `l2` | `l2`, `l3`, `l3s`; all links of a master have the same mode |
 //! | `mtu` | the master's | in bytes |
 //! | `linkInContainer` | false | the master is in the container |
 //! | `ipam` | addresses of `prevResult` | the attachment's addresses |
@@ -30,7 +30,7 @@ struct Ipvlan;
 /// The keys of this plugin.
 #[derive(Debug)]
 struct Config {
-    /// Empty if the network names none.
+    /// Empty if the network names no master.
     master: String,
     mode: IpvlanMode,
     mtu: Option<u32>,
@@ -58,10 +58,10 @@ impl Config {
         })
     }
 
-    /// Returns the link to stack on. Behind another plugin it is the only link of that plugin's result.
+    /// Returns the link to stack on. After another plugin, this is the only link of the earlier result.
     ///
     /// # Errors
-    /// There is no such link, or the result does not have exactly one link.
+    /// The link is missing, or the result does not have exactly one link.
     fn parent(&self, previous: Option<&CniResult>) -> Result<parent::Parent, Error> {
         let master = match (self.master.as_str(), previous) {
             ("", Some(previous)) => match previous.interfaces.as_slice() {
@@ -87,7 +87,7 @@ impl Plugin for Ipvlan {
         let has_ipam = !config.conf.ipam_type.is_empty();
         let previous = previous.filter(|previous| !has_ipam && !previous.ips.is_empty());
         if !has_ipam && previous.is_none() {
-            // The native plugin reports this after it has made the link, and leaves the link behind.
+            // The native plugin reports this error after it has made the link, and leaves the link behind.
             return Err(Error::new("no plugin name provided"));
         }
         let made = ipvlan::create(&parent, config.mode, config.mtu)?;

@@ -1,14 +1,14 @@
-//! loopback: sets `lo` of the container up. Runtimes call it for every container, so it does little else.
+//! loopback: sets `lo` of the container up. Runtimes call loopback for every container, so it does little else.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `prevResult` | passed on; without it the result is `lo` and its addresses |
 //!
-//! It has no keys of its own, and ignores `CNI_IFNAME` and `CNI_ARGS`. The kernel adds 127.0.0.1 and ::1.
+//! loopback has no keys of its own, and ignores `CNI_IFNAME` and `CNI_ARGS`. The kernel adds 127.0.0.1 and ::1.
 //!
-//! * ADD: sets `lo` up; an address on it that is no loopback address is an error. The result has the shape of the
+//! * ADD: sets `lo` up; an address of `lo` that is no loopback address is an error. The result has the shape of the
 //!   configuration's version; native plugins print 1.x's shape under every version number.
-//! * DEL: sets `lo` down; it succeeds if the container is gone.
+//! * DEL: sets `lo` down, and succeeds if the container is gone.
 //! * CHECK: `lo` must be up; needs no `prevResult`.
 //! * STATUS, GC: nothing to do.
 

@@ -7,16 +7,16 @@ use postern_guest::{Error, Request, macvlan, parent};
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    /// There is an IPAM plugin.
+    /// True if there is an IPAM plugin.
     pub layer3: bool,
     /// Empty for the link of the default route.
     pub master: String,
     pub mode: MacvlanMode,
-    /// As written: it is checked against the master's MTU later.
+    /// The MTU as written: it is compared with the master's MTU later.
     mtu: i64,
     pub in_container: bool,
     pub queue: Option<u32>,
-    /// As written: only ADD parses it.
+    /// The address as written: only ADD parses it.
     mac: Option<String>,
     pub conf: NetConf,
 }
@@ -55,7 +55,7 @@ impl Config {
     /// Returns the link to stack on.
     ///
     /// # Errors
-    /// There is no such link, or the network wants a larger MTU than the link has.
+    /// The link is missing, or the network wants a larger MTU than the link has.
     pub fn parent(&self) -> Result<parent::Parent, Error> {
         let parent = parent::find(&self.master, self.in_container).map_err(|error| match self.master.as_str() {
             "" => error,

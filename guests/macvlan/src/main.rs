@@ -1,4 +1,4 @@
-//! macvlan: gives the container a link with an address of its own on the wire of a link of the host.
+//! macvlan: gives the container a link with its own address, on the network of a link of the host.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! * ADD: the link, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the master, the link with mode and address, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
+//! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;
 
@@ -31,7 +31,7 @@ impl Plugin for Macvlan {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: the error must come before anything is made.
+            // This version can't print a result without addresses. The error must come before ADD makes anything.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = macvlan::create(&config.parent()?, &config.options()?)?;

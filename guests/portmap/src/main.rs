@@ -9,7 +9,7 @@
 //! | `markMasqBit`, `externalSetMarkChain`, `conditionsV4`, `conditionsV6` | the host takes them from the configuration |
 //! | `prevResult` | required; passed on unchanged |
 //!
-//! It ignores `CNI_ARGS`. Errors are those of the native plugin.
+//! portmap ignores `CNI_ARGS`. Errors are those of the native plugin.
 //!
 //! * ADD: forwards to the first IPv4 and the first IPv6 address of the container's interface.
 //! * DEL: needs only the names of the attachment.

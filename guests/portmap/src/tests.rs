@@ -43,7 +43,7 @@ fn forwards_lead_to_the_containers_first_addresses() {
     assert!(forwards().is_empty());
 }
 
-/// Plugins of other vendors write other things as the sandbox, or an index that leads nowhere.
+/// Plugins of other vendors write other values as the sandbox, or an index without an entry.
 #[test]
 fn own_addresses_are_found_in_any_spelling() {
     for (own, index) in [

@@ -6,20 +6,21 @@
 //! | `ipMasq` | false | traffic to other networks leaves with the node's address |
 //! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of both ends, in bytes |
-//! | `dns` | IPAM's | replaces IPAM's, if it has any key |
+//! | `dns` | IPAM's | replaces IPAM's `dns`, if it has any key |
 //!
 //! `CNI_ARGS` isn't read here; IPAM gets it unchanged.
 //!
 //! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link;
 //!   everything else, the address's own network too, goes through the gateway. The host end gets the gateway's address, and
 //!   the host routes the container's addresses to it. Masquerading comes last.
-//! * DEL: releases and removes everything that is there. All of it is tried, and the first failure is returned.
+//! * DEL: releases and removes everything that is there. All removals are tried, and the first failure is returned.
 //! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, and masquerading. The host checks the gateway
 //!   and its own route.
-//! * STATUS: IPAM's. GC: removes removes this plugin's garbage, and runs IPAM's.
+//! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 //!
-//! Differences from the native plugin: it does not wait for duplicate address detection. Addresses with the full prefix
-//! length (/32, /128) and addresses that share a gateway work. Masquerading is removed even if the container is gone.
+//! Differences from the native plugin: this plugin does not wait for duplicate address detection. Addresses with the
+//! full prefix length (/32, /128) and addresses that share a gateway work. Masquerading is removed even if the
+//! container is gone.
 
 mod config;
 
@@ -73,8 +74,7 @@ impl Plugin for PointToPoint {
         let conf = request.conf().map_err(config::load_error)?;
         let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
         all([
-            // Rules come first: the kernel then waits for their readers while it removes the link, and not a second
-            // time.
+            // Rules come first: the kernel then waits only once for their readers, while it removes the link.
             if masquerading { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
             if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },
@@ -133,12 +133,12 @@ fn is_whole(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }
 
-/// Returns the route to a gateway: it is on the link.
+/// Returns the route to a gateway, which is on the link.
 fn to_gateway((net, gateway): &(IpNet, IpAddr)) -> Route {
     Route { source: Some(net.addr()), scope: Some(253), ..routes::to(IpNet::from(*gateway)) }
 }
 
-/// Returns the route to a network: it is behind the gateway.
+/// Returns the route to a network, which is behind the gateway.
 fn to_network((net, gateway): &(IpNet, IpAddr)) -> Route {
     Route { source: Some(net.addr()), gateway: Some(*gateway), ..routes::to(net.trunc()) }
 }

@@ -162,7 +162,7 @@ fn del_tries_everything() {
 fn check_finds_what_add_made() {
     let keys = PLUGIN.attached(r#","ipMasq":true"#);
     assert_eq!(PLUGIN.call("CHECK", &keys).unwrap(), "");
-    // If no backend is named, rules of the other one are accepted.
+    // If no backend is named, rules of the other backend are accepted.
     fake::with(|kernel| kernel.masquerade = vec![Backend::Iptables]);
     assert_eq!(PLUGIN.call("CHECK", &keys).unwrap(), "");
 }

@@ -1,14 +1,14 @@
-//! sbr: source routing. Packets from an address of the attachment leave by the link that has the address. It follows
+//! sbr: source routing. Packets from an address of the attachment leave by the link that has the address. sbr follows
 //! the plugin that made the link.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `table` | the routing table; somebody else makes its routes. Without this key each address gets its own table |
-//! | `gateways` | next hops instead of the ones in `prevResult`, at most one of each IP version |
+//! | `table` | the routing table; another program makes its routes. Without this key each address gets its own table |
+//! | `gateways` | next hops instead of the next hops in `prevResult`, at most one of each IP version |
 //! | `addSourceHints` | the main table keeps the routes to the link's own networks, with the address as the source |
 //! | `prevResult` | required on ADD; passed on unchanged |
 //!
-//! With `table`, the next two keys have no effect, as with the native plugin.
+//! With `table`, `gateways` and `addSourceHints` have no effect, as with the native plugin.
 //!
 //! * ADD: rules and tables. The host undoes a failed ADD.
 //! * DEL: removes rules and tables, and puts the link's routes back into the main table.
@@ -104,7 +104,7 @@ impl Config {
 fn gateways_of(texts: &[String]) -> Result<Vec<IpAddr>, Error> {
     if texts.len() > 2 {
         return Err(Error::config(format!(
-            "`gateways` has {} entries: one for each IP version is the most",
+            "`gateways` has {} entries: at most one for each IP version is allowed",
             texts.len()
         )));
     }

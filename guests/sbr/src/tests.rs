@@ -8,7 +8,7 @@ const PLUGIN: Subject<Sbr> = Subject::new(Sbr, r#","type":"sbr""#, linked);
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"},{"name":"eth1","sandbox":"/run/netns/c1"}],
     "ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","interface":1},{"address":"fd00::3/64","gateway":"fd00::1"},{"address":"10.7.0.3/24","interface":2}],"dns":{"domain":"d"}}"#;
 
-/// A container with the link that the plugin before made.
+/// A container with the link that an earlier plugin made.
 fn linked() -> Kernel {
     let mut kernel = Kernel::default();
     let handle = kernel.add_link(Place::Container, "eth0", "veth");
@@ -31,7 +31,7 @@ fn linked() -> Kernel {
 /// The sources with their gateways, the table, and if there are hints.
 type Asked = (Vec<(String, Option<String>)>, Option<u32>, bool);
 
-/// What the host was asked for.
+/// Returns the request to the host.
 fn asked() -> Asked {
     let log = fake::with(|kernel| kernel.log.clone());
     let applied = log.iter().find_map(|operation| match operation {
@@ -91,7 +91,7 @@ fn what_is_missing_is_told_as_native() {
         (
             "ADD",
             r#","gateways":["10.1.2.1","fd00::1","fd00::2"]"#.to_owned(),
-            "`gateways` has 3 entries: one for each IP version is the most",
+            "`gateways` has 3 entries: at most one for each IP version is allowed",
         ),
         ("ADD", r#","gateways":["10.1.2.1/24"]"#.to_owned(), "`gateways` has \"10.1.2.1/24\", which is no IP address"),
     ] {

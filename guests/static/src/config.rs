@@ -25,8 +25,8 @@ impl Config {
         };
         let routes = routes_of(&ipam)?;
         let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
-        // The keys that replace the list are read first, as in the native decoder: their errors come before those of
-        // addresses.
+        // The keys that replace the list are read first, as in the native decoder: their errors come before the errors
+        // of addresses.
         let (by_args, by_runtime) = (replacement(&conf.args_cni()?)?, replacement(&conf.runtime_config()?)?);
         let configured = ipam.objects("addresses")?.unwrap_or_default();
         let arguments = arguments(request, by_args.is_some())?;
@@ -62,9 +62,8 @@ fn replacing_address(text: &str) -> Result<IpConfig, Error> {
     Ok(IpConfig { interface: None, address, gateway: None })
 }
 
-/// Reads the addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses,
-/// and a later one wins. The conventions ignore `CNI_ARGS` if `args` has an equivalent: then the addresses are not even
-/// read.
+/// Reads the addresses of `CNI_ARGS` with their gateways. The gateways can't match other addresses, and a later gateway
+/// wins. By the conventions, an equivalent in `args` replaces `CNI_ARGS`: then the addresses are not even read.
 fn arguments(request: &Request, are_silenced: bool) -> Result<Vec<IpConfig>, Error> {
     let args = request.args(&["IP", "GATEWAY"])?;
     if are_silenced {
@@ -90,7 +89,7 @@ fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
     list.filter(|list| !list.is_empty()).into_iter().flat_map(|list| list.split(','))
 }
 
-/// Checks for results before 0.3.0, which have room for one address of each family.
+/// Refuses two addresses of one family before version 0.3.0: those results have room for one address of each family.
 fn one_per_family(version: Version, conf: &NetConf, ips: &[IpConfig]) -> Result<(), Error> {
     let count = |v4: bool| ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).count();
     if version < Version::V0_3_0 && (count(true) > 1 || count(false) > 1) {

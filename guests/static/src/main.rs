@@ -6,12 +6,12 @@
 //! | `ipam.routes` | routes, passed on unchanged, attributes of 1.1.0 included |
 //! | `ipam.dns` | name resolution, passed on |
 //! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`; `CNI_ARGS` is then ignored |
-//! | `runtimeConfig.ips` (capability `ips`) | the same; they replace the addresses of `args` too |
+//! | `runtimeConfig.ips` (capability `ips`) | addresses with prefix length that also replace the addresses of `args` |
 //! | `CNI_ARGS` `IP` | addresses with prefix length, separated by commas, **added** to `ipam.addresses` |
 //! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
 //!
-//! * ADD: returns the addresses with their gateways, routes and DNS. No address at all is accepted here; the caller reports
-//!   it.
+//! * ADD: returns the addresses with their gateways, routes and DNS. A result without addresses is no error here; the
+//!   caller reports it.
 //! * DEL: nothing to do; the configuration isn't even read.
 //! * CHECK: an address of the configuration that `prevResult` has with another gateway is an error.
 //! * STATUS, GC: nothing to do.

@@ -7,17 +7,17 @@ use postern_guest::{Error, Request};
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    /// There is an IPAM plugin.
+    /// True if there is an IPAM plugin.
     pub layer3: bool,
     /// A bridge in the container.
     pub bridge: Option<String>,
     multi_queue: bool,
-    /// As written: the kernel checks its limits.
+    /// The MTU as written: the kernel checks its limits.
     mtu: i64,
     owner: Option<u32>,
     group: Option<u32>,
     selinux: Option<String>,
-    /// As written: only ADD parses it.
+    /// The address as written: only ADD parses it.
     mac: Option<String>,
     pub conf: NetConf,
 }
@@ -66,7 +66,7 @@ impl Config {
     /// Code 999 for settings that no tap can have.
     pub fn settings(&self) -> Result<TapSettings, Error> {
         let mtu = u32::try_from(self.mtu).map_err(|_| Error::new(format!("invalid MTU {}", self.mtu)))?;
-        // Like the native plugin: with user and group, but no context, it makes the tap in another way, with other
+        // As in the native plugin, a tap with user and group, but no context, is made in another way. It has other
         // initial settings.
         let direct = self.owner.is_some() && self.group.is_some() && self.selinux.is_none();
         Ok(TapSettings {

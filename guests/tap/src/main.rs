@@ -5,10 +5,9 @@
 //! | `multiQueue` | false | several descriptors can be open at once, each with a queue |
 //! | `mtu` | kernel's | in bytes |
 //! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
-//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both, everybody in the container may
-//! open it |
+//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both, every user may |
 //! | `bridge` | none | the bridge in the container that the tap joins; it must exist |
-//! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses it |
+//! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses this key |
 //! | `ipam` | none | with it the attachment has addresses |
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
@@ -16,7 +15,7 @@
 //!   ADD.
 //! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the tap with its address, which must be up, addresses and routes.
-//! * STATUS: IPAM's. GC: removes this plugin's garbage, and IPAM's.
+//! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;
 
@@ -29,7 +28,7 @@ use std::process::ExitCode;
 
 /// The texts of most native plugins.
 const WORDS: check::Words = check::Words::COMMON;
-/// The kernel's name for such links.
+/// The kernel's name for this kind of link.
 const KIND: &str = "tun";
 
 struct Tap;
@@ -38,7 +37,7 @@ impl Plugin for Tap {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: the error must come before anything is made.
+            // This version can't print a result without addresses. The error must come before ADD makes anything.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = tap::create(&config.settings()?)?;
@@ -48,7 +47,7 @@ impl Plugin for Tap {
         let own = interface(&made.attributes, &request.env.netns);
         let mut result = if config.layer3 {
             let result = configure::only_link(ipam::add()?, own)?;
-            // Like the native plugin, this one does not announce addresses to IPv6 neighbours.
+            // Like the native plugin, this plugin does not announce addresses to IPv6 neighbours.
             configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
             configure::with_result(&made.link, &result)?;
             result

@@ -47,7 +47,7 @@ fn every_key_reaches_the_link() {
     }
 }
 
-/// Keys of the list are found in any case, as natively. An empty context is none.
+/// Case does not matter in keys, as in the native plugin. An empty context counts as absent.
 #[test]
 fn the_context_reaches_the_link() {
     for (keys, expected) in [
@@ -60,7 +60,7 @@ fn the_context_reaches_the_link() {
     }
 }
 
-/// The native plugin takes another way with both.
+/// The native plugin makes the tap in another way if both keys are given.
 #[test]
 fn owner_and_group_together_change_the_first_settings() {
     for (keys, information, header) in [

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Config {
     /// Sysctls by their keys as written.
     pub sysctls: BTreeMap<String, String>,
-    /// As written, and not empty.
+    /// The address as written, and not empty.
     pub mac: Option<String>,
     promisc: Option<bool>,
     mtu: i64,

@@ -1,5 +1,5 @@
-//! tuning: sysctls of the container's namespace, and attributes of the attachment's own link. It follows the plugin that
-//! made the link.
+//! tuning: sysctls of the container's namespace, and attributes of the attachment's own link. tuning follows the plugin
+//! that made the link.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `prevResult` | required; passed on with the new address |
 //!
 //! The address has four sources: `args.cni.mac` counts first, then `runtimeConfig.mac`, then `MAC` in `CNI_ARGS`, then
-//! `mac`. The other keys can be in `args.cni`, too; each sysctl there counts by itself.
+//! `mac`. The other keys can be in `args.cni`, too; each sysctl in `args.cni` replaces only itself.
 //!
 //! * ADD: sets the sysctls and attributes. The host undoes a failed ADD.
-//! * DEL: puts back the attributes of the link. Sysctls end with the namespace, and stay as they are.
+//! * DEL: puts back the attributes of the link. Sysctls stay as they are until the namespace ends.
 //! * CHECK: compares the sysctls and attributes.
 //! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 

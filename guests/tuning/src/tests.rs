@@ -3,13 +3,13 @@ use postern_guest::fake::{self, Kernel, Place, Subject};
 use proptest::prelude::*;
 
 const PLUGIN: Subject<Tuning> = Subject::new(Tuning, PREVIOUS, linked);
-/// Without a plugin before.
+/// A subject without an earlier plugin.
 const ALONE: Subject<Tuning> = Subject::new(Tuning, r#","type":"tuning""#, linked);
 
 const PREVIOUS: &str = r#","type":"tuning","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"name":"eth0","mac":"02:00:00:00:00:09"},
     {"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/c1"}]}"#;
 
-/// A container with the link that the plugin before made.
+/// A container with the link that an earlier plugin made.
 fn linked() -> Kernel {
     let mut kernel = Kernel::default();
     kernel.add_link(Place::Container, "eth0", "veth");
@@ -34,7 +34,7 @@ fn every_key_is_set_compared_and_put_back() {
     let keys = r#","sysctl":{"net.core.somaxconn":"500","net.ipv4.conf.IFNAME.arp_filter":"1"},
         "mac":"02:00:00:00:00:AA","mtu":1400,"promisc":true,"allmulti":true,"txQLen":77"#;
     let result = PLUGIN.add(keys);
-    // The host's link of that name is another. The address is as it was written.
+    // The host's link with this name is another link. The address keeps its spelling.
     assert_eq!(
         result,
         r#"{"cniVersion":"1.1.0","interfaces":[{"name":"cni0"},{"mac":"02:00:00:00:00:09","name":"eth0"},{"mac":"02:00:00:00:00:AA","name":"eth0","sandbox":"/run/netns/c1"}]}"#
@@ -59,14 +59,14 @@ fn every_key_is_set_compared_and_put_back() {
         assert!(PLUGIN.message("CHECK", &format!(r#"{keys},"{key}":{other}"#)).contains("eth0"), "{key}");
     }
     assert!(PLUGIN.message("CHECK", r#","sysctl":{"net.core.somaxconn":"1"}"#).contains("current value is 500"));
-    // What the network does not mention is not compared.
+    // CHECK compares only settings that the network names.
     PLUGIN.call("CHECK", "").unwrap();
     PLUGIN.call("DEL", keys).unwrap();
     assert_eq!(link(), untouched());
     PLUGIN.call("DEL", keys).unwrap();
 }
 
-/// Plugins of other vendors write other things as the sandbox of the container's interface.
+/// Plugins of other vendors write other values as the sandbox of the container's interface.
 #[test]
 fn the_new_address_is_in_the_result() {
     for own in [
@@ -164,7 +164,7 @@ fn what_is_wrong_is_told_as_native() {
             if verb == "ADD" { "failed to get \"eth0\": Link not found" } else { "Cannot find container link eth0" };
         assert_eq!(PLUGIN.message(verb, r#","mtu":1400"#), words);
     }
-    // Whatever the configuration has become.
+    // DEL works with any configuration.
     PLUGIN.add(r#","mtu":1400"#);
     ALONE.call_with_args("DEL", "X", r#","mtu":"x","sysctl":7"#).unwrap();
     assert_eq!(link(), untouched());

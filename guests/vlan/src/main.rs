@@ -10,10 +10,10 @@
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. It needs no
+//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. DEL needs no
 //!   master.
 //! * CHECK: IPAM's CHECK, the master, the link with address, VLAN and MTU, which must be up, addresses and routes.
-//! * STATUS: the master is there; IPAM's. GC: removes this plugin's garbage, and IPAM's.
+//! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::LinkInfo;
@@ -30,7 +30,7 @@ const WORDS: check::Words =
 struct Config {
     master: String,
     id: u16,
-    /// As written: it is checked against the master's MTU later.
+    /// The MTU as written: it is compared with the master's MTU later.
     mtu: i64,
     in_container: bool,
     conf: NetConf,
@@ -66,7 +66,7 @@ impl Config {
     /// Returns the link that carries the VLAN.
     ///
     /// # Errors
-    /// There is no such link, or the network wants a larger MTU than the link has.
+    /// The link is missing, or the network wants a larger MTU than the link has.
     fn parent(&self) -> Result<parent::Parent, Error> {
         let parent = parent::find(&self.master, self.in_container)?;
         let LinkInfo { mtu: most, .. } = parent.attributes()?;
@@ -86,7 +86,7 @@ impl Plugin for Vlan {
         let config = Config::read(request)?;
         let parent = config.parent()?;
         if config.conf.ipam_type.is_empty() {
-            // The native plugin reports this after it has made the link, and leaves the link behind.
+            // The native plugin reports this error after it has made the link, and leaves the link behind.
             return Err(Error::new("failed to execute IPAM delegate: no plugin name provided"));
         }
         let made = vlan::create(&parent, config.id, config.mtu())?;

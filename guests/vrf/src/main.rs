@@ -1,10 +1,10 @@
 //! vrf: puts the attachment's link into a VRF of the container, which separates its routes from the routes of other
-//! links. It follows the plugin that made the link.
+//! links. vrf follows the plugin that made the link.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `vrfname` | the VRF, required. It is made if it is missing, and removed with its last link |
-//! | `table` | its routing table; by default the lowest unused table |
+//! | `table` | routing table of the VRF; by default the lowest unused table |
 //! | `prevResult` | required on ADD and CHECK; passed on unchanged |
 //!
 //! * ADD: puts the link into the VRF. Global IPv6 addresses stay on the link, and its routes move into the VRF's table.

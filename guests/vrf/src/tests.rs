@@ -6,7 +6,7 @@ const PLUGIN: Subject<Vrf> = Subject::new(Vrf, r#","type":"vrf""#, linked);
 
 const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.1.2.3/24","interface":0}],"dns":{"domain":"d"}}"#;
 
-/// A container with the link that the plugin before made, and another one.
+/// A container with the link that an earlier plugin made, and another link.
 fn linked() -> Kernel {
     let mut kernel = Kernel::default();
     kernel.add_link(Place::Container, "eth0", "veth");

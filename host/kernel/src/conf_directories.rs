@@ -1,10 +1,10 @@
 //! The sysctls of links in another network namespace, through descriptors of the two directories that list its links.
 //!
 //! The kernel resolves `/proc/sys/net` in the namespace of the thread that opens a path. But `net/ipv4/conf` and
-//! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: links lead there). So a descriptor of such a
-//! directory stays with the namespace in which it was opened. A thread of any namespace can open the files below the
-//! descriptor. Other directories may be shared by all namespaces, and have links in them. Their settings need a thread
-//! in the namespace ([`crate::Worker::start`]).
+//! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: symbolic links lead there). So a descriptor
+//! of such a directory stays with the namespace in which it was opened. A thread of any namespace can open the files
+//! below the descriptor. Other directories may be shared by all namespaces, and contain symbolic links. Their settings
+//! need a thread in the namespace ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
 use crate::sysctl::{self, Setting, SettingFile, SysctlFile};
@@ -37,8 +37,8 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if these directories differ from `own`, the directories of the calling thread's namespace. The kernel's
-    /// version is not trusted: a directory that both namespaces share would lead into the caller's namespace.
+    /// True if these directories differ from `own`, the directories of the calling thread's namespace. This test does
+    /// not rely on the kernel's version: a directory that both namespaces share would lead into the caller's namespace.
     ///
     /// No name is looked up in the directories. The kernel keeps an entry for each name that it finds. A look-up from
     /// this namespace can't reuse the entry, and adds a new one. Entries of a link end with the link.

@@ -99,7 +99,7 @@ impl Subject<'_> {
     }
 }
 
-/// Returns `None` for errors with these numbers. They say that the object is missing, or exists already.
+/// Returns `None` for errors with these numbers. Such errors say that the object is missing, or exists already.
 pub(crate) fn unless<T>(numbers: &[Errno], result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(error) if numbers.iter().any(|errno| error.is(*errno)) => Ok(None),
@@ -107,8 +107,8 @@ pub(crate) fn unless<T>(numbers: &[Errno], result: Result<T>) -> Result<Option<T
     }
 }
 
-/// Returns the text of an error number as Go programs print it, because people search for that text. The text is that
-/// of glibc's strerror(3) with a small first letter.
+/// Returns the text of an error number as Go programs print it, because people search for this text. It is glibc's text
+/// of strerror(3) with a small first letter.
 #[must_use]
 pub fn describe(errno: i32) -> String {
     if let Some(text) = other_in_musl(Errno::from_raw(errno)) {
@@ -126,8 +126,8 @@ pub fn describe(errno: i32) -> String {
     }
 }
 
-/// The text of an error number for which musl's `strerror(3)` has another text. Only numbers that the kernel can answer
-/// here are listed.
+/// Returns glibc's text of an error number if musl's `strerror(3)` has another text. Only numbers that the kernel can
+/// answer here are listed.
 fn other_in_musl(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::EIO => "input/output error",

@@ -20,7 +20,7 @@ nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64,
 pub struct NumberedNamespace {
     /// The namespace.
     pub namespace: Namespace,
-    /// Its number, as [`crate::Netlink::cookie`] returns it.
+    /// The namespace's number, as [`crate::Netlink::cookie`] returns it.
     pub cookie: u64,
 }
 
@@ -43,7 +43,7 @@ impl NumberedNamespace {
     }
 }
 
-/// As [`cookie_of`], with an error that names the object.
+/// Works as [`cookie_of`], with an error that names the object.
 pub(crate) fn cookie(socket: &impl AsFd) -> Result<u64> {
     let subject = Subject { operation: "read cookie of", object: &"network namespace" };
     cookie_of(socket).map_err(|error| subject.failed(error))
@@ -52,7 +52,7 @@ pub(crate) fn cookie(socket: &impl AsFd) -> Result<u64> {
 /// Returns the network namespace that a socket, or an open `/dev/net/tun`, keeps alive.
 ///
 /// # Errors
-/// Those of ioctl(2): `EPERM` without `CAP_NET_ADMIN` over that namespace.
+/// The errors of ioctl(2): `EPERM` without `CAP_NET_ADMIN` over the namespace.
 pub fn namespace_of(socket: impl AsFd) -> io::Result<OwnedFd> {
     // SAFETY: the request takes no argument, and touches no memory of this process.
     match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGSKNS as _) } {
@@ -65,7 +65,7 @@ pub fn namespace_of(socket: impl AsFd) -> io::Result<OwnedFd> {
 /// Returns the number of the network namespace that a socket keeps alive ([`crate::Netlink::cookie`]).
 ///
 /// # Errors
-/// Those of getsockopt(2): `ENOTSOCK` if it is no socket.
+/// The errors of getsockopt(2): `ENOTSOCK` if `socket` is no socket.
 pub fn cookie_of(socket: impl AsFd) -> io::Result<u64> {
     NetnsCookie.get(&socket).map_err(io::Error::from)
 }

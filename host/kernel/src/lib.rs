@@ -4,12 +4,12 @@
 //! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs
 //! a dozen answers, one after the other. An async executor would cost more than all the answers.
 //!
-//! Any question can fail: no answer comes in time, no link has the index (`ENODEV`), a list keeps changing (`EAGAIN`)
-//! or is too long. The section `# Errors` of a function lists only further errors.
+//! Any request can fail: no answer comes in time, no link has the index (`ENODEV`), a list keeps changing (`EAGAIN`) or
+//! is too long. The section `# Errors` of a function lists only further errors.
 //!
 //! A netlink socket belongs to the namespace in which it was opened. The caller keeps a socket for its own namespace,
-//! and gets the container's from a [`Worker`]. The worker is a thread in the container's namespace, or the calling
-//! thread enters the namespace and returns.
+//! and gets a socket of the container's namespace from a [`Worker`]. A worker is a thread in the container's namespace,
+//! or the calling thread, which enters the namespace and returns.
 
 mod address;
 mod conf_directories;

@@ -143,7 +143,7 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     ensure!(place.service.asked() == ["check"]);
     place.service.says(Some(lease("10.9.0.43/24", "10.9.0.1")));
     let other = c1.call_at(0, "CHECK")?;
-    Refusal::of(&other)?.expect(999, "the lease is of 10.9.0.43/24 now")?;
+    Refusal::of(&other)?.expect(999, "the lease now has 10.9.0.43/24")?;
     let lost = json!({"refused": {"code": 999, "words": "the lease has expired", "details": "no server renewed it"}});
     place.service.says(Some(lost));
     Refusal::of(&c1.call_at(0, "CHECK")?)?.expect(999, "the lease has expired…no server renewed it")?;

@@ -20,9 +20,9 @@ pub const PLUGIN: Plugin = Plugin {
             r#"{"nameservers": ["10.1.0.10"], "domain": "example.net", "search": ["example.net"], "options": ["ndots:2"]}"#,
         ),
     ],
-    runtime: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the addresses of the network")
+    runtime: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the network's own")
         .sample(r#"["10.1.2.4/24"]"#)],
-    args: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the addresses of the network")
+    args: &[Key::new("ips", Kind::List(&Kind::Text(Form::Cidr)), "Addresses that replace the network's own")
         .sample(r#"["10.1.2.5/24"]"#)],
     example: r#"{"ipam": {"type": "static"}}"#,
 };

@@ -1,11 +1,11 @@
-//! Behind a plugin that made a link of the host.
+//! Calls after a plugin that made a link of the host.
 
 use super::*;
 
 const TAP: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"tap0","mac":"02:00:00:00:00:01"}]}"#;
 const BOTH: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"tap0"},{"name":"eth0","mac":"02:00:00:00:00:07","sandbox":"/run/netns/c1"}],"ips":[{"address":"10.7.0.2/24","interface":1}],"routes":[{"dst":"10.6.0.0/16"}],"dns":{"domain":"before"}}"#;
 
-/// A host on which a plugin before has made `tap0`, and which lets it be attached.
+/// Makes a host on which an earlier plugin made `tap0`. The host lets bridge attach `tap0`.
 fn host(ipam: &str) {
     let mut kernel = Kernel::with_ipam(ipam);
     kernel.add_link(Place::Host, "tap0", "tun");
@@ -71,7 +71,7 @@ fn the_containers_link_gets_the_addresses_and_what_was_before_stays() {
     let own =
         fake::with(|kernel| kernel.own().unwrap().addresses.iter().map(|own| own.net.to_string()).collect::<Vec<_>>());
     assert_eq!(own, ["10.1.2.3/24"]);
-    // Without IPAM all of it is handed on.
+    // Without IPAM, the whole earlier result is passed on.
     host(V4);
     let result = add(BOTH);
     assert!(result.contains(r#""ips":[{"address":"10.7.0.2/24","interface":1}]"#), "{result}");
@@ -106,7 +106,7 @@ fn without_such_a_link_a_pair_is_made() {
         PLUGIN.add(keys);
         assert!(!fake::log().contains(&"bridge.previous-link"), "{keys}");
     }
-    // Policy grants none.
+    // Policy grants no earlier link.
     PLUGIN.add(TAP);
     assert_eq!(fake::log()[..3], ["bridge.ensure", "bridge.previous-link", "veth.create"]);
 }

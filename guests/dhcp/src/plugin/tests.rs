@@ -3,7 +3,7 @@ use postern_guest::fake::{self, Kernel, Subject};
 use postern_guest::types::{Dns, LeaseGrant, OpError};
 use proptest::prelude::*;
 
-/// Without `ipam`: objects that a configuration has twice are merged.
+/// A subject without `ipam`, because objects that a configuration has twice are merged.
 const PLUGIN: Subject<Dhcp> =
     Subject::new(Dhcp, r#","type":"bridge""#, || Kernel { dhcp: Some(lease()), ..Kernel::default() });
 const PLAIN: &str = r#","ipam":{"type":"dhcp"}"#;
@@ -92,7 +92,7 @@ fn check_compares_the_lease_with_the_result() {
     PLUGIN.call("ADD", PLAIN).unwrap();
     assert_eq!(check("10.1.2.3/24").unwrap(), "");
     let other = check("10.1.2.4/24").unwrap_err();
-    assert!(other.object().msg.contains("the lease is of 10.1.2.3/24 now"), "{other}");
+    assert!(other.object().msg.contains("the lease now has 10.1.2.3/24"), "{other}");
     assert_eq!(PLUGIN.call("CHECK", PLAIN).unwrap(), "");
 }
 

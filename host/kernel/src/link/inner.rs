@@ -10,13 +10,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// A link to be made that is no pair. Its parent, if any, is in the namespace of the sending socket.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerSpec<'a> {
-    /// Its name. The kernel also compares it with the links of the socket's own namespace.
+    /// The link's name. The kernel also compares it with the links of the socket's own namespace.
     pub name: &'a str,
     /// The kind of the link, with the settings of that kind.
     pub kind: InnerLinkKind,
     /// MTU in bytes; `None` takes the parent's, or the kernel's default.
     pub mtu: Option<u32>,
-    /// Link-layer address; `None` leaves it to the kernel. A VLAN and an ipvlan then have their parent's.
+    /// Link-layer address; with `None` the kernel chooses. A VLAN and an ipvlan then have their parent's address.
     pub mac: Option<[u8; 6]>,
     /// The namespace in which the link is made; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
@@ -47,7 +47,7 @@ pub enum InnerLinkKind {
     Ipvlan {
         /// The link below.
         parent: u32,
-        /// The mode of all such links of the parent.
+        /// The mode of all ipvlans of the parent.
         mode: IpvlanMode,
     },
 }

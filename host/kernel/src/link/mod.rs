@@ -41,8 +41,8 @@ const NAMES_AT_ONCE: usize = 128;
 const ALTIFNAMSIZ: usize = 128;
 
 /// True if a link can have this name. The conditions are those of the kernel's `dev_valid_name`. `%` is refused too,
-/// because the kernel would replace it with a number. So the text form of a name that is no UTF-8 ([`LinkName`]) is
-/// refused.
+/// because the kernel would replace it with a number. This also refuses the text form of a name that is no UTF-8
+/// ([`LinkName`]).
 pub(crate) fn is_link_name(name: impl AsRef<[u8]>) -> bool {
     let name = name.as_ref();
     (1..libc::IFNAMSIZ).contains(&name.len())
@@ -68,7 +68,8 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
-    /// As [`Netlink::link_by_name`], for a name that an operator wrote: an alternative name may have up to 127 bytes.
+    /// Works as [`Netlink::link_by_name`], for a name that an operator wrote: an alternative name may have up to 127
+    /// bytes.
     pub fn link_by_any_name(&self, name: &str) -> Result<Option<Link>> {
         if name.len() < libc::IFNAMSIZ {
             return self.link_by_name(name);
@@ -123,7 +124,7 @@ impl Netlink {
         self.list(LinkMessageBuilder::<LinkUnspec>::new(), wanted)
     }
 
-    /// Returns the links of the namespace that are ports of a link. The kernel chooses them.
+    /// Returns the links of the namespace that are ports of a link. The kernel selects the ports.
     pub fn ports(&self, master: u32) -> Result<Vec<Link>> {
         self.list(LinkMessageBuilder::<LinkUnspec>::new().controller(master), |link| link.master == Some(master))
     }
@@ -167,7 +168,8 @@ impl Netlink {
         self.change("set queue length of", index, |link| link.txqueuelen(length))
     }
 
-    /// Sets the link-layer address. A bridge then keeps it, instead of taking the lowest address of its ports.
+    /// Sets the link-layer address. A bridge then keeps this address, instead of taking the lowest address of its
+    /// ports.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` for an address that is not unicast, `ENODEV` if there is no such link.
@@ -202,7 +204,7 @@ impl Netlink {
     /// Deletes the link. The peer of a veth goes too. False if the link was gone already.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical ones).
+    /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical links).
     pub fn delete_link(&self, index: u32) -> Result<bool> {
         // With index 0 the kernel would select the link by other attributes, and the request has none.
         if index == 0 {
@@ -283,7 +285,7 @@ impl Netlink {
     }
 }
 
-/// Returns an alias without a final zero byte. An empty alias removes it.
+/// Returns an alias without a final zero byte. An empty alias removes the link's alias.
 fn alias(alias: &LinkName) -> LinkAttribute {
     LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_ref().to_vec()))
 }

@@ -64,8 +64,7 @@ impl Treatment {
             31 | 32 => Self::Lasting("its number of queues"),
             IFLA_LINKINFO => Self::Lasting("the settings of its kind"),
             55 => Self::Lasting("its reasons of protocol state"),
-            // Address, MTU, queue length, alias, other names and XDP: `Link` has them. Master and flags of reception
-            // too.
+            // `Link` has address, MTU, queue length, alias, other names, XDP, master and flags of reception.
             1 | 4 | 10 | 13 | 20 | 43 | 52
             // Its name and the places of its other end.
             | 3 | 5 | 19 | 28 | 37 | 45 | 46 | 49

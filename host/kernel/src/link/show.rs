@@ -34,7 +34,7 @@ const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
 pub struct BusDevice {
     /// `IFLA_PARENT_DEV_BUS_NAME`: `pci`, `virtio`, `auxiliary`, …
     pub bus: String,
-    /// `IFLA_PARENT_DEV_NAME`, its name on that bus: `0000:3b:00.1`.
+    /// `IFLA_PARENT_DEV_NAME`, the device's name on the bus: `0000:3b:00.1`.
     pub name: String,
 }
 
@@ -49,7 +49,7 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// Maximum transmission unit in bytes.
     pub mtu: u32,
-    /// Its link-layer type, an `ARPHRD_*` of linux/if_arp.h.
+    /// The link-layer type, an `ARPHRD_*` of linux/if_arp.h.
     pub hardware: u16,
     /// `IFLA_INFO_KIND`: `veth`, `bridge`, …; empty for physical links and `lo`.
     pub kind: String,
@@ -66,7 +66,7 @@ pub struct Link {
     /// `IFLA_OPERSTATE` in the words of the native plugins' messages: `unknown`, `not-present`, `down`,
     /// `lower-layer-down`, `testing`, `dormant`, `up` (RFC 2863).
     pub operstate: &'static str,
-    /// Index of the bridge (or bond, …) of which it is a port.
+    /// Index of the bridge (or bond, …) of which the link is a port.
     pub master: Option<u32>,
     /// `IFLA_LINK`: for a veth the index of its other end, in that end's namespace.
     pub peer_index: Option<u32>,
@@ -97,12 +97,12 @@ pub struct Link {
     /// `IFLA_PERM_ADDRESS`: the link-layer address from the driver, which later settings do not change. Virtual links
     /// have none.
     pub permanent: Option<[u8; 6]>,
-    /// Its alternative names (`IFLA_ALT_IFNAME`).
+    /// The alternative names (`IFLA_ALT_IFNAME`).
     pub other_names: Vec<LinkName>,
-    /// Its `accept_dad` (`net/ipv6/conf`): not 0 if the kernel makes duplicate address detection for its IPv6
+    /// The link's `accept_dad` (`net/ipv6/conf`): not 0 if the kernel makes duplicate address detection for its IPv6
     /// addresses. `None` without IPv6.
     pub accept_dad: Option<u32>,
-    /// Its `disable_ipv6`.
+    /// The link's `disable_ipv6`.
     pub disable_ipv6: bool,
     /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
@@ -117,8 +117,8 @@ impl Link {
         STACKED.contains(&self.kind.as_str())
     }
 
-    /// Reads an `RTM_NEWLINK`; `None` if the message is cut. A senseless attribute is ignored: root in a container
-    /// chooses many attributes.
+    /// Reads an `RTM_NEWLINK`; `None` if the message is cut. An invalid attribute is ignored: root in a container can
+    /// choose many attributes.
     pub(super) fn decode(payload: &[u8]) -> Option<Self> {
         let index = u32_at(payload, 4)?;
         let flags = u32_at(payload, 8)?;
@@ -189,7 +189,7 @@ impl Link {
                 IFLA_AF_SPEC => {
                     let of_v6 = attribute.nested().first(AF_INET6);
                     let settings = of_v6.and_then(|of_v6| of_v6.nested().first(IFLA_INET6_CONF));
-                    // Each is a number of 32 bits, at its place.
+                    // Each setting is a number of 32 bits, at its place.
                     let setting = |place: usize| settings.as_ref().and_then(|all| u32_at(all.value, place * 4));
                     link.accept_dad = setting(DEVCONF_ACCEPT_DAD);
                     link.disable_ipv6 = setting(DEVCONF_DISABLE_IPV6).is_some_and(|value| value != 0);
