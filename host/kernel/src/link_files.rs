@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// The files of a link. A write to such a file also sets each NAPI instance of the link (netdev genl has a setting for
 /// each instance).
 const OF_LINK: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
-/// The files of each queue, by its direction.
+/// The files of each queue, by the queue's direction.
 const OF_QUEUES: [(&str, &[&str]); 2] = [
     ("rx", &["rps_cpus", "rps_flow_cnt"]),
     (
@@ -37,7 +37,8 @@ const OF_QUEUES: [(&str, &[&str]); 2] = [
 /// The limit on queues: more than any driver has.
 const MOST_QUEUES: u32 = 4096;
 
-/// A snapshot: files, and their values. A file of queues has a value for each queue, or one value if all are equal.
+/// A snapshot: files, and their values. A file of queues has a value for each queue, or one value if all values are
+/// equal.
 pub type FileSettings = BTreeMap<String, Vec<String>>;
 
 /// A sysfs of one network namespace.
@@ -48,8 +49,8 @@ impl LinkFiles {
     /// Mounts a sysfs for the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before
-    /// Linux 5.2.
+    /// `EPERM` without `CAP_SYS_ADMIN`, or if another mount covers a part of `/sys`; `ENODEV` without sysfs; `ENOSYS`
+    /// before Linux 5.2.
     pub fn mount() -> Result<Self> {
         let subject = Subject { operation: "mount", object: &"sysfs" };
         let flags =
@@ -61,8 +62,8 @@ impl LinkFiles {
         mounted.map(Self).map_err(|errno| subject.failed(errno))
     }
 
-    /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such
-    /// link.
+    /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if the link is
+    /// missing.
     pub fn directory(&self, link: &str) -> Result<Option<String>> {
         let subject = Subject { operation: "look for files of", object: &link };
         if link.contains('/') {
@@ -72,7 +73,7 @@ impl LinkFiles {
             // `../../devices/…`
             Ok(led) => {
                 let led = led.to_str().and_then(|led| led.strip_prefix("../../")).filter(|led| is_plain(led));
-                led.map(|led| Some(led.to_owned())).ok_or_else(|| subject.broken("it leads to a strange place"))
+                led.map(|led| Some(led.to_owned())).ok_or_else(|| subject.broken("its path has an unexpected form"))
             }
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(subject.failed(errno)),
@@ -137,7 +138,7 @@ impl LinkFiles {
         }
     }
 
-    /// Returns the content of a file; `None` if there is none, or if the link has no such setting.
+    /// Returns the content of a file; `None` if the file is missing, or if the link lacks the setting.
     fn value(&self, directory: &str, name: &str) -> Result<Option<String>> {
         let subject = Subject { operation: "read", object: &format_args!("{directory}/{name}") };
         let mut file = match self.open(directory, name, OFlag::O_RDONLY) {

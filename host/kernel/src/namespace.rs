@@ -88,7 +88,7 @@ impl Namespace {
     pub fn current() -> std::result::Result<Self, OpenError> {
         let path = OWN.to_owned();
         let file = File::open(&path).map_err(|error| cannot("open", &path, error))?;
-        // Only root can mount another file system there. So the file may be opened before it is examined.
+        // Only root can mount another file system at this path. So the file may be opened before it is examined.
         let magic = fstatfs(&file).map_err(|errno| cannot(EXAMINE, &path, errno))?.filesystem_type();
         if magic != NSFS_MAGIC {
             return Err(not_namespace(path, magic));
@@ -104,7 +104,7 @@ impl Namespace {
     /// True if both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).
     ///
     /// # Errors
-    /// Those of `fstat(2)`.
+    /// The errors of `fstat(2)`.
     pub fn same_as(&self, other: &Self) -> io::Result<bool> {
         let (own, other) = (self.file.metadata()?, other.file.metadata()?);
         Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))

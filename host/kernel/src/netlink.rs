@@ -42,10 +42,10 @@ impl Netlink {
         .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(error))
     }
 
-    /// As [`Netlink::open`], in a container's namespace. Root in the container can change links, addresses, routes and
-    /// rules all the time. Such changes must not prevent a run, so the last state of a list is used. This list can lack
-    /// objects that nobody has changed. So an object that the list lacks may exist: nothing may be given to others, or
-    /// be removed, for that reason. On the node a list that keeps changing is an error.
+    /// Works as [`Netlink::open`], in a container's namespace. Root in the container can change links, addresses,
+    /// routes and rules all the time. Such changes must not prevent a run, so the last state of a list is used. This
+    /// list can lack objects that nobody has changed. So the caller must not remove or assign anything because the list
+    /// lacks an object. On the node a list that keeps changing is an error.
     ///
     /// # Errors
     /// As [`Netlink::open`].
@@ -67,7 +67,7 @@ impl Netlink {
         self.batch(subject, &[NetlinkRequest::new(message, flags | NLM_F_ACK)])
     }
 
-    /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
+    /// Sends requests in one datagram; the kernel carries them out in order. The last request must ask for an
     /// acknowledgement. The kernel continues after a failed request. The error of the failed request is returned.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[NetlinkRequest]) -> Result<()> {
         self.connection.ask(requests, deadline(), |_| {}).map_err(|error| subject.unanswered(error))
@@ -89,7 +89,7 @@ impl Netlink {
         object.and_then(|object| object.ok_or(NetlinkError::NotUnderstood)).map_err(|error| subject.unanswered(error))
     }
 
-    /// As [`Netlink::get`], where the kernel may answer without an object. An acknowledgement then ends the answer.
+    /// Works as [`Netlink::get`], but the kernel may answer without an object. An acknowledgement then ends the answer.
     /// Some answers come only with `NLM_F_ECHO`: the kernel treats them as notifications.
     pub(crate) fn find<T>(
         &self,

@@ -43,8 +43,9 @@ impl Netlink {
         )
     }
 
-    /// Returns the VLANs of a port, ascending. Each has true if incoming untagged frames belong to the VLAN (PVID). The
-    /// request is for this port alone: the older request, an `AF_BRIDGE` dump of links, lists every port of the node.
+    /// Returns the VLANs of a port, ascending. The flag is true if incoming untagged frames belong to the VLAN (PVID).
+    /// The request is for this port alone: the older request, an `AF_BRIDGE` dump of links, lists every port of the
+    /// node.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if the link is

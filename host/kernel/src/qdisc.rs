@@ -1,9 +1,9 @@
 //! Queueing disciplines (qdiscs) and filters that limit a link's rate (`tc(8)`, `tc-tbf(8)`; `linux/pkt_sched.h`,
 //! `linux/pkt_cls.h`).
 //!
-//! Only three forms are made: a token bucket at a link's root, an ingress qdisc, and a filter in the ingress qdisc. The
-//! filter redirects all received packets to another link. All requests are for one link, so their cost does not grow
-//! with the number of links.
+//! This module makes only three objects: a token bucket at a link's root, an ingress qdisc, and a filter in the ingress
+//! qdisc. The filter redirects all received packets to another link. All requests are for one link, so their cost does
+//! not grow with the number of links.
 
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
@@ -64,7 +64,7 @@ pub struct TokenBucket {
 pub struct Qdisc {
     /// `tbf`, `ingress`, `clsact`, `noqueue`, …
     pub kind: String,
-    /// Its handle, `MAJOR:MINOR` in one number; 0 for the kernel's default qdisc.
+    /// The handle, `MAJOR:MINOR` in one number; 0 for the kernel's default qdisc.
     pub handle: u32,
     /// The parameters, if the qdisc is a token bucket.
     pub bucket: Option<TokenBucket>,
@@ -122,8 +122,8 @@ impl Netlink {
         Ok(unless(&[Errno::ENOENT], self.find(subject, &request, Qdisc::decode))?.flatten())
     }
 
-    /// Creates an ifb: a link that takes other links' packets, and returns them to their link after its own qdisc. The
-    /// ifb is up, and has no other queue. False if a link has that name already.
+    /// Creates an ifb: a link that takes other links' packets, and returns the packets to their link after the ifb's
+    /// own qdisc. The ifb is up, and has no other queue. False if a link has that name already.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no ifb, `EINVAL` for a bad name or MTU.
@@ -141,8 +141,8 @@ impl Netlink {
     /// Gives a link a token bucket with the handle `1:` as its root qdisc.
     ///
     /// # Errors
-    /// `EEXIST` if somebody has set a root qdisc. `EINVAL` for a rate or buffer that lets nothing pass. `ENODEV` if
-    /// there is no such link. `ENOENT` if the kernel has no token buckets.
+    /// `EEXIST` if the link has a root qdisc that somebody set. `EINVAL` for a rate or buffer that lets nothing pass.
+    /// `ENODEV` if there is no such link. `ENOENT` if the kernel has no token buckets.
     pub fn limit_rate(&self, index: u32, bucket: &TokenBucket) -> Result<()> {
         let subject = Subject { operation: "limit the rate of", object: &format_args!("link {index}") };
         let message = RouteNetlinkMessage::NewQueueDiscipline(bucket_message(index, bucket));

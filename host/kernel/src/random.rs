@@ -14,7 +14,7 @@ pub(crate) fn random_below(end: u32) -> u32 {
     u32::from(byte).checked_rem(end).unwrap_or_default()
 }
 
-/// A random link-layer address: unicast, and locally administered (IEEE 802, second bit of the first byte).
+/// Returns a random link-layer address: unicast, and locally administered (IEEE 802, second bit of the first byte).
 pub fn random_mac() -> [u8; 6] {
     let [first, b, c, d, e, f, ..] = random();
     [first & 0xfe | 0x02, b, c, d, e, f]

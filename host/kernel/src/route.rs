@@ -48,7 +48,7 @@ impl Netlink {
     /// Adds a route, unless another route to the same destination exists through any link.
     ///
     /// # Errors
-    /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
+    /// The errors of [`Netlink::add_route`]; `EEXIST` for any route to this destination with the same metric.
     pub fn add_first_route(&self, oif: u32, route: &Route) -> Result<()> {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE | NLM_F_EXCL)
     }
@@ -139,8 +139,8 @@ impl Netlink {
     }
 
     /// True if a link has the address, so that packets of this host can have this source. `None` if the kernel doesn't
-    /// tell. The question has a multicast group as its destination. Then the kernel first looks for the link with the
-    /// source address, and needs no route (`ip_route_output_key_hash_rcu` of its `net/ipv4/route.c`).
+    /// tell. The request has a multicast group as its destination. Then the kernel first looks for the link with the
+    /// source address, and needs no route (`ip_route_output_key_hash_rcu` in the kernel's `net/ipv4/route.c`).
     pub(crate) fn is_source(&self, address: Ipv4Addr) -> Result<Option<bool>> {
         let subject = Subject { operation: "look for", object: &address };
         let mut message = question(subject, ALL_HOSTS.into())?;
@@ -221,8 +221,8 @@ fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, S
     RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
 }
 
-/// Makes the question for the route to an address. Only the destination is set: the kernel would read the other parts
-/// of a new route as conditions.
+/// Makes the request for the route to an address. Only the destination is set: the kernel would read the other parts of
+/// a new route as conditions.
 fn question(subject: Subject<'_>, address: IpAddr) -> Result<RouteMessage> {
     let mut message = destination(address.into()).map_err(|why| subject.invalid(&why))?.build();
     message.header.table = 0;

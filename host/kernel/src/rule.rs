@@ -38,7 +38,7 @@ impl Netlink {
             let mut message = RuleMessage::default();
             message.header.family = family;
             let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRule(message), 0);
-            // A kernel without IPv6, or without rules.
+            // These errors come from a kernel without IPv6, or without rules.
             let found = unless(&[Errno::EOPNOTSUPP, Errno::EAFNOSUPPORT], self.dump(subject, request, decode))?;
             rules.extend(found.into_iter().flatten());
         }

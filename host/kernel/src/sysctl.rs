@@ -1,4 +1,4 @@
-//! Sysctls: Postern's own are chosen by name only. Sysctls of an operator's configuration are chosen by checked parts
+//! Sysctls. Postern's own sysctls have fixed names. Sysctls of an operator's configuration are given by checked parts
 //! of their name. No path is ever made from free text.
 
 use crate::error::{Result, Subject};
@@ -61,7 +61,7 @@ pub(crate) const WRITE: &str = "write sysctl";
 /// (a link that is gone, IPv6 switched off at boot).
 ///
 /// # Errors
-/// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
+/// `EINVAL` for an invalid link name, otherwise the errors of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
     SysctlFile::of(&key.setting(READ)?).get()
 }
@@ -76,10 +76,10 @@ pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     SysctlFile::of(&key.setting(WRITE)?).set(value)
 }
 
-/// Returns the file of a setting in the calling thread's namespace; `None` if there is none.
+/// Returns the file of a setting in the calling thread's namespace; `None` if the file is missing.
 ///
 /// # Errors
-/// Those of `stat(2)`.
+/// The errors of `stat(2)`.
 pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
     SysctlFile::of(setting).look()
 }
@@ -87,12 +87,12 @@ pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
 /// The most bytes of a setting that are read. The kernel accepts at most a page.
 const LIMIT: u64 = 4096;
 
-/// A setting below `net/`, by the parts of its name. Each is the name of one directory or file.
+/// A setting below `net/`, by the parts of its name. Each part is the name of one directory or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting(Vec<String>);
 
 impl Setting {
-    /// Makes a setting of its parts below `net`; `None` if a part cannot be a name.
+    /// Makes a setting from the parts of its name below `net`; `None` if a part cannot be a name.
     pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let parts: Vec<String> = parts.into_iter().map(str::to_owned).collect();
         let is_name = |part: &String| {
@@ -125,13 +125,14 @@ pub struct SettingFile {
     pub inode: u64,
     /// True for a file, false for a directory.
     pub is_file: bool,
-    /// True if its owner may read it.
+    /// True if the file's owner may read the file.
     pub readable: bool,
-    /// True if its owner may write it. A setting that a namespace may only read belongs to another namespace.
+    /// True if the file's owner may write the file. A setting that a namespace may only read belongs to another
+    /// namespace.
     pub writable: bool,
 }
 
-/// A setting, with its place: a directory, and its name there.
+/// A setting, with its place: a directory, and the setting's name in this directory.
 pub(crate) struct SysctlFile<'a> {
     pub setting: &'a Setting,
     pub directory: BorrowedFd<'a>,
@@ -139,7 +140,7 @@ pub(crate) struct SysctlFile<'a> {
 }
 
 impl<'a> SysctlFile<'a> {
-    /// The place in the calling thread's namespace.
+    /// Returns the place of a setting in the calling thread's namespace.
     pub(crate) fn of(setting: &'a Setting) -> Self {
         Self { setting, directory: AT_FDCWD, name: format!("/proc/sys/{setting}") }
     }
@@ -152,7 +153,7 @@ impl<'a> SysctlFile<'a> {
         Subject { operation, object: self.setting }
     }
 
-    /// As [`get`].
+    /// Works as [`get`].
     pub(crate) fn get(&self) -> Result<Option<String>> {
         let subject = self.subject(READ);
         match self.open(OFlag::O_RDONLY) {
@@ -162,7 +163,7 @@ impl<'a> SysctlFile<'a> {
         }
     }
 
-    /// As [`set`].
+    /// Works as [`set`].
     pub(crate) fn set(&self, value: &str) -> Result<bool> {
         let subject = self.subject(WRITE);
         let file = match self.open(OFlag::O_RDWR) {
@@ -179,7 +180,7 @@ impl<'a> SysctlFile<'a> {
         Ok(true)
     }
 
-    /// As [`look`].
+    /// Works as [`look`].
     pub(crate) fn look(&self) -> Result<Option<SettingFile>> {
         match fstatat(self.directory, self.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(SettingFile {
@@ -206,7 +207,7 @@ impl<'a> SysctlFile<'a> {
         Ok(value.strip_suffix('\n').unwrap_or(&value).to_owned())
     }
 
-    /// Writes a value, as it is.
+    /// Writes a value unchanged.
     pub(crate) fn write(&self, value: &str) -> Result<()> {
         let subject = self.subject(WRITE);
         let mut file = self.open(OFlag::O_WRONLY).map_err(|errno| subject.failed(errno))?;
@@ -214,7 +215,7 @@ impl<'a> SysctlFile<'a> {
     }
 }
 
-/// The value is a single number, which one read returns whole.
+/// Reads a value. It is a single number, which one read returns whole.
 fn value_of(mut file: &File) -> io::Result<String> {
     let mut value = [0; 128];
     let length = file.read(&mut value)?;

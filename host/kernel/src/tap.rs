@@ -27,7 +27,7 @@ pub const REQUESTS: [u32; 5] = [
 /// A tap to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapSpec {
-    /// Its name.
+    /// The tap's name.
     pub name: String,
     /// Link-layer address.
     pub mac: [u8; 6],
@@ -37,14 +37,14 @@ pub struct TapSpec {
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`.
     pub multi_queue: bool,
-    /// No `IFF_NO_PI`.
+    /// True without the flag `IFF_NO_PI`.
     pub packet_information: bool,
     /// `IFF_VNET_HDR`.
     pub vnet_header: bool,
 }
 
 impl TapSpec {
-    /// `IFF_TUN_EXCL`: the kernel refuses the name of an existing link.
+    /// Returns the flags. With `IFF_TUN_EXCL`, the kernel refuses the name of an existing link.
     fn flags(&self) -> u16 {
         let mut flags = libc::IFF_TAP | libc::IFF_TUN_EXCL;
         for (on, flag) in [

@@ -1,5 +1,5 @@
-//! A tap with an SELinux context. A tap has the context of the process that makes it (`TUNSETIFF`). So this program is
-//! started again in that context, and makes the tap.
+//! A tap with an SELinux context. A tap has the context of the process that makes it (`TUNSETIFF`). So this program
+//! starts itself again in the context, and the new process makes the tap.
 //!
 //! The kernel takes a new context at exec(2), from `attr/exec` of the starting thread. The runtime's domain needs
 //! `setexec` and `transition`, as for the native plugin. A thread can't change its own context while its process has

@@ -17,7 +17,7 @@ pub const BPF_PROG_QUERY: u32 = 16;
 const ATTACHED: [u32; 2] = [46, 47];
 /// The index of `lo` in each network namespace.
 const LOOPBACK: u32 = 1;
-/// `PROC_USER_INIT_INO` of linux/proc_ns.h: the machine's first user namespace.
+/// `PROC_USER_INIT_INO` of linux/proc_ns.h: the node's first user namespace.
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 /// A setting of each kernel with bpf(2) since Linux 4.4, and its directory.
 const SETTING: [&str; 2] = ["/proc/sys/kernel/unprivileged_bpf_disabled", "/proc/sys/kernel"];
@@ -52,7 +52,7 @@ pub enum Sight {
 }
 
 impl Sight {
-    /// Finds the sight by a query for `lo`. It must be called before the process gives up rights.
+    /// Finds the sight by a query for `lo`. Call this function before the process gives up rights.
     #[must_use]
     pub fn find() -> Self {
         // A failure keeps a device down, and can pass (EIO, ENOMEM). So a refused query is repeated.
@@ -71,17 +71,17 @@ impl Sight {
         Self::judge(ask(LOOPBACK, ATTACHED[0]).map(drop), is_nested, has_no_bpf)
     }
 
-    /// Judges the answer to the query for `lo`. `is_nested` is true in a user namespace below the machine's first one,
-    /// `has_no_bpf` on a kernel without bpf(2).
+    /// Judges the answer to the query for `lo`. `is_nested` is true in a user namespace below the node's first user
+    /// namespace. `has_no_bpf` is true on a kernel without bpf(2).
     fn judge(answer: std::result::Result<(), Errno>, is_nested: bool, has_no_bpf: bool) -> Self {
         match answer {
             // The kernel carried out the query.
             Ok(()) | Err(Errno::ENODEV) => Self::Whole,
             // The kernel has bpf(2), but no `tcx`.
             Err(Errno::EINVAL) => Self::Needless,
-            // A filter of system calls gives this number too.
+            // A seccomp filter gives this number too.
             Err(Errno::ENOSYS) if has_no_bpf => Self::Needless,
-            // A query and an attachment need the same right in the machine's first user namespace.
+            // A query and an attachment need the same right in the node's first user namespace.
             Err(Errno::EPERM) if is_nested => Self::Needless,
             Err(errno) => Self::Refused(errno),
         }
@@ -90,7 +90,7 @@ impl Sight {
     /// True if a program reads or changes the packets of this link of the calling thread's namespace.
     ///
     /// # Errors
-    /// The query is refused, or `ENODEV`: there is no such link. Then the link may have a program.
+    /// The query is refused, or the link is missing (`ENODEV`). After an error the link may have a program.
     pub fn has_program(self, index: u32) -> Result<bool> {
         let subject = Subject { operation: "look for programs on", object: &format_args!("link {index}") };
         match self {
@@ -121,7 +121,7 @@ fn ask(link: u32, attached: u32) -> std::result::Result<u32, Errno> {
 mod tests {
     use super::*;
 
-    /// After a refusal a link may have a program. Only a kernel without `tcx` proves that it has none.
+    /// After a refusal a link may have a program. Only a kernel without `tcx` proves that the link has no program.
     #[test]
     fn a_refused_look_proves_nothing() {
         let answers = [Ok(()), Err(Errno::ENODEV), Err(Errno::EINVAL)];
@@ -131,7 +131,7 @@ mod tests {
             }
         }
         for (errno, is_nested, has_no_bpf, sight) in [
-            // The filter of a runtime, or of the gate itself where the rule is missing.
+            // The seccomp filter of a runtime, or the gate's own filter without the rule for bpf(2).
             (Errno::ENOSYS, false, false, Sight::Refused(Errno::ENOSYS)),
             (Errno::ENOSYS, true, false, Sight::Refused(Errno::ENOSYS)),
             (Errno::ENOSYS, false, true, Sight::Needless),

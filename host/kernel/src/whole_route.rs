@@ -13,7 +13,7 @@ use postern_types::{NextHop, Route, WholeRoute};
 use std::net::IpAddr;
 
 impl Netlink {
-    /// Returns the unicast routes of all tables. An IPv6 route with several next hops is one route here too.
+    /// Returns the unicast routes of all tables. An IPv6 route with several next hops is also one route.
     pub fn whole_routes(&self) -> Result<Vec<WholeRoute>> {
         self.list_whole(RouteMessage::default())
     }
@@ -31,7 +31,7 @@ impl Netlink {
     }
 
     /// Puts a route into its table. With `replace` it replaces the first route to the same destination with the same
-    /// metric. Else it is added beside that route.
+    /// metric. Without `replace`, the new route is added beside the existing route.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.
@@ -89,7 +89,7 @@ mod tests {
     use netlink_packet_core::Emitable;
     use postern_types::KeptRoute;
 
-    /// A route as the kernel shows it makes the same route again.
+    /// A route that the kernel showed can be written again unchanged.
     #[test]
     fn a_route_is_read_as_it_was_written() {
         let hop = |link, gateway: &str, weight, on_link| NextHop {

@@ -13,18 +13,19 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// A request to the thread after it has opened its socket. A sysctl belongs to the namespace of the thread that opens
-/// its file. So the thread opens it.
+/// A request to the thread after the thread has opened its socket. A sysctl belongs to the namespace of the thread that
+/// opens its file. So this thread opens the file.
 type Job = Box<dyn FnOnce(&mut Tap) + Send>;
 
-/// The tap that the thread is to make.
+/// The tap that the thread makes.
 struct Tap {
     /// The open file, until the tap is made.
     unused: Option<Result<TapFile>>,
     made: Option<TapFile>,
 }
 
-/// Access to a network namespace: a netlink socket there, and its sysctls. Dropping the `Worker` closes everything.
+/// Access to a network namespace: a netlink socket in the namespace, and its sysctls. Dropping the `Worker` closes
+/// everything.
 ///
 /// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. It offers every operation.
 /// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it returned. They offer
@@ -48,13 +49,13 @@ enum Way {
 }
 
 impl Worker {
-    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready. In
-    /// the namespace the thread calls `confine`, to give up all unneeded privileges: each thread has its own
+    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until the thread is
+    /// ready. In the namespace the thread calls `confine`, to give up all unneeded privileges: each thread has its own
     /// privileges.
     ///
     /// # Errors
-    /// Those of `clone(2)` and `dup(2)`. If the namespace can't be entered, or the thread can't be confined, the first
-    /// use returns that error.
+    /// The errors of `clone(2)` and `dup(2)`. If the namespace can't be entered, or the thread can't be confined, the
+    /// first use returns the error.
     pub fn start(
         namespace: &Namespace,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
@@ -63,9 +64,9 @@ impl Worker {
     }
 
     /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the
-    /// calling thread's own. `None` if a thread is needed: this thread might not get back, or the directories don't
-    /// lead to the namespace. The result can read and write only settings of links, and can also look at `looks`. If
-    /// the namespace can't be entered, the first use returns that error, as with [`Worker::start`].
+    /// calling thread's own namespace. `None` if a thread is needed: the calling thread might not get back, or the
+    /// directories don't lead to the namespace. The result can read and write only settings of links, and can also look
+    /// at `looks`. If the namespace can't be entered, the first use returns the error, as with [`Worker::start`].
     ///
     /// # Errors
     /// The error of the return to `home`. The calling thread is in the wrong namespace then, and its process has to
@@ -90,13 +91,13 @@ impl Worker {
         Ok(Some(Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(Some([there, home])) }))
     }
 
-    /// As [`Worker::start`]. For one `tap` the thread opens `/dev/net/tun` before it is confined. If the tap needs an
-    /// SELinux context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
+    /// Works as [`Worker::start`]. For a `tap` the thread opens `/dev/net/tun` before it is confined. If the tap needs
+    /// an SELinux context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
     /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
     /// As [`Worker::start`]. If the file can't be opened, or the program can't be started, [`Worker::make_tap`] returns
-    /// that error.
+    /// the error.
     pub fn start_for(
         namespace: &Namespace,
         tap: Option<Option<String>>,
@@ -118,8 +119,8 @@ impl Worker {
     /// Returns the socket in the namespace.
     ///
     /// # Errors
-    /// Those of `setns(2)`: `EINVAL` if it is not a network namespace, `EPERM` without `CAP_SYS_ADMIN` over it; and
-    /// those of [`Netlink::open`].
+    /// The errors of `setns(2)`: `EINVAL` if the namespace is no network namespace, `EPERM` without `CAP_SYS_ADMIN`
+    /// over it. Also the errors of [`Netlink::open`].
     pub fn netlink(&self) -> Result<&Netlink> {
         let opened = self.netlink.get_or_init(|| match &self.way {
             Way::Thread { opened, .. } => opened.recv().unwrap_or_else(|_| Err(self.lost())),
@@ -131,43 +132,43 @@ impl Worker {
     /// Returns the namespace's number; see [`Netlink::cookie`].
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`Netlink::cookie`].
+    /// The errors of [`Worker::netlink`] and [`Netlink::cookie`].
     pub fn cookie(&self) -> Result<u64> {
         self.netlink()?.cookie()
     }
 
-    /// [`sysctl::get`] in the namespace. Only a thread reads [`Sysctl::Ipv4Forward`].
+    /// Calls [`sysctl::get`] in the namespace. Only a thread reads [`Sysctl::Ipv4Forward`].
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`sysctl::get`].
+    /// The errors of [`Worker::netlink`] and [`sysctl::get`].
     pub fn sysctl_get(&self, key: &Sysctl) -> Result<Option<String>> {
         let read = self.at(READ, key.setting(READ)?, |file| file.get());
         Ok(unless(&[Errno::ENOENT], read)?.flatten())
     }
 
-    /// [`sysctl::set`] in the namespace.
+    /// Calls [`sysctl::set`] in the namespace.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`sysctl::set`].
+    /// The errors of [`Worker::netlink`] and [`sysctl::set`].
     pub fn sysctl_set(&self, key: &Sysctl, value: &str) -> Result<bool> {
         let value = value.to_owned();
         self.at(WRITE, key.setting(WRITE)?, move |file| file.set(&value))
     }
 
-    /// [`sysctl::set`] in the calling thread's namespace, by its open directories. The kernel has an entry with these
-    /// directories' names for each container, and a look-up by path goes through all entries.
+    /// Calls [`sysctl::set`] in the calling thread's namespace, by the open directories. For each container the kernel
+    /// has entries with the names of these directories, and a look-up by path goes through all entries.
     ///
     /// # Errors
-    /// Those of [`sysctl::set`].
+    /// The errors of [`sysctl::set`].
     pub fn sysctl_set_at_home(&self, key: &Sysctl, value: &str) -> Result<bool> {
         let Way::Directories(Some([_, home])) = &self.way else { return sysctl::set(key, value) };
         home.place(WRITE, &key.setting(WRITE)?)?.set(value)
     }
 
-    /// [`sysctl::look`] in the namespace.
+    /// Calls [`sysctl::look`] in the namespace.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`sysctl::look`].
+    /// The errors of [`Worker::netlink`] and [`sysctl::look`].
     pub fn setting_look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
         if let Some(found) = self.directories()?.and_then(|directories| directories.looked_at(setting)) {
             return found;
@@ -179,15 +180,15 @@ impl Worker {
     /// Returns the value of a setting in the namespace, without its final newline.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`], `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
+    /// The errors of [`Worker::netlink`], `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
     pub fn setting_read(&self, setting: &Setting) -> Result<String> {
         self.at(READ, setting.clone(), |file| file.read())
     }
 
-    /// Writes a value of a setting in the namespace, as it is.
+    /// Writes a value of a setting in the namespace, unchanged.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`], `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
+    /// The errors of [`Worker::netlink`], `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
     pub fn setting_write(&self, setting: &Setting, value: &str) -> Result<()> {
         let value = value.to_owned();
         self.at(WRITE, setting.clone(), move |file| file.write(&value))
@@ -217,7 +218,7 @@ impl Worker {
         self.ask(|tap| tap.made.take().ok_or_else(|| no_tap("keep"))?.keep())
     }
 
-    /// Does `work` with the file of a setting of the namespace: by its directories, or in the thread.
+    /// Does `work` with the file of a setting of the namespace: by the open directories, or in the thread.
     fn at<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -252,7 +253,7 @@ impl Worker {
     }
 }
 
-/// Runs the thread. If its channel has no receiver any more, the `Worker` is gone, and its last request needs no
+/// Runs the thread. If the channel has no receiver any more, the `Worker` is gone, and the last request needs no
 /// answer.
 fn live(
     namespace: OwnedFd,

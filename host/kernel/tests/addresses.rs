@@ -39,8 +39,8 @@ fn without_dad(link: &str) {
     sysctl::set(&Sysctl::Ipv6Conf(link.to_owned(), "accept_dad"), "0").unwrap();
 }
 
-/// Adds an address and waits until it can be used. Even without detection an IPv6 address is tentative until a kernel
-/// thread has processed it.
+/// Adds an address and waits until it can be used. Even without duplicate address detection an IPv6 address is
+/// tentative until a kernel thread has processed it.
 fn add_usable(netlink: &Netlink, index: u32, address: &str) {
     netlink.add_address(index, net(address)).unwrap();
     let started = Instant::now();
@@ -268,7 +268,7 @@ fn the_connected_route_goes_alone() {
             assert!(error.is(Errno::ESRCH) && error.object.starts_with(network), "{error}");
             assert!(netlink.addresses(own.index).unwrap().iter().any(|a| a.net == net(address)));
         }
-        // The routes of ptp: gateway by link route, network by gateway.
+        // ptp makes a route to the gateway on the link, and a route to the network through the gateway.
         let source = Some("10.1.0.5".parse().unwrap());
         netlink.add_route(own.index, &Route { scope: Some(253), source, ..route("10.1.0.1/32") }).unwrap();
         netlink.add_route(own.index, &Route { source, ..via("10.1.0.0/24", "10.1.0.1") }).unwrap();

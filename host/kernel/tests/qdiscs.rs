@@ -47,7 +47,7 @@ fn a_token_bucket_is_as_tc_shows_it() {
         run("tc", "qdisc replace dev v1 root handle 7: tbf rate 1mbit burst 12500b limit 15625");
         let other = host.root_qdisc(v1).unwrap().unwrap();
         assert!(other.bucket == Some(BUCKET) && !other.is_bucket(&BUCKET), "{other:?}");
-        assert!(!host.delete_root_qdisc(v1).unwrap(), "one of another handle stays");
+        assert!(!host.delete_root_qdisc(v1).unwrap(), "a qdisc with another handle stays");
         assert!(run("tc", "qdisc show dev v1 root").contains("tbf 7:"));
         for index in [0, 4711] {
             assert!(host.root_qdisc(index).unwrap_err().is(Errno::ENODEV));

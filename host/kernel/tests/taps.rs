@@ -21,7 +21,7 @@ fn spec() -> TapSpec {
     }
 }
 
-/// True if this machine has the file that taps need.
+/// True if this node has the file that taps need.
 fn has_taps() -> bool {
     let here = std::fs::metadata(postern_kernel::tap::TUN).is_ok();
     if !here {

@@ -1,4 +1,4 @@
-//! The two ways into the container's namespace: a thread, and descriptors that were opened there.
+//! The two ways into the container's namespace: a thread, and descriptors that were opened in the namespace.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,12 +13,12 @@ fn conf(link: &str, key: &'static str) -> Sysctl {
     Sysctl::Ipv4Conf(link.to_owned(), key)
 }
 
-/// A setting of the machine's first namespace alone.
+/// A setting that only the node's first namespace has.
 fn first() -> Setting {
     Setting::new(["core", "dev_weight"]).unwrap()
 }
 
-/// Both ways into `namespace`.
+/// Returns both ways into `namespace`.
 fn ways(namespace: &Namespace) -> [Worker; 2] {
     let entered = Worker::enter(namespace, &Namespace::current().unwrap(), &[first()]).unwrap();
     [Worker::start(namespace, || Ok(())).unwrap(), entered.expect("this kernel needs no thread for it")]
@@ -171,7 +171,7 @@ fn settings_of_links_need_no_thread() {
             assert!(worker.setting_write(&absent, "1").unwrap_err().is(Errno::ENOENT));
         }
         assert_eq!(std::fs::read_to_string(format!("/proc/sys/{setting}")).unwrap(), "0\n");
-        // A file below a shared directory would be the caller's.
+        // A file below a shared directory would belong to the caller's namespace.
         for parts in [&["core", "somaxconn"][..], &["ipv4", "ip_forward"], &["ipv4", "conf"]] {
             let other = Setting::new(parts.iter().copied()).unwrap();
             assert!(

@@ -2,10 +2,10 @@
 //!
 //! A message is its length (four bytes, little-endian), and then its bytes in the form of postcard. Numbers, texts and
 //! lists follow each other, without keys. Both ends are of one build. A guest's standard input may be longer than a
-//! message. So it follows the message that starts the guest, as a length and a text.
+//! message. So the input follows the message that starts the guest, as a length and a text.
 //!
-//! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). Each message begins a new packet, and a long
-//! message has several packets. With `SOCK_STREAM`, each read would wake the other side without need: half of all
+//! The socket keeps the borders of packets (`SOCK_SEQPACKET`). Each message begins a new packet, and a long message has
+//! several packets. With `SOCK_STREAM`, each read would wake the other side without need. That would be half of all
 //! wake-ups of a run (docs/decisions/0005-packet-sockets.md).
 //!
 //! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole
@@ -31,7 +31,7 @@ pub const MAX_INPUT: usize = 4 << 20;
 /// The size of the length in front of a message, in bytes.
 const HEADER: usize = 4;
 
-/// The greatest length of one packet, in bytes. Nearly all messages fit into one.
+/// The greatest length of one packet, in bytes. Nearly all messages fit into one packet.
 pub const PACKET: usize = 8 << 10;
 
 /// The reason why a message did not get through. The channel can be used again only after [`ChannelError::TooLarge`]
@@ -50,7 +50,7 @@ pub enum ChannelError {
     /// The bytes are no message of this type.
     #[error("malformed message: {0}")]
     Malformed(#[source] postcard::Error),
-    /// The packets of a message don't have the length that it announced.
+    /// The packets of a message don't have the length that the message announced.
     #[error("malformed message: a packet of {0} bytes does not fit in")]
     Misfit(usize),
     /// The socket failed for another reason.
@@ -78,8 +78,8 @@ pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((one.into(), other.into()))
 }
 
-/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` sets no timeout, and
-/// keeps the timeout of an earlier call with a deadline. So a side should use deadlines always or never.
+/// Sends one message. Blocks until the socket has taken the message or the deadline has passed. `None` sets no timeout,
+/// and keeps the timeout of an earlier call with a deadline. So a side should use deadlines always or never.
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -130,7 +130,7 @@ pub fn receive_text(stream: &UnixStream, deadline: Option<Instant>) -> Result<St
     String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)
 }
 
-/// Returns the bytes of a length of at most `most`.
+/// Encodes a length of at most `most`.
 fn length(size: usize, most: usize) -> Result<[u8; HEADER], ChannelError> {
     let length = u32::try_from(size).ok().filter(|_| size <= most).ok_or(ChannelError::TooLarge(size))?;
     Ok(length.to_le_bytes())
@@ -157,7 +157,7 @@ fn write(stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result
     Ok(())
 }
 
-/// Receives one message. Blocks until it is complete or the deadline has passed. `None` is as in [`send`].
+/// Receives one message. Blocks until the message is complete or the deadline has passed. `None` is as in [`send`].
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -212,7 +212,7 @@ fn read(stream: &UnixStream, most: usize, deadline: Option<Instant>) -> Result<V
     Ok(body)
 }
 
-/// Receives one packet, and returns its length. The length exceeds the buffer's if the packet did not fit.
+/// Receives one packet, and returns its length. The length exceeds the buffer's length if the packet did not fit.
 fn receive_packet(stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<usize, ChannelError> {
     loop {
         if let Some(deadline) = deadline {

@@ -63,7 +63,7 @@ impl Forward {
         self.host_port.saturating_add(self.count.saturating_sub(1))
     }
 
-    /// Returns the pairs of ports: the node's, and the container's.
+    /// Returns the pairs of ports: the node's port, and the container's port.
     pub fn ports(self) -> impl Iterator<Item = (u16, u16)> {
         (0..self.count).map(move |step| (self.host_port.saturating_add(step), self.container_port.saturating_add(step)))
     }
@@ -157,11 +157,11 @@ impl<'de> Deserialize<'de> for Forward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NatSources {
-    /// Nobody.
+    /// No sender.
     None,
     /// The container's own network, and the node by 127.0.0.1.
     Own,
-    /// Everybody.
+    /// All senders.
     All,
 }
 

@@ -1,6 +1,6 @@
 //! The form of values in JSON, for the audit log and the record: an absent value has no key.
 //!
-//! The channel has the same values in a form without keys. There no value may be left out.
+//! The channel has the same values in a form without keys. In this form no value may be left out.
 
 use crate::{
     Backend, DeviceKey, Dns, IngressPolicy, IpvlanMode, LinkSettings, LinkSysctl, Mac, MacvlanMode, NatSources,
@@ -48,8 +48,8 @@ impl<M: SerializeMap> Line<M> {
     }
 }
 
-/// Makes a value whose absent fields have no key in JSON. `serde`'s own way would also leave them out of the channel's
-/// form.
+/// Makes a value whose absent fields have no key in JSON. `serde`'s own attribute would also leave these fields out of
+/// the channel's form.
 macro_rules! sparse {
     ($($name:ident { $($field:ident $(as $key:literal)?),+ $(,)? })+) => {
         $(impl serde::Serialize for $name {

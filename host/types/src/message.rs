@@ -17,7 +17,7 @@ pub struct Start {
     pub limits: GuestLimits,
 }
 
-/// The limits of one guest, from the policy's `[limits]`. Time is not among them: at the deadline the gate kills the
+/// The limits of one guest, from the policy's `[limits]`. There is no limit of time: at the deadline the gate kills the
 /// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestLimits {

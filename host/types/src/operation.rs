@@ -1,4 +1,4 @@
-//! Facts about operations that do not stand in the files of `surface`.
+//! Facts about operations that the files of `surface` lack.
 
 use crate::log::Line;
 use crate::{ActsIn, Capability, Lasting, Operation};
@@ -15,22 +15,22 @@ impl Capability {
         Self::ALL.iter().copied().find(|capability| capability.name() == name)
     }
 
-    /// True if some of its operations act in the container's namespace.
+    /// True if some operations of the capability act in the container's namespace.
     pub fn acts_in_container(self) -> bool {
         self.rows().iter().any(|row| matches!(row.acts, ActsIn::Container | ActsIn::Both))
     }
 
-    /// True if one of its operations makes the attachment's own link.
+    /// True if an operation of the capability makes the attachment's own link.
     pub fn makes_links(self) -> bool {
         self.rows().iter().any(|row| row.lasting == Lasting::Link)
     }
 
-    /// True if the attachment's record lists effects of some of its operations.
+    /// True if the attachment's record lists effects of some operations of the capability.
     pub fn is_recorded(self) -> bool {
         self.rows().iter().any(|row| row.lasting.is_recorded())
     }
 
-    /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
+    /// True if some operations of the capability act in a network namespace, by netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
         self.rows().iter().any(|row| row.acts != ActsIn::Nowhere)
     }

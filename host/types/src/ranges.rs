@@ -37,8 +37,8 @@ pub fn canonicalize(sets: Vec<Vec<LeaseRange>>) -> Result<Vec<RangeSet>, String>
     canonicalize_numbered(sets.into_iter().enumerate().collect())
 }
 
-/// As [`canonicalize`], for sets with these ascending numbers. Messages have the numbers, because some sets of a
-/// configuration may be left out.
+/// Works as [`canonicalize`], for sets with these ascending numbers. Messages have the numbers, because the caller may
+/// leave out some sets of a configuration.
 ///
 /// # Errors
 /// As [`canonicalize`].
@@ -180,7 +180,7 @@ impl Range {
         IpNet::new(ip, self.subnet.prefix_len()).unwrap_or_else(|_| IpNet::from(ip))
     }
 
-    /// The number of addresses that the range can give out; saturates for `::/0`.
+    /// Returns the number of addresses that the range can give out; saturates for `::/0`.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         let size = (number(self.end) - number(self.start)).saturating_add(1);
@@ -214,7 +214,7 @@ impl RangeSet {
         self.ranges.iter().find(|range| range.contains(ip))
     }
 
-    /// The number of addresses that the set can give out.
+    /// Returns the number of addresses that the set can give out.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.capacity()))

@@ -4,7 +4,7 @@ use crate::{ErrorCode, OpError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// An operation's own answer, as bytes: both ends know its type by the operation (`surface`).
+/// The answer to an operation, as bytes. Both ends know the answer's type from the operation (`surface`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply(Vec<u8>);
 
@@ -12,7 +12,7 @@ impl Reply {
     /// Makes an answer of this value.
     ///
     /// # Errors
-    /// [`ErrorCode::Kernel`]: the value has no such form, which is a fault of the host.
+    /// [`ErrorCode::Kernel`]: the value can't be encoded, which is a fault of the host.
     pub fn of(value: &impl Serialize) -> Result<Self, OpError> {
         postcard::to_allocvec(value).map(Self).map_err(|error| malformed(&error))
     }
@@ -20,7 +20,7 @@ impl Reply {
     /// Reads the value.
     ///
     /// # Errors
-    /// [`ErrorCode::Kernel`]: it is the answer to another operation, which is a fault of the host.
+    /// [`ErrorCode::Kernel`]: the bytes answer another operation, which is a fault of the host.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, OpError> {
         match postcard::take_from_bytes(&self.0) {
             Ok((value, [])) => Ok(value),

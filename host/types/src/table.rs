@@ -49,7 +49,7 @@ impl Lasting {
         }
     }
 
-    /// The name in plans and logs.
+    /// Returns the name for plans and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -77,15 +77,15 @@ pub enum WithoutGrant {
     Allowed,
     /// Allowed if the plugin made the attachment's link. A later plugin of the list needs the grant.
     IfLinkMaker,
-    /// Allowed if the network names the plugin for its addresses. Only that plugin gives them back.
+    /// Allowed if the network names the plugin for its addresses. Only this plugin gives the addresses back.
     IfAddressPlugin,
     /// Allowed if the plugin's policy file names the capability. All attachments of the container share the object.
     IfNamed,
 }
 
 impl WithoutGrant {
-    /// The condition for nearly all operations: an operation that removes effects is allowed. `wit/surface.toml` names
-    /// the exceptions.
+    /// Returns the condition for nearly all operations: an operation that removes effects is allowed.
+    /// `wit/surface.toml` names the exceptions.
     pub const fn of(lasting: Lasting) -> Self {
         if matches!(lasting, Lasting::Removal) { Self::Allowed } else { Self::Refused }
     }
@@ -107,7 +107,7 @@ pub enum HandleKind {
 }
 
 impl HandleKind {
-    /// Returns the capability that gives out such handles. A plugin with it may look at the link.
+    /// Returns the capability that gives out these handles. A plugin with this capability may look at the link.
     pub fn giver(self) -> Capability {
         match self {
             Self::Own => Capability::Link,
@@ -127,13 +127,13 @@ pub enum Takes {
     HostEnd,
     /// The attachment's host end, or a link of the host that an earlier plugin made: the possible ports of a bridge.
     Port,
-    /// Only to look at: a possible port of a bridge, or a host end that only seems to belong to the container's link.
+    /// Read only: a possible port of a bridge, or a host end that only seems to belong to the container's link.
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,
     /// A granted link that other links are stacked on.
     Parent,
-    /// Any handle that was given out: only to look at.
+    /// Read only: any handle that was given out.
     Any,
 }
 
@@ -161,7 +161,7 @@ impl Row {
         Self { without_grant, ..self }
     }
 
-    /// The name of the function alone.
+    /// Returns the name of the function alone.
     pub fn function(&self) -> &'static str {
         self.name.split_once('.').map_or("", |(_, function)| function)
     }

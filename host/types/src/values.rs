@@ -42,7 +42,7 @@ named! {
         Firewalld = "firewalld",
     }
 
-    /// The places that a bridge may be reached from, beside the node.
+    /// The places from which traffic may reach a bridge, beside the node.
     pub enum IngressPolicy {
         /// Links of the same bridge, but no other bridge that has an ingress policy.
         SameBridge = "same-bridge",
@@ -53,7 +53,7 @@ named! {
     /// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All ipvlans of one parent have
     /// the same mode: a new mode also changes existing links.
     pub enum IpvlanMode {
-        /// As frames, with the parent's address.
+        /// Packets pass as frames, with the parent's address.
         L2 = "l2",
         /// The parent routes the packets, past the packet filter of the parent's namespace.
         L3 = "l3",
@@ -87,9 +87,9 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// The kernel's link kind (`IFLA_INFO_KIND`): `veth`, `bridge`, …; empty for physical links and `lo`.
     pub kind: String,
-    /// `IFF_UP` is set.
+    /// True if `IFF_UP` is set.
     pub up: bool,
-    /// The operational state is "up" (RFC 2863, `IFLA_OPERSTATE` 6).
+    /// True if the operational state is "up" (RFC 2863, `IFLA_OPERSTATE` 6).
     pub running: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct VethPair {
 pub struct BridgeInfo {
     /// The bridge itself.
     pub link: LinkInfo,
-    /// `IFF_PROMISC` is set on the bridge.
+    /// True if `IFF_PROMISC` is set on the bridge.
     pub promisc: bool,
 }
 
@@ -162,7 +162,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// True if `have` has this route's destination, and also its next hop and metric, as far as this route has them.
+    /// True if `have` has this route's destination. If this route has a next hop or a metric, `have` must have the
+    /// same.
     pub fn is_met_by(&self, have: &Self) -> bool {
         have.dst == self.dst.trunc()
             && (self.gateway.is_none() || self.gateway == have.gateway)
@@ -176,20 +177,20 @@ pub struct KeptRoute {
     /// The route, with its table.
     #[serde(flatten)]
     pub route: Route,
-    /// Its origin, `rtm_protocol`: 2 is the kernel, 3 a program.
+    /// The route's origin, `rtm_protocol`: 2 is the kernel, 3 a program.
     pub protocol: u8,
 }
 
-/// One of the attachment's own addresses that packets may come from.
+/// One of the attachment's own addresses, as the source of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RouteSource {
     /// The address.
     pub address: IpNet,
-    /// The next hop for packets to other networks; `None` if the address sends none.
+    /// The next hop for packets to other networks; `None` if the address sends no such packets.
     pub gateway: Option<IpAddr>,
 }
 
-/// Attributes of a link that a plugin changes or compares; `None` leaves an attribute as it is.
+/// Attributes of a link that a plugin changes or compares; `None` leaves an attribute unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LinkSettings {
@@ -197,9 +198,9 @@ pub struct LinkSettings {
     pub mac: Option<Mac>,
     /// Maximum transmission unit in bytes.
     pub mtu: Option<u32>,
-    /// `IFF_PROMISC`: it takes frames for any address.
+    /// `IFF_PROMISC`: the link takes frames for any address.
     pub promisc: Option<bool>,
-    /// `IFF_ALLMULTI`: it takes all multicast frames.
+    /// `IFF_ALLMULTI`: the link takes all multicast frames.
     pub allmulti: Option<bool>,
     /// `IFLA_TXQLEN`, in packets.
     pub tx_queue_length: Option<u32>,
@@ -251,16 +252,16 @@ pub enum LinkSysctl {
 pub struct MacvlanInfo {
     /// The link.
     pub link: LinkInfo,
-    /// Its mode; `None` if the mode is unknown.
+    /// The link's mode; `None` if the mode is unknown.
     pub mode: Option<MacvlanMode>,
 }
 
 /// The state of the container's `lo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackState {
-    /// It is up.
+    /// True if `lo` is up.
     pub up: bool,
-    /// Its addresses.
+    /// The addresses of `lo`.
     pub addresses: Vec<Address>,
 }
 
@@ -269,7 +270,7 @@ pub struct LoopbackState {
 pub struct IpvlanInfo {
     /// The link.
     pub link: LinkInfo,
-    /// Its mode; `None` if the mode is unknown.
+    /// The link's mode; `None` if the mode is unknown.
     pub mode: Option<IpvlanMode>,
 }
 
@@ -285,9 +286,9 @@ pub struct VlanInfo {
 /// The settings of a new tap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct TapSettings {
-    /// In bytes; `None` is the kernel's default.
+    /// The MTU in bytes; `None` is the kernel's default.
     pub mtu: Option<u32>,
-    /// Link-layer address; `None` leaves it to the host.
+    /// Link-layer address; for `None` the host chooses.
     pub mac: Option<Mac>,
     /// The user that may open the tap, by its ID in the host's user namespace.
     pub owner: Option<u32>,
@@ -295,7 +296,7 @@ pub struct TapSettings {
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`: several descriptors at once.
     pub multi_queue: bool,
-    /// No `IFF_NO_PI`: four bytes in front of each frame.
+    /// True without `IFF_NO_PI`: four bytes in front of each frame.
     pub packet_information: bool,
     /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
     pub vnet_header: bool,
@@ -307,15 +308,15 @@ pub struct TapSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKey {
-    /// Name of its link.
+    /// Name of the device's link.
     Name,
-    /// Link-layer address of its link.
+    /// Link-layer address of the device's link.
     Address,
-    /// Its directory below `/sys/devices`.
+    /// The device's directory below `/sys/devices`.
     Path,
-    /// Its PCI address.
+    /// The device's PCI address.
     Pci,
-    /// Its PCI address, or its name on the auxiliary bus.
+    /// The device's PCI address, or its name on the auxiliary bus.
     Id,
 }
 
@@ -330,7 +331,7 @@ pub enum IptablesVariant {
 }
 
 impl IptablesVariant {
-    /// The name in messages.
+    /// Returns the name for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nft => "iptables (nf_tables)",
@@ -344,9 +345,9 @@ impl IptablesVariant {
 pub struct LeaseRange {
     /// The subnet; host bits must be zero.
     pub subnet: IpNet,
-    /// The first address to give out; default: the network's first.
+    /// The first address to give out; default: the network's first address.
     pub start: Option<IpAddr>,
-    /// The last address to give out; default: the network's last.
+    /// The last address to give out; default: the network's last address.
     pub end: Option<IpAddr>,
     /// The gateway, never given out; default: the network's first address.
     pub gateway: Option<IpAddr>,
@@ -376,6 +377,6 @@ pub struct DhcpLease {
     pub mtu: Option<u32>,
     /// The server.
     pub server: Option<IpAddr>,
-    /// How long the lease lasts from now, in seconds; `None` for ever.
+    /// The remaining time of the lease, in seconds; `None` for an endless lease.
     pub seconds: Option<u32>,
 }

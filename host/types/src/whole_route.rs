@@ -13,7 +13,7 @@ pub struct NextHop {
     /// The router that packets are sent to; `None` if the receiver is on the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// Its share of the packets, less one (`rtnh_hops`).
+    /// The next hop's share of the packets, minus one (`rtnh_hops`).
     #[serde(default)]
     pub weight: u8,
     /// True if the gateway is on the link, whatever addresses the link has (`RTNH_F_ONLINK`).
@@ -41,7 +41,7 @@ impl WholeRoute {
         })
     }
 
-    /// Returns the route with only the next hops for which `wanted` is true. `None` if there are none.
+    /// Returns the route with only the next hops for which `wanted` is true. `None` if no next hop is left.
     #[must_use]
     pub fn with(&self, wanted: impl Fn(&NextHop) -> bool) -> Option<Self> {
         let mut hops: Vec<NextHop> = self.hops.iter().filter(|hop| wanted(hop)).cloned().collect();

@@ -26,7 +26,7 @@ fn every_operation_arrives_as_it_was_sent() {
     }
 }
 
-/// A call and its answer are small: each run has some twenty.
+/// A call and its answer are small, because each run has about twenty.
 #[test]
 fn a_message_has_no_keys() {
     let find = FromSandbox::Call(postern_types::ops::Bridge::Find { name: "cni0".to_owned() }.into());
@@ -79,7 +79,7 @@ proptest! {
         }
     }
 
-    /// As the test above, with nearly good messages: one byte is changed, or the end is missing.
+    /// Tests nearly good messages: one byte is changed, or the end is missing.
     #[test]
     fn no_changed_message_takes_the_gate_down(at in any::<prop::sample::Index>(), byte in any::<u8>(), end in any::<prop::sample::Index>()) {
         for operation in samples() {

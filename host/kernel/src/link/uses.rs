@@ -2,7 +2,7 @@
 //! of a tap.
 //!
 //! The kernel lists no such user. But it refuses new links that conflict with an existing user (macvlan.c,
-//! ipvlan_main.c, vlan.c and tun.c of `drivers/net` and `net/8021q`). So a refusal is the answer.
+//! ipvlan_main.c, vlan.c and tun.c of `drivers/net` and `net/8021q`). So a refusal shows a user.
 
 use super::{Link, inner};
 use crate::error::{Result, Subject, unless};
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The highest MTU that a VLAN can have.
 const MOST_MTU: u32 = 65535;
-/// The number of VLANs in the questions of one datagram.
+/// The number of VLANs that one datagram requests.
 const AT_ONCE: u16 = 64;
 /// All VLANs that a link can have (IEEE 802.1Q).
 const VLANS: u16 = 4095;
@@ -32,7 +32,8 @@ const VLANS: u16 = 4095;
 const PROBE: &str = "probe";
 /// The number of attempts to find a free name for a throw-away link.
 const MOST_NAMES: usize = 4;
-/// The number of looks that must agree. Another run may have its own throw-away link on the device for a moment.
+/// The number of looks that must all find a use. Another run may have its own throw-away link on the device for a
+/// moment.
 const LOOKS: u32 = 6;
 /// The most ranges of VLANs in a message.
 const MOST_RANGES: usize = 8;
@@ -42,9 +43,9 @@ const MOST_RANGES: usize = 8;
 pub enum LinkUse {
     /// At least one macvlan or macvtap.
     Macvlan,
-    /// An ipvlan, or another link that takes all its frames.
+    /// An ipvlan, or another link that takes all frames of the link.
     Receiver,
-    /// A VLAN of this number; true for one of the provider (802.1ad).
+    /// A VLAN with this number; true for a provider VLAN (802.1ad).
     Vlan(u16, bool),
     /// A program that has the tap open.
     Reader,
@@ -64,7 +65,7 @@ impl fmt::Display for LinkUse {
 
 impl LinkUse {
     /// Returns the words for these uses. Consecutive VLANs become a range. Only the first ranges are named: root in a
-    /// container can make thousands.
+    /// container can make thousands of VLANs.
     pub fn words(uses: &[Self]) -> Vec<String> {
         let mut words = Vec::new();
         let mut ranges: Vec<(u16, u16, bool)> = Vec::new();
@@ -97,8 +98,8 @@ impl LinkUse {
 }
 
 impl Netlink {
-    /// Returns the uses of a link of this namespace that come from other namespaces. `own` are the links of this
-    /// namespace that are stacked on the link. They are not reported. The link must not be a port of another link.
+    /// Returns the uses of a link of this namespace that come from other namespaces. `own` are this namespace's links
+    /// that are stacked on the link; these links are not reported. The link must not be a port of another link.
     ///
     /// # Errors
     /// The uses cannot be found: the link is no Ethernet link, is a macvlan or ipvlan itself, or has macvlans of this
@@ -106,15 +107,15 @@ impl Netlink {
     pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for users of", object: &link.name };
         if link.hardware != ARPHRD_ETHER {
-            return Err(subject.broken("it is no Ethernet link: nothing tells what is stacked on it"));
+            return Err(subject.broken("it is no Ethernet link, so links stacked on it can't be found"));
         }
         if link.is_stacked() && link.kind != "vlan" {
-            return Err(subject.broken("it is stacked itself, in a way that hides what is stacked on it"));
+            return Err(subject.broken("it is stacked itself, which hides links stacked on it"));
         }
         // A killed run may have left its throw-away link.
         let is_harmless = |other: &&Link| other.kind == "vlan" || is_probe(other, link.index);
         if let Some(other) = own.iter().find(|other| !is_harmless(other)) {
-            let message = format!("the node has \"{}\" on it, which hides links of others", other.name);
+            let message = format!("the node has \"{}\" on it, which hides links of other namespaces", other.name);
             return Err(subject.broken(message));
         }
         let own_vlan = |own: &Link| own.vlan_id.map(|id| LinkUse::Vlan(id, own.is_provider_vlan));
@@ -155,7 +156,7 @@ impl Netlink {
             Err(error) if error.is(Errno::EINVAL) => return Ok(Some(LinkUse::Macvlan)),
             Err(error) if error.is(Errno::EBUSY) => return Ok(Some(LinkUse::Receiver)),
             // A kernel without macvlans may have ipvlans. A request without a parent makes no ipvlan: ENODEV says that
-            // the kernel knows the kind.
+            // the kernel knows ipvlans.
             Err(error) if error.is(Errno::EOPNOTSUPP) => {
                 let ipvlan = inner::InnerLinkKind::Ipvlan { parent: 0, mode: IpvlanMode::L2 };
                 return match self.create_probe(ipvlan) {
@@ -230,7 +231,7 @@ impl Netlink {
         Ok(found)
     }
 
-    /// True if a program has the tap open. If no program has, the kernel refuses to switch the tap's carrier on.
+    /// True if a program has the tap open. Without such a program, the kernel refuses to switch the tap's carrier on.
     fn has_reader(&self, link: &Link) -> Result<bool> {
         if link.disabled_queues.is_some_and(|queues| queues > 0) {
             return Ok(true);

@@ -14,7 +14,7 @@ pub struct VethSpec<'a> {
     pub name: &'a str,
     /// MTU of both ends in bytes; `None` leaves the kernel's default, 1500.
     pub mtu: Option<u32>,
-    /// Link-layer address of this end; `None` leaves it to the kernel, which picks a random one.
+    /// Link-layer address of this end; with `None` the kernel picks a random address.
     pub mac: Option<[u8; 6]>,
     /// Name of the other end.
     pub peer_name: &'a str,

@@ -27,7 +27,7 @@ pub fn isolated(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A second namespace, as the container's. It lives as long as this value.
+/// A second namespace, for the container. It lives as long as this value.
 pub struct Container {
     pub namespace: Namespace,
     end: Option<Sender<()>>,
@@ -54,7 +54,7 @@ impl Drop for Container {
     }
 }
 
-/// Output of a program that must succeed. It runs in the calling thread's namespace.
+/// Returns the output of a program, which must succeed. The program runs in the calling thread's namespace.
 pub fn run(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -68,12 +68,12 @@ pub fn ip(arguments: &str) -> Value {
     serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }).unwrap()
 }
 
-/// A veth pair in the calling thread's namespace, both ends up. `netlink` must belong to this namespace.
+/// Makes a veth pair in the calling thread's namespace, both ends up. `netlink` must belong to this namespace.
 pub fn veth(netlink: &Netlink, name: &str, peer_name: &str) -> (Link, Link) {
     veth_in(&Namespace::current().unwrap(), netlink, name, peer_name)
 }
 
-/// A veth pair in `namespace`, to which `netlink` belongs, both ends up.
+/// Makes a veth pair in `namespace`, to which `netlink` belongs, both ends up.
 pub fn veth_in(namespace: &Namespace, netlink: &Netlink, name: &str, peer_name: &str) -> (Link, Link) {
     let peer_mac = postern_kernel::random_mac();
     let spec = VethSpec { name, mtu: None, mac: None, peer_name, peer_mac, peer_ns: namespace.fd() };
@@ -87,7 +87,7 @@ pub fn veth_in(namespace: &Namespace, netlink: &Netlink, name: &str, peer_name: 
         .into()
 }
 
-/// The link of that name, which must be there.
+/// Returns the link with this name, which must exist.
 pub fn link(netlink: &Netlink, name: &str) -> Link {
     netlink.link_by_name(name).unwrap().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Any bytes of a sandbox are a message or are refused.
+//! Any bytes from a sandbox are either a message, or refused.
 
 #![no_main]
 
