@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::sys;
 use postern_types::{LinkInfo, RateLimit};
 
-/// Limits the traffic to the container (`ingress`), the traffic from it (`egress`), or both. Returns the host's link
-/// (ifb) that limits the traffic from the container.
+/// Limits the traffic to the container (`ingress`), the traffic from the container (`egress`), or both. Returns the
+/// host's link (ifb) that limits the traffic from the container.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`]: another program limits the host end.
@@ -21,7 +21,7 @@ pub fn check(ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<()
     sys::bandwidth::check(ingress, egress)
 }
 
-/// Removes the limits. It succeeds if there is nothing to remove.
+/// Removes the limits. The call succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::bandwidth::remove()
 }

@@ -49,21 +49,21 @@ pub struct Bridge(sys::bridge::Bridge);
 /// goes.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
+/// Among others [`postern_types::ErrorCode::Exists`] if a link with this name is no bridge.
 pub fn ensure(name: &str, options: &Options) -> Result<Bridge, Error> {
     sys::bridge::ensure(name, &options.0).map(Bridge)
 }
 
-/// Looks up the bridge; `None` if there is no link of that name.
+/// Looks up the bridge; `None` if there is no link with this name.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
+/// Among others [`postern_types::ErrorCode::Exists`] if a link with this name is no bridge.
 pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
     Ok(sys::bridge::find(name)?.map(Bridge))
 }
 
 /// Returns the link of the host that an earlier plugin made, to be attached instead of a pair's host end. `None` if
-/// this link is missing, or if policy grants none. On CHECK, returns the link that joined the bridge.
+/// this link is missing, or if policy does not grant it. On CHECK, returns the link that joined the bridge.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Denied`] if no record or policy confirms the name in `prevResult`, and

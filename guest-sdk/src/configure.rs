@@ -100,7 +100,7 @@ pub fn push_new(routes: &mut Vec<Route>, route: Route) {
 /// Returns one route of a result in the kernel's form.
 ///
 /// # Errors
-/// As for [`kernel_routes`].
+/// The errors of [`kernel_routes`].
 pub fn kernel_route(route: &postern_cni::CniRoute, ips: &[IpConfig]) -> Result<Route, Error> {
     let dst = route.dst.ok_or_else(|| Error::new("IPAM plugin returned a route without dst"))?;
     let scope = attribute("scope", route.scope, dst)?;

@@ -17,7 +17,7 @@ pub struct TakenDevice {
 /// Looks up a granted device of the host; `None` if a user-space driver has the device.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`]: no such device, or it has no driver.
+/// Among others [`postern_types::ErrorCode::NotFound`]: the device is missing, or it has no driver.
 pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
     sys::device::find(by, value)
 }
@@ -25,7 +25,7 @@ pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
 /// Moves the device into the container, names it `CNI_IFNAME`, and sets it up.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
 pub fn take(by: DeviceKey, value: &str) -> Result<TakenDevice, Error> {
     sys::device::take(by, value).map(|(link, attributes)| TakenDevice { link: Link(link), attributes })
 }

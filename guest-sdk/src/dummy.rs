@@ -17,7 +17,7 @@ pub struct Dummy {
 /// Makes the link in the container, named `CNI_IFNAME`, down, with a random, locally administered address.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
 pub fn create() -> Result<Dummy, Error> {
     sys::dummy::create().map(|(link, attributes)| Dummy { link: Link(link), attributes })
 }

@@ -27,7 +27,7 @@ pub fn check(addresses: &[IpNet]) -> Result<(), Error> {
     sys::firewall::check(addresses)
 }
 
-/// Removes the rules that admit the attachment's addresses. It succeeds if there is nothing to remove.
+/// Removes the rules that admit the attachment's addresses. The call succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     sys::firewall::remove()
 }

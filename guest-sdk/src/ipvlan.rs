@@ -20,8 +20,8 @@ pub struct Ipvlan {
 /// Makes the link in the container, named `CNI_IFNAME`, down. `mtu` is in bytes; `None` takes the parent's MTU.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name, or if the parent has links of
-/// another mode.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name, or if the parent has
+/// links of another mode.
 pub fn create(parent: &Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<Ipvlan, Error> {
     let (link, attributes) = sys::ipvlan::create(&parent.0, mode, mtu)?;
     Ok(Ipvlan { link: Link(link), attributes, mode: Some(mode) })

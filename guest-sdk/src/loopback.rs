@@ -7,7 +7,7 @@ pub use postern_types::LoopbackState as State;
 /// Sets `lo` up.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
+/// Among others [`postern_types::ErrorCode::NotFound`] if the namespace is missing.
 pub fn up() -> Result<(), Error> {
     sys::loopback::up()
 }
@@ -20,7 +20,7 @@ pub fn down() -> Result<(), Error> {
 /// Reads the state of `lo`.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
+/// Among others [`postern_types::ErrorCode::NotFound`] if the namespace is missing.
 pub fn state() -> Result<State, Error> {
     sys::loopback::addresses()
 }

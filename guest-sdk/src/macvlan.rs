@@ -58,7 +58,7 @@ pub struct Macvlan {
 /// Makes the link in the container, named `CNI_IFNAME`, down.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
 pub fn create(parent: &Parent, options: &Options) -> Result<Macvlan, Error> {
     sys::macvlan::create(&parent.0, &options.0)
 }

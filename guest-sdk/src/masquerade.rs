@@ -43,8 +43,8 @@ impl MasqueradeConfig {
         }
     }
 
-    /// Compares the rules, if any are wanted. Without a named backend, the rules of either backend are accepted: the
-    /// default may have changed since the ADD, or a native plugin may have made them.
+    /// Compares the rules, if any are wanted. Without a named backend, the rules of each backend are accepted. The
+    /// default may have changed since the ADD, or a native plugin may have made the rules.
     pub fn check(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
@@ -60,7 +60,7 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
 }
 
 /// Compares the rules with the expected rules; `None` means the rules in the attachment's record, or else the rules of
-/// either backend.
+/// any backend.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

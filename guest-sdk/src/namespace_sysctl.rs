@@ -6,7 +6,7 @@ use crate::sys;
 /// Writes a value. Key and value must be as in the configuration. A failed ADD restores the earlier value.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`]: this kernel has no such key.
+/// Among others [`postern_types::ErrorCode::NotFound`]: this kernel lacks the key.
 pub fn set(key: &str, value: &str) -> Result<(), Error> {
     sys::namespace_sysctl::set(key, value)
 }

@@ -12,7 +12,7 @@ pub struct Parent(pub(crate) sys::parent::Parent);
 /// route.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`]: there is no such link, or no default route.
+/// Among others [`postern_types::ErrorCode::NotFound`]: the link or the default route is missing.
 pub fn find(name: &str, in_container: bool) -> Result<Parent, Error> {
     sys::parent::find(name, in_container).map(Parent)
 }

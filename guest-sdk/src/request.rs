@@ -54,7 +54,7 @@ impl Request {
     /// Returns the container's interface in `result`: the interface named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
     ///
     /// # Errors
-    /// Code 999 if there is no such interface.
+    /// Code 999 if the result lacks this interface.
     pub fn own_interface<'r>(&self, result: &'r CniResult) -> Result<&'r Interface, Error> {
         let own = |interface: &&Interface| interface.name == self.env.ifname && interface.sandbox == self.env.netns;
         // The double blank in the message comes from native plugins: they print an empty sandbox between the blanks.
@@ -92,8 +92,8 @@ pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
 /// unchanged.
 ///
 /// # Errors
-/// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`: no plugin could read such a
-/// result.
+/// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`. No plugin could read a result
+/// with this route.
 pub fn routes(fields: &Fields<'_>) -> Result<Vec<CniRoute>, Error> {
     let read = |route: &Fields<'_>| {
         Ok(CniRoute {

@@ -17,7 +17,7 @@ pub struct Tap {
 /// Makes the link in the container, named `CNI_IFNAME`, down.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
 pub fn create(settings: &TapSettings) -> Result<Tap, Error> {
     sys::tap::create(settings).map(|(link, attributes)| Tap { link: Link(link), attributes })
 }
@@ -25,7 +25,7 @@ pub fn create(settings: &TapSettings) -> Result<Tap, Error> {
 /// Makes the link a port of a bridge in the container.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`]: there is no link of that name.
+/// Among others [`postern_types::ErrorCode::NotFound`]: there is no link with this name.
 pub fn join(link: &Link, bridge: &str) -> Result<(), Error> {
     sys::tap::join(&link.0, bridge)
 }

@@ -57,7 +57,7 @@ pub struct HostEnd(pub(crate) sys::veth::HostEnd);
 /// Makes the pair: the container's end down, the host end up. The host chooses name and address of the host end.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
 pub fn create(options: &Options) -> Result<Pair, Error> {
     sys::veth::create(&options.0)
 }

@@ -21,8 +21,8 @@ pub struct Vlan {
 /// parent's MTU.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name, or if another link has this
-/// VLAN of the parent.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name, or if another link has
+/// this VLAN of the parent.
 pub fn create(parent: &Parent, id: VlanId, mtu: Option<u32>) -> Result<Vlan, Error> {
     let (link, attributes) = sys::vlan::create(&parent.0, id, mtu)?;
     Ok(Vlan { link: Link(link), attributes, id })

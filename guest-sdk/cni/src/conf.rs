@@ -187,8 +187,8 @@ impl NetConf {
     }
 
     /// Returns the attachments that GC must keep: all attachments of both lists. Removing a valid attachment is worse
-    /// than keeping an invalid one. `None` if there is no list: GC may remove nothing. An empty list means that no
-    /// attachment is valid.
+    /// than keeping an invalid attachment. `None` if there is no list: GC may remove nothing. An empty list means that
+    /// no attachment is valid.
     pub fn still_valid(&self) -> Option<Vec<&ValidAttachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;

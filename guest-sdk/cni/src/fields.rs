@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
         self.str(name)?.map(parse_cidr).transpose()
     }
 
-    /// Reads a list. An absent list and an empty one are different.
+    /// Reads a list. An absent list and an empty list differ.
     pub fn list(&self, name: &str) -> Result<Option<&'a [Json]>, Error> {
         let mut value = None;
         for (_, json) in self.named(name) {
@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Reads an object whose keys are fields again.
+    /// Reads an object whose keys are fields.
     pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, Error> {
         let mut child = None;
         for (_, json) in self.named(name).filter(|(_, json)| !json.is_null()) {

@@ -78,7 +78,7 @@ fn invalid(key: &str, value: &str, wanted: &str) -> Error {
     Error::internal(format!("the subnet file has {key}={value}, which is not {wanted}"))
 }
 
-/// Reads a network. It must have the IP version that its key names.
+/// Reads a network. The network must have the IP version that its key names.
 fn network(key: &str, value: &str) -> Result<IpNet, Error> {
     let wants_v6 = key.starts_with("FLANNEL_IPV6");
     let wanted = if wants_v6 { "a network of IPv6" } else { "a network of IPv4" };

@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A JSON document or a part of one.
+/// A JSON document or a part of a document.
 ///
 /// [`Json::parse`] limits the depth to 127, so code that walks a tree may recurse.
 #[allow(missing_docs, reason = "the names say it")]
@@ -43,7 +43,7 @@ impl Json {
     /// use these lists: the host has read them before. The lists may be most of the document.
     ///
     /// # Errors
-    /// As [`Json::parse`].
+    /// The errors of [`Json::parse`].
     pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
         Tree { without_lists: true }.parse(bytes, limit)
     }
@@ -84,7 +84,7 @@ impl Json {
                 }
             }
             Json::Object(entries) => {
-                // Equal keys stay in their order. The later one takes the place of the earlier one.
+                // Equal keys stay in their order. The later key replaces the earlier key.
                 entries.sort_by(|(one, _), (other, _)| one.cmp(other));
                 entries.dedup_by(|later, earlier| {
                     let is_same = later.0 == earlier.0;

@@ -31,7 +31,7 @@ impl Lists {
 /// tree, and the code that reads the tree reports the error.
 ///
 /// # Errors
-/// As [`Json::parse`].
+/// The errors of [`Json::parse`].
 pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
     let mut json = Json::parse(bytes, limit)?;
     let Ok(lists) = Lists::of(&json) else { return Ok((json, Lists::default())) };

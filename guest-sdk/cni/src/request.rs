@@ -60,7 +60,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The variables of the protocol. An unset variable is the same as an empty one.
+/// The variables of the protocol. An unset variable counts as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Env {
     /// `CNI_COMMAND`, the verb.
@@ -173,7 +173,7 @@ pub fn validate_conf(stdin: &[u8], limit: usize) -> Result<Json, Error> {
 /// Works as [`validate_conf`], but returns GC's lists separately.
 ///
 /// # Errors
-/// As [`validate_conf`].
+/// The errors of [`validate_conf`].
 pub fn read_conf(stdin: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
     let (conf, lists) = parse_with_lists(stdin, limit).map_err(undecodable)?;
     validate_name(&conf)?;
@@ -243,7 +243,7 @@ pub fn version_output(supported: &[Version]) -> String {
 /// Returns the two lines that a plugin prints on standard error if it is started without `CNI_COMMAND`. The exit status
 /// is 0.
 ///
-/// Programs read these lines: Nomad takes the first word that is a semantic version; nerdctl takes the text after
+/// Programs read these lines. Nomad takes the first word that is a semantic version. nerdctl takes the text after
 /// `plugin ` to the end of the line. So the version is a semantic version behind a `v`, or `version unknown`, as in
 /// native plugins.
 pub fn about(plugin: &str, plugin_version: Option<&str>, supported: &[Version]) -> String {

@@ -97,8 +97,8 @@ impl CniResult {
     }
 
     /// Returns the indices of the entries for the container's interface `ifname`: the entries with the sandbox `netns`.
-    /// Without these, entries with any sandbox count, and then entries without one. Some plugins write a container ID,
-    /// the path of another mount namespace, or nothing.
+    /// If no entry has this sandbox, entries with another sandbox count, and then entries without a sandbox. Some
+    /// plugins write a container ID, the path of another mount namespace, or nothing.
     pub fn own_interfaces(&self, ifname: &str, netns: &str) -> Vec<usize> {
         let steps: [fn(&str, &str) -> bool; 3] =
             [|sandbox, netns| sandbox == netns, |sandbox, _| !sandbox.is_empty(), |_, _| true];

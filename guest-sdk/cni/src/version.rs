@@ -45,8 +45,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Any version with up to three numeric parts, known or not. It decides whether a verb exists, before the version is
-/// compared with the supported versions.
+/// Any version with up to three numeric parts, known or not. The numbers decide whether a verb exists, before the
+/// version is compared with the supported versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumericVersion([i64; 3]);
 

@@ -49,8 +49,8 @@ impl Times {
 /// The number of packets that are sent again quickly.
 const FAST: u32 = 4;
 
-/// Returns the wait after the packet with this number, counted from 1: 2 s after each of the first four, then 4 s, 8 s,
-/// and so on, each up to a second more or less.
+/// Returns the wait after packet number `sent`, counted from 1: 2 s after each of the first four packets, then 4 s, 8
+/// s, and so on. Each wait is up to a second shorter or longer.
 pub fn wait(sent: u32, timeouts: &Timeouts, random: u64) -> u64 {
     let base = match sent.checked_sub(FAST + 1) {
         None => 2_000,

@@ -52,9 +52,9 @@ pub enum Delegation {
 /// The keys and properties of one plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {
-    /// Its name: `type`, or `ipam.type`.
+    /// The name: `type`, or `ipam.type`.
     pub name: &'static str,
-    /// Its task, in a few words.
+    /// The plugin's task, in a few words.
     pub about: &'static str,
     /// The description of the native plugin's keys.
     pub source: &'static str,
@@ -66,9 +66,9 @@ pub struct Plugin {
     pub since: Version,
     /// The plugin's own keys, beside the common keys.
     pub keys: &'static [Key],
-    /// Its keys in `runtimeConfig`. Each is a capability of the same name.
+    /// The plugin's keys in `runtimeConfig`. Each key is a capability of the same name.
     pub runtime: &'static [Key],
-    /// Its keys in `args.cni`.
+    /// The plugin's keys in `args.cni`.
     pub args: &'static [Key],
     /// The keys of a small configuration that works, beside `name`, `type` and `cniVersion`: a JSON object.
     pub example: &'static str,

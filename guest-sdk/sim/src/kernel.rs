@@ -58,7 +58,7 @@ pub struct Link {
     pub vlan_id: Option<VlanId>,
     /// The link below a VLAN or an ipvlan.
     pub stands_on: Option<Handle>,
-    /// Its addresses.
+    /// The addresses of the link.
     pub addresses: Vec<Address>,
     /// Routes through the link, including the kernel's own prefix routes.
     pub routes: Vec<Route>,
@@ -90,7 +90,7 @@ pub struct Kernel {
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
-    /// The packet filter for masquerading if the guest names none.
+    /// The packet filter for masquerading if the guest names no packet filter.
     pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,

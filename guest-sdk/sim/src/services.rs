@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// The answers of the delegate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ipam {
-    /// The answer to ADD: a result, in JSON. Its addresses are the attachment's own from the beginning, so that CHECK
-    /// needs no ADD.
+    /// The answer to ADD: a result, in JSON. The result's addresses are the attachment's own from the beginning, so
+    /// that CHECK needs no ADD.
     pub result: Result<String, OpError>,
     /// The answer to DEL.
     pub del: Result<(), OpError>,

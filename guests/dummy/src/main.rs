@@ -7,7 +7,7 @@
 //! The result's `dns` is always IPAM's.
 //!
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
+//! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the link with its address, which must be up, and the attachment's addresses.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 

@@ -15,7 +15,7 @@
 //! `DPDKMode` and no PCI device.
 //!
 //! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
-//! * DEL: moves the link back and gives the addresses back. Both are tried, and the first failure is reported.
+//! * DEL: moves the link back and gives the addresses back. Both steps are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, and the link with its address, addresses and routes.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 

@@ -11,8 +11,8 @@
 //!
 //! * ADD: the link, addresses from IPAM or `prevResult`, and an announcement to the neighbours. The host undoes a
 //!   failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. DEL needs no
-//!   master.
+//! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported. DEL
+//!   needs no master.
 //! * CHECK: calls IPAM's CHECK. A master that the network names must exist. The link must be up, and have its mode,
 //!   link-layer address, addresses and routes.
 //! * STATUS: a master of the host that the network names must exist. Calls IPAM's STATUS.

@@ -12,7 +12,7 @@
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
 //! * ADD: the link, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported.
+//! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
 //! * CHECK: IPAM's CHECK, the master, the link with mode and address, which must be up, addresses and routes.
 //! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 

@@ -1,4 +1,5 @@
-//! portmap: ports of the node that lead to the container. It follows a plugin that gave the container its addresses.
+//! portmap: ports of the node that lead to the container. portmap follows a plugin that gave the container its
+//! addresses.
 //!
 //! | key | meaning |
 //! |---|---|

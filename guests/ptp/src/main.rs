@@ -13,7 +13,8 @@
 //! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link;
 //!   everything else, the address's own network too, goes through the gateway. The host end gets the gateway's address, and
 //!   the host routes the container's addresses to it. Masquerading comes last.
-//! * DEL: releases and removes everything that is there. All removals are tried, and the first failure is returned.
+//! * DEL: releases the addresses, and removes the other objects. All removals are tried, and the first failure is
+//!   returned.
 //! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, and masquerading. The host checks the gateway
 //!   and its own route.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
@@ -143,7 +144,8 @@ fn to_network((net, gateway): &(IpNet, IpAddr)) -> Route {
     Route { source: Some(net.addr()), gateway: Some(*gateway), ..routes::to(net.trunc()) }
 }
 
-/// Replaces the kernel's own route to each network by one through its gateway. Addresses may share network or gateway.
+/// Replaces the kernel's own route to each network by a route through the gateway. Addresses may share network or
+/// gateway.
 fn through_gateways(link: &link::Link, pairs: &[&(IpNet, IpAddr)], present: &[Route]) -> Result<(), Error> {
     let mut connected: Vec<IpNet> = Vec::new();
     let mut wanted = Vec::new();

@@ -12,7 +12,7 @@
 //!
 //! * ADD: rules and tables. The host undoes a failed ADD.
 //! * DEL: removes rules and tables, and puts the link's routes back into the main table.
-//! * CHECK: rules and tables are there.
+//! * CHECK: rules and tables must exist.
 //! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 
 use postern_guest::cni::{CniResult, IpConfig};

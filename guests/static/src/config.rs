@@ -89,7 +89,7 @@ fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
     list.filter(|list| !list.is_empty()).into_iter().flat_map(|list| list.split(','))
 }
 
-/// Refuses two addresses of one family before version 0.3.0: those results have room for one address of each family.
+/// Refuses two addresses of one family before version 0.3.0: older results have room for one address of each family.
 fn one_per_family(version: Version, conf: &NetConf, ips: &[IpConfig]) -> Result<(), Error> {
     let count = |v4: bool| ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).count();
     if version < Version::V0_3_0 && (count(true) > 1 || count(false) > 1) {

@@ -86,7 +86,7 @@ impl Config {
     /// Returns the settings that CHECK compares.
     ///
     /// # Errors
-    /// As [`Config::to_set`].
+    /// The errors of [`Config::to_set`].
     pub fn to_check(&self) -> Result<LinkSettings, Error> {
         self.settings()
     }

@@ -10,8 +10,8 @@
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
-//! * DEL: removes the link and releases the addresses. Both are tried, and the first failure is reported. DEL needs no
-//!   master.
+//! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported. DEL
+//!   needs no master.
 //! * CHECK: IPAM's CHECK, the master, the link with address, VLAN and MTU, which must be up, addresses and routes.
 //! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 

@@ -1,5 +1,5 @@
-//! vrf: puts the attachment's link into a VRF of the container, which separates its routes from the routes of other
-//! links. vrf follows the plugin that made the link.
+//! vrf: puts the attachment's link into a VRF of the container. The VRF separates the link's routes from the routes of
+//! other links. vrf follows the plugin that made the link.
 //!
 //! | key | meaning |
 //! |---|---|

@@ -77,7 +77,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `EEXIST` if the link has the address already (IPv4: with that prefix). `EPERM` or `EACCES` for IPv6 if IPv6 is
-    /// disabled. `ENODEV` if there is no such link.
+    /// disabled. `ENODEV` if the link is missing.
     pub fn add_address(&self, index: u32, net: IpNet) -> Result<()> {
         self.new_address(index, net, AddressHeaderFlags::empty())
     }
@@ -86,7 +86,7 @@ impl Netlink {
     /// of the node. The kernel makes no duplicate address detection for the address (IPv6).
     ///
     /// # Errors
-    /// As [`Netlink::add_address`].
+    /// The errors of [`Netlink::add_address`].
     pub fn add_known_address(&self, index: u32, net: IpNet) -> Result<()> {
         self.new_address(index, net, AddressHeaderFlags::Nodad)
     }
@@ -101,7 +101,7 @@ impl Netlink {
     /// Takes an address off a link.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if the link does not have the address, `ENODEV` if there is no such link.
+    /// `EADDRNOTAVAIL` if the link does not have the address, `ENODEV` if the link is missing.
     pub fn delete_address(&self, index: u32, net: IpNet) -> Result<()> {
         let subject = Subject { operation: "delete address", object: &format_args!("{net} of link {index}") };
         self.acknowledged(subject, &RouteNetlinkMessage::DelAddress(message(index, net)), 0)

@@ -2,9 +2,9 @@
 //!
 //! The kernel resolves `/proc/sys/net` in the namespace of the thread that opens a path. But `net/ipv4/conf` and
 //! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: symbolic links lead there). So a descriptor
-//! of such a directory stays with the namespace in which it was opened. A thread of any namespace can open the files
-//! below the descriptor. Other directories may be shared by all namespaces, and contain symbolic links. Their settings
-//! need a thread in the namespace ([`crate::Worker::start`]).
+//! of one of these directories stays with the namespace in which it was opened. A thread of any namespace can open the
+//! files below the descriptor. Other directories may be shared by all namespaces, and contain symbolic links. Their
+//! settings need a thread in the namespace ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
 use crate::sysctl::{self, Setting, SettingFile, SysctlFile};
@@ -41,7 +41,7 @@ impl ConfDirectories {
     /// not rely on the kernel's version: a directory that both namespaces share would lead into the caller's namespace.
     ///
     /// No name is looked up in the directories. The kernel keeps an entry for each name that it finds. A look-up from
-    /// this namespace can't reuse the entry, and adds a new one. Entries of a link end with the link.
+    /// this namespace can't reuse the entry, and adds a new entry. Entries of a link end with the link.
     pub fn lead_elsewhere(&self, own: &Self) -> bool {
         let elsewhere = |there: &Option<OwnedFd>, here: &Option<OwnedFd>| {
             let (Some(there), Some(here)) = (there, here) else { return there.is_none() };

@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, KernelError>;
 pub struct KernelError {
     /// The failed operation: `create bridge`, `add address`, …
     pub operation: &'static str,
-    /// Its object: a link, an address, a path.
+    /// The object of the operation: a link, an address, a path.
     pub object: String,
     /// The kernel's error number; `None` if the failure was not an answer of the kernel.
     pub errno: Option<i32>,

@@ -15,8 +15,8 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The files of a link. A write to such a file also sets each NAPI instance of the link (netdev genl has a setting for
-/// each instance).
+/// The files of a link. A write to one of these files also sets each NAPI instance of the link (netdev genl has a
+/// setting for each instance).
 const OF_LINK: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
 /// The files of each queue, by the queue's direction.
 const OF_QUEUES: [(&str, &[&str]); 2] = [

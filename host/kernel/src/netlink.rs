@@ -48,7 +48,7 @@ impl Netlink {
     /// lacks an object. On the node a list that keeps changing is an error.
     ///
     /// # Errors
-    /// As [`Netlink::open`].
+    /// The errors of [`Netlink::open`].
     pub fn open_in_container() -> Result<Self> {
         Self::open().map(|netlink| Self { may_change: true, ..netlink })
     }

@@ -27,7 +27,7 @@ impl Netlink {
     /// messages, with one acknowledgement.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such port or bridge. `EINVAL` if `bridge` is not a bridge. `ELOOP` for a bridge in a
+    /// `ENODEV` if the port or the bridge is missing. `EINVAL` if `bridge` is not a bridge. `ELOOP` for a bridge in a
     /// bridge. `EBUSY` if the port belongs to another master.
     pub fn attach_port(&self, port: u32, bridge: u32, hairpin: bool, isolated: bool) -> Result<()> {
         let subject = Subject { operation: "attach", object: &format_args!("link {port} to bridge {bridge}") };
@@ -74,7 +74,7 @@ impl Netlink {
     /// Takes a VLAN off a port.
     ///
     /// # Errors
-    /// As [`Netlink::add_vlan`], and `ENOENT` if the port is not in that VLAN.
+    /// The errors of [`Netlink::add_vlan`], and `ENOENT` if the port is not in that VLAN.
     pub fn delete_vlan(&self, port: u32, vid: VlanId) -> Result<()> {
         let subject = Subject { operation: "delete", object: &format_args!("VLAN {vid} of link {port}") };
         let message = vlan_message(port, vid, BridgeVlanInfoFlags::empty());

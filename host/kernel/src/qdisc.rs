@@ -142,7 +142,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `EEXIST` if the link has a root qdisc that somebody set. `EINVAL` for a rate or buffer that lets nothing pass.
-    /// `ENODEV` if there is no such link. `ENOENT` if the kernel has no token buckets.
+    /// `ENODEV` if the link is missing. `ENOENT` if the kernel has no token buckets.
     pub fn limit_rate(&self, index: u32, bucket: &TokenBucket) -> Result<()> {
         let subject = Subject { operation: "limit the rate of", object: &format_args!("link {index}") };
         let message = RouteNetlinkMessage::NewQueueDiscipline(bucket_message(index, bucket));
@@ -153,7 +153,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `EEXIST` if the link has an ingress qdisc or clsact. `ENODEV` if one of the links is missing. `ENOENT` if the
-    /// kernel has no such qdisc, filter or action.
+    /// kernel lacks the qdisc, the filter or the action.
     pub fn redirect_ingress(&self, index: u32, to: u32) -> Result<()> {
         let subject = Subject { operation: "redirect", object: &format_args!("link {index} to link {to}") };
         let mut qdisc = message(index, INGRESS_HANDLE, INGRESS, 0);

@@ -40,7 +40,7 @@ impl Netlink {
     /// # Errors
     /// `EEXIST` for a duplicate. `ENETUNREACH` if the gateway is not reachable through the link, or if the scope
     /// forbids a gateway. `EINVAL` for addresses of different families, and for a source that no link has. `ENETDOWN`
-    /// if the link is down, `ENODEV` if there is no such link.
+    /// if the link is down, `ENODEV` if the link is missing.
     pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE)
     }
@@ -54,7 +54,7 @@ impl Netlink {
     }
 
     /// Puts a route through link `oif` into its table. With `replace` it replaces a route to the same destination with
-    /// the same metric. Else it is added beside existing routes.
+    /// the same metric. Without `replace` it is added beside existing routes.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.
@@ -71,8 +71,8 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
     }
 
-    /// Deletes the route through link `oif` with this table, destination, gateway and metric. False if there is no such
-    /// route.
+    /// Deletes the route through link `oif` with this table, destination, gateway and metric. False if the route is
+    /// missing.
     pub fn delete_route(&self, oif: u32, route: &Route) -> Result<bool> {
         let object = Described { route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -84,8 +84,8 @@ impl Netlink {
         self.delete(subject, message)
     }
 
-    /// Deletes exactly this route through link `oif`: source, scope and origin must be equal too. False if there is no
-    /// such route.
+    /// Deletes exactly this route through link `oif`: source, scope and origin must be equal too. False if the route is
+    /// missing.
     pub fn delete_kept_route(&self, oif: u32, kept: &KeptRoute) -> Result<bool> {
         let object = Described { route: &kept.route, oif };
         let subject = Subject { operation: "delete route", object: &object };
@@ -95,7 +95,7 @@ impl Netlink {
     }
 
     fn delete(&self, subject: Subject<'_>, message: RouteMessage) -> Result<bool> {
-        // No such route, no such table, no such link.
+        // The route, the table or the link is missing.
         let none = [Errno::ESRCH, Errno::ENOENT, Errno::ENODEV];
         Ok(unless(&none, self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0))?.is_some())
     }
@@ -113,7 +113,7 @@ impl Netlink {
     /// and source. The kernel made this route when the link got its address. A route of another origin stays.
     ///
     /// # Errors
-    /// `ESRCH` if there is no such route.
+    /// `ESRCH` if the route is missing.
     pub fn delete_connected(&self, oif: u32, net: IpNet) -> Result<()> {
         let subject =
             Subject { operation: "delete route", object: &format_args!("{} through link {oif}", net.trunc()) };

@@ -49,14 +49,14 @@ impl Netlink {
     /// for the table `local`.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for a kernel without such rules.
+    /// `EOPNOTSUPP` for a kernel without these rules.
     pub fn add_source_rule(&self, source: IpAddr, table: u32) -> Result<()> {
         let object = format_args!("from {source} lookup {table}");
         let subject = Subject { operation: "add rule", object: &object };
         self.acknowledged(subject, &RouteNetlinkMessage::NewRule(message(source, table)), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Removes one rule for this source and table. False if there is no such rule.
+    /// Removes one rule for this source and table. False if the rule is missing.
     pub fn delete_source_rule(&self, source: IpAddr, table: u32) -> Result<bool> {
         let object = format_args!("from {source} lookup {table}");
         let subject = Subject { operation: "delete rule", object: &object };

@@ -57,7 +57,7 @@ impl Sysctl {
 pub(crate) const READ: &str = "read sysctl";
 pub(crate) const WRITE: &str = "write sysctl";
 
-/// Returns the value in the calling thread's namespace, without surrounding white space. `None` if there is no such key
+/// Returns the value in the calling thread's namespace, without surrounding white space. `None` if the key is missing
 /// (a link that is gone, IPv6 switched off at boot).
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub fn get(key: &Sysctl) -> Result<Option<String>> {
 /// written, so `/proc/sys` may be read-only.
 ///
 /// # Errors
-/// `EINVAL` for an invalid link name or a value that the key refuses. `ENOENT` if there is no such key. Otherwise the
+/// `EINVAL` for an invalid link name or a value that the key refuses. `ENOENT` if the key is missing. Otherwise the
 /// errors of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     SysctlFile::of(&key.setting(WRITE)?).set(value)

@@ -15,7 +15,7 @@ pub use crate::tap_maker::{EXEC_CONTEXT, NAME};
 /// The file that makes taps.
 pub const TUN: &str = "/dev/net/tun";
 
-/// The requests that [`crate::Worker::make_tap`] and [`crate::Worker::keep_tap`] need, and no others.
+/// All requests that [`crate::Worker::make_tap`] and [`crate::Worker::keep_tap`] need.
 pub const REQUESTS: [u32; 5] = [
     libc::TUNSETIFF as u32,
     libc::SIOCSIFHWADDR as u32,
@@ -161,8 +161,8 @@ impl TapFile {
 }
 
 fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: [u8; REQUEST]) -> nix::Result<()> {
-    // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` has this size, and outlives the
-    // call.
+    // SAFETY: each of these requests reads one `ifreq` and writes an `ifreq` back. `value` has this size, and outlives
+    // the call.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, value.as_mut_ptr()) };
     Errno::result(answer).map(drop)
 }
@@ -176,7 +176,7 @@ pub fn make_for_another() {
 /// Checks if a tap can be made, with this SELinux context if there is one. No tap is made.
 ///
 /// # Errors
-/// As [`crate::Worker::make_tap`], with the operations `open` and `set context`.
+/// The errors of [`crate::Worker::make_tap`], with the operations `open` and `set context`.
 pub fn can_be_made(context: Option<&str>) -> Result<()> {
     TapFile::open(None)?;
     context.map_or(Ok(()), try_context)

@@ -150,7 +150,7 @@ mod tests {
         assert!(!Sight::Needless.has_program(LOOPBACK).unwrap());
         let refused = Sight::Refused(Errno::EPERM).has_program(LOOPBACK).unwrap_err();
         assert_eq!(refused.to_string(), "look for programs on link 1: operation not permitted");
-        // The query was allowed at first. Now it is refused, or there is no such link.
+        // The query was allowed at first. Now the query is refused, or the link is missing.
         assert!(Sight::Whole.has_program(u32::MAX).is_err());
     }
 }

@@ -96,7 +96,7 @@ impl Worker {
     /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
-    /// As [`Worker::start`]. If the file can't be opened, or the program can't be started, [`Worker::make_tap`] returns
+    /// The errors of [`Worker::start`]. If the file can't be opened, or the program can't be started, [`Worker::make_tap`] returns
     /// the error.
     pub fn start_for(
         namespace: &Namespace,

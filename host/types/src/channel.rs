@@ -1,8 +1,8 @@
 //! The channel between gate and sandbox: [`crate::ToSandbox`] in one direction, [`crate::FromSandbox`] in the other.
 //!
 //! A message is its length (four bytes, little-endian), and then its bytes in the form of postcard. Numbers, texts and
-//! lists follow each other, without keys. Both ends are of one build. A guest's standard input may be longer than a
-//! message. So the input follows the message that starts the guest, as a length and a text.
+//! lists follow each other, without keys. Both ends come from the same build. A guest's standard input may be longer
+//! than a message. So the input follows the message that starts the guest, as a length and a text.
 //!
 //! The socket keeps the borders of packets (`SOCK_SEQPACKET`). Each message begins a new packet, and a long message has
 //! several packets. With `SOCK_STREAM`, each read would wake the other side without need. That would be half of all
@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// The greatest length of one message, in bytes.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// The greatest length of a guest's standard input, in bytes: 16,384 port mappings as a runtime may write them, and
-/// GC's lists of a full node.
+/// The greatest length of a guest's standard input, in bytes. This is enough for 16,384 port mappings as a runtime may
+/// write them, and for GC's lists of a full node.
 pub const MAX_INPUT: usize = 4 << 20;
 
 /// The size of the length in front of a message, in bytes.
@@ -69,7 +69,7 @@ impl From<Errno> for ChannelError {
     }
 }
 
-/// Makes the two ends of a channel. They close on exec.
+/// Makes the two ends of a channel. Both ends close on exec.
 ///
 /// # Errors
 /// The kernel can't make sockets.

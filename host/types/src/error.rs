@@ -52,7 +52,7 @@ pub struct OpError {
     pub object: String,
     /// The failure, in one sentence without a final full stop.
     pub message: String,
-    /// A hint how to solve the problem; empty if none is known.
+    /// A hint how to solve the problem; empty if no hint is known.
     #[serde(default)]
     pub hint: String,
     /// The delegate's own error, for [`ErrorCode::Delegate`], passed on unchanged.

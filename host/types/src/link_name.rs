@@ -4,14 +4,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Write};
 
 /// The character that begins the two hexadecimal digits of one byte. No link has a name with `%`, and look-ups refuse
-/// such a name.
+/// `%`.
 const ESCAPE: char = '%';
 
 /// A name, an alternative name or an alias of a link.
 ///
-/// In a text, a byte that is no printable text becomes `%` and two hexadecimal digits, and so does `%` itself. Two
-/// names never have the same text. No link has a name with `%`: the kernel replaces `%d` by a number and refuses any
-/// other `%`. So the text of one link can't be the name of another link.
+/// In a text, `%` and each byte that is no printable text become `%` and two hexadecimal digits. Two names never have
+/// the same text. No link has a name with `%`: the kernel replaces `%d` by a number and refuses any other `%`. So the
+/// text of one link can't be the name of another link.
 #[derive(Clone, Default, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(Vec<u8>);
 

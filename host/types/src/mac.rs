@@ -15,8 +15,8 @@ pub enum MacParseError {
     /// The text has no form that Go's `net.ParseMAC` accepts.
     #[error("address {0}: invalid MAC address")]
     Syntax(String),
-    /// The text is an EUI-64 or InfiniBand address (8 or 20 bytes). The text parses, but no Ethernet link accepts such
-    /// an address.
+    /// The text is an EUI-64 or InfiniBand address (8 or 20 bytes). The text parses, but no Ethernet link accepts this
+    /// address.
     #[error("address {0}: not an Ethernet address of 6 bytes")]
     Length(String),
 }

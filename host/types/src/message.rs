@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// The data of the run that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// The `CNI_*` variables, and no others.
+    /// Only the `CNI_*` variables.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it. It follows the message: see [`crate::channel`]. The
+    /// The network configuration, as the runtime sent it. This text follows the message: see [`crate::channel`]. The
     /// configuration may be long, so the guests of a run share it.
     #[serde(skip)]
     pub stdin: Arc<String>,

@@ -41,7 +41,7 @@ pub fn canonicalize(sets: Vec<Vec<LeaseRange>>) -> Result<Vec<RangeSet>, String>
 /// leave out some sets of a configuration.
 ///
 /// # Errors
-/// As [`canonicalize`].
+/// The errors of [`canonicalize`].
 pub fn canonicalize_numbered(sets: Vec<(usize, Vec<LeaseRange>)>) -> Result<Vec<RangeSet>, String> {
     if sets.is_empty() {
         return Err("no IP ranges specified".to_owned());

@@ -67,8 +67,8 @@ impl Lasting {
 /// The condition for an operation on DEL that no grant allows.
 ///
 /// If the policy has changed since ADD, the effects would stay, and the runtime would retry for ever. So an operation
-/// that removes effects of the attachment needs no grant on DEL. This must not widen a plugin's rights: such an
-/// operation names no object, and acts only on the attachment that the runtime removes.
+/// that removes effects of the attachment needs no grant on DEL. The exception does not widen a plugin's rights: these
+/// operations name no object, and act only on the attachment that the runtime removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutGrant {
     /// The operation is refused.

@@ -81,7 +81,7 @@ pub struct LinkInfo {
     pub handle: Handle,
     /// The interface name in the link's own namespace.
     pub name: String,
-    /// The link-layer address; `None` for links that have none.
+    /// The link-layer address; `None` for a link without an address.
     pub mac: Option<Mac>,
     /// Maximum transmission unit in bytes.
     pub mtu: u32,

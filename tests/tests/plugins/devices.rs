@@ -342,9 +342,12 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
         place.net.add("c1")?;
         let answer = place.net.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{answer:?}");
-        // The node's own macvlan hides those of others.
+        // The node's own macvlan hides macvlans of other namespaces.
         if prepare.contains("up1") {
-            ensure!(answer.stderr.contains("the node has \"up1\" on it, which hides links of other namespaces"), "{answer:?}");
+            ensure!(
+                answer.stderr.contains("the node has \"up1\" on it, which hides links of other namespaces"),
+                "{answer:?}"
+            );
             place.node.sh(&format!(
                 "ip link del up1; ip link del up2 2> /dev/null || true; {}/postern gc --yes",
                 plugin_bin()?.display()

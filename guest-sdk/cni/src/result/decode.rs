@@ -24,8 +24,8 @@ impl CniResult {
     /// the result has the version of the configuration. `null` is an empty result of that version.
     ///
     /// # Errors
-    /// Code 999 for an unknown version, for another spelling of `cniVersion` with a version of another shape, and for
-    /// keys of the wrong type.
+    /// Code 999: an unknown version, another spelling of `cniVersion` with a version of another shape, or a key of the
+    /// wrong type.
     pub fn parse(json: &Json, config_version: &str) -> Result<CniResult, Error> {
         let entries = match json {
             Json::Null => &[],

@@ -23,7 +23,7 @@ impl CniResult {
     /// Returns the output of [`CniResult::to_json`] as a tree, for use as `prevResult` in a configuration.
     ///
     /// # Errors
-    /// As for [`CniResult::to_json`].
+    /// The errors of [`CniResult::to_json`].
     pub fn to_tree(&self, version: Version) -> Result<Json, Error> {
         let mut members = Members::default();
         members.text("cniVersion", version.as_str());

@@ -47,8 +47,8 @@ pub fn times(packet: &Packet) -> Times {
     Times::of(seconds(packet), packet.number(OptionCode::Renewal), packet.number(OptionCode::Rebinding))
 }
 
-/// Returns the lease. It has name resolution and MTU only if the configuration requests them: the native client gives
-/// neither, and existing networks must not change.
+/// Returns the lease. The lease has name resolution and MTU only if the configuration requests them: the native client
+/// gives neither, and existing networks must not change.
 pub fn lease(packet: &Packet, held: &Held, options: &Options) -> Lease {
     let gateway = router(packet);
     Lease {

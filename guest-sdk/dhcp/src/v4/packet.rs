@@ -83,7 +83,7 @@ struct Options(BTreeMap<u8, Vec<u8>>);
 
 impl Options {
     /// Collects the options. The parts of one option are joined (RFC 3396): first the parts in the options field, then
-    /// the parts in `file` and `sname`, if option 52 says that these fields have options.
+    /// the parts in `file` and `sname`. These two fields have options only if option 52 says so.
     fn read(payload: &[u8]) -> Self {
         let mut options = Self::default();
         options.add(payload.get(OPTIONS_AT..).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The state of a DHCPv6 lease between two steps. It is refused under the same conditions as a state of DHCP.
+//! The state of a DHCPv6 lease between two steps. The state is refused under the same conditions as a state of DHCP.
 
 use super::is_usable;
 use super::router::Link;

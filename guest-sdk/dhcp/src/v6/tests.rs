@@ -345,7 +345,8 @@ fn a_server_that_forgot_the_lease_is_asked_anew() {
         let forgotten = Reply { address: None, status: [None, Some(3)], ..Reply::new(7, ADDRESS) };
         let output = lab.reply(&forgotten);
         assert_eq!(one(&output).0, 3, "a request");
-        // The second such answer counts as a refusal: client and server must not repeat the exchange at full speed.
+        // The second answer of this kind counts as a refusal: client and server must not repeat the exchange at full
+        // speed.
         let again = lab.clone().reply(&forgotten);
         assert!(again.send.is_empty() && again.wake_ms.unwrap() > 1_000, "{again:?}");
         assert!(matches!(lab.reply(&Reply::new(7, ADDRESS)).outcome, Some(Outcome::Kept { .. })));

@@ -1,4 +1,4 @@
-//! The tables, one file a plugin.
+//! The tables: one file for each plugin.
 
 mod bandwidth;
 mod bridge;
@@ -59,7 +59,7 @@ const MASQUERADE: Key = Key::flag("ipMasq", "Traffic to other networks leaves un
 const MASQUERADE_BACKEND: Key =
     Key::new("ipMasqBackend", BACKENDS, "Packet filter for `ipMasq` [default: the node's]").with(r#"{"ipMasq": true}"#);
 
-/// The result of a plugin before: one link of the container, and one of the host.
+/// The result of an earlier plugin: one link of the container, and one link of the host.
 const PREVIOUS: &str = r#"{"prevResult": {"cniVersion": "1.0.0",
     "interfaces": [{"name": "veth1", "mac": "02:00:00:00:00:09"},
         {"name": "eth0", "mac": "02:00:00:00:00:02", "sandbox": "/run/netns/c1"}],

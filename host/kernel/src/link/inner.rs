@@ -7,7 +7,7 @@ use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkVlan};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A link to be made that is no pair. Its parent, if any, is in the namespace of the sending socket.
+/// A link to be made that is no pair. The parent, if any, is in the namespace of the sending socket.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerSpec<'a> {
     /// The link's name. The kernel also compares it with the links of the socket's own namespace.
@@ -58,7 +58,7 @@ impl Netlink {
     /// # Errors
     /// `EEXIST` if the name is taken in either namespace, or if the parent has this VLAN in any namespace. `EBUSY` if
     /// the parent is a port of another link. `EINVAL` for a bad name, MTU or parent, and for a second macvlan of a
-    /// parent that has one in mode "passthru". `EOPNOTSUPP` if the kernel has no links of this kind.
+    /// parent with a macvlan in mode "passthru". `EOPNOTSUPP` if the kernel has no links of this kind.
     pub fn create_inner(&self, spec: &InnerSpec<'_>) -> Result<()> {
         let link = match spec.kind {
             InnerLinkKind::Dummy => inner(LinkDummy::new(spec.name), spec),

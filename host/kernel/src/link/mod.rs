@@ -56,7 +56,7 @@ pub(crate) fn check_name(subject: Subject<'_>, name: impl AsRef<[u8]>) -> Result
 }
 
 impl Netlink {
-    /// Returns the link of that name. The request has only the name, so the cost does not grow with the number of
+    /// Returns the link with this name. The request has only the name, so the cost does not grow with the number of
     /// links. As everywhere in the kernel, an alternative name finds the link too (`ip link property`); [`Link::name`]
     /// is the main name.
     pub fn link_by_name(&self, name: impl AsRef<[u8]>) -> Result<Option<Link>> {
@@ -172,7 +172,7 @@ impl Netlink {
     /// ports.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` for an address that is not unicast, `ENODEV` if there is no such link.
+    /// `EADDRNOTAVAIL` for an address that is not unicast, `ENODEV` if the link is missing.
     pub fn set_mac(&self, index: u32, mac: [u8; 6]) -> Result<()> {
         self.change("set address of", index, |link| link.address(mac.to_vec()))
     }
@@ -180,7 +180,7 @@ impl Netlink {
     /// Makes the link a port of another link, or of no link.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link, `EINVAL` if the master takes no ports.
+    /// `ENODEV` if the link is missing, `EINVAL` if the master takes no ports.
     pub fn set_master(&self, index: u32, master: Option<u32>) -> Result<()> {
         self.change("set master of", index, |link| link.controller(master.unwrap_or(0)))
     }
@@ -221,7 +221,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `EEXIST` if a name of the link is taken in the other namespace. `EINVAL` for a link that cannot be moved (`lo`,
-    /// a bridge) and for a name that no link can have. `ENODEV` if there is no such link.
+    /// a bridge) and for a name that no link can have. `ENODEV` if the link is missing.
     pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &LinkName, alias: &LinkName) -> Result<()> {
         check_name(Subject { operation: "move", object: name }, name)?;
         self.change("move", index, |link| {
@@ -238,7 +238,7 @@ impl Netlink {
     /// Sets the MTU, in bytes.
     ///
     /// # Errors
-    /// `EINVAL` for an MTU that the driver refuses, `ENODEV` if there is no such link.
+    /// `EINVAL` for an MTU that the driver refuses, `ENODEV` if the link is missing.
     pub fn set_mtu(&self, index: u32, mtu: u32) -> Result<()> {
         self.change("set MTU of", index, |link| link.mtu(mtu))
     }
@@ -247,7 +247,7 @@ impl Netlink {
     /// program of one mode.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link, `EBUSY` if a process attached a program by a descriptor.
+    /// `ENODEV` if the link is missing, `EBUSY` if a process attached a program by a descriptor.
     pub fn remove_xdp(&self, index: u32) -> Result<()> {
         for mode in [XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE, XDP_FLAGS_HW_MODE] {
             let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1), LinkXdp::Flags(mode)]);
@@ -259,7 +259,7 @@ impl Netlink {
     /// Adds alternative names of the link, or removes them.
     ///
     /// # Errors
-    /// `EEXIST` if a name is taken, `ENOENT` if the link lacks a name, `ENODEV` if there is no such link.
+    /// `EEXIST` if a name is taken, `ENOENT` if the link lacks a name, `ENODEV` if the link is missing.
     pub fn change_other_names(&self, index: u32, names: &[LinkName], add: bool) -> Result<()> {
         let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
         for names in names.chunks(NAMES_AT_ONCE) {
@@ -278,7 +278,7 @@ impl Netlink {
     /// Gives the link another name; it must be down.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken, `EINVAL` if no link can have the name, `ENODEV` if there is no such link.
+    /// `EEXIST` if the name is taken, `EINVAL` if no link can have the name, `ENODEV` if the link is missing.
     pub fn rename(&self, index: u32, name: &LinkName) -> Result<()> {
         check_name(Subject { operation: "rename", object: name }, name)?;
         self.change("rename", index, |link| link.append_extra_attribute(main_name(name)))

@@ -66,7 +66,7 @@ impl Treatment {
             55 => Self::Lasting("its reasons of protocol state"),
             // `Link` has address, MTU, queue length, alias, other names, XDP, master and flags of reception.
             1 | 4 | 10 | 13 | 20 | 43 | 52
-            // Its name and the places of its other end.
+            // The link's name and the places of its other end.
             | 3 | 5 | 19 | 28 | 37 | 45 | 46 | 49
             // The queueing discipline goes with the move.
             | 6
@@ -96,7 +96,7 @@ impl Netlink {
     /// Sets one setting to a value of a snapshot.
     ///
     /// # Errors
-    /// The driver's refusal; `ENODEV` if there is no such link.
+    /// The driver's refusal; `ENODEV` if the link is missing.
     pub fn put_back(&self, index: u32, attribute: u16, value: &[u8]) -> Result<()> {
         let mut message = LinkUnspec::new_with_index(index).build();
         if attribute == FLAGS {

@@ -1,7 +1,7 @@
 //! The users of a link in other namespaces, which this process cannot inspect: links stacked on the link, and readers
 //! of a tap.
 //!
-//! The kernel lists no such user. But it refuses new links that conflict with an existing user (macvlan.c,
+//! The kernel does not list these users. But it refuses new links that conflict with an existing user (macvlan.c,
 //! ipvlan_main.c, vlan.c and tun.c of `drivers/net` and `net/8021q`). So a refusal shows a user.
 
 use super::{Link, inner};

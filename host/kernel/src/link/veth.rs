@@ -32,7 +32,7 @@ impl Netlink {
     /// take a third of the creation time, and have no use behind a bridge or a route.
     ///
     /// # Errors
-    /// `EEXIST` if either name is taken in its namespace, `EINVAL` for a bad name or MTU, `EADDRNOTAVAIL` for an
+    /// `EEXIST` if one of the names is taken in its namespace, `EINVAL` for a bad name or MTU, `EADDRNOTAVAIL` for an
     /// address that is not unicast.
     pub fn create_veth(&self, spec: &VethSpec<'_>) -> Result<()> {
         let subject =

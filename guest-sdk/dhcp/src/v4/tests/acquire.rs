@@ -244,7 +244,7 @@ fn an_earlier_address_that_is_gone() {
     }
     let discover = one(&output);
     assert_eq!((discover.kind, discover.wanted()), (MessageType::Discover, previous));
-    // An address that nobody can have is not asked for.
+    // The client does not ask for an address that no host can have.
     for previous in ["0.0.0.0", "127.0.0.1", "255.255.255.255", "224.0.0.1"] {
         let output = Lab::new().on(Event::Start { previous: Some(previous.parse().unwrap()) });
         assert_eq!(one(&output).kind, MessageType::Discover, "{previous}");
