@@ -1,5 +1,5 @@
-//! remember: keeps the labels that a container has at its ADD, with the capability `notes`. It follows another plugin
-//! in a list, and changes nothing on the node.
+//! remember: keeps the labels that a container has at its ADD, with the capability `notes`. remember follows another
+//! plugin in a list, and changes nothing on the node.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -26,7 +26,7 @@ struct Remember;
 impl Plugin for Remember {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         notes::set(&labels(request)?)?;
-        // If the ADD fails after this, the host removes the note.
+        // If the ADD fails later, the host removes the note.
         check::previous_result(&request.conf()?, "remember must be called behind another plugin")
     }
 

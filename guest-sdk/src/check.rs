@@ -72,7 +72,7 @@ impl Words {
         Error::new(format!("{} name in prevResult: {name} not found", self.missing))
     }
 
-    /// Returns the error for a link that has not the type `kind`.
+    /// Returns the error for a link that does not have the type `kind`.
     pub fn no(&self, kind: &str, name: &str) -> Error {
         Error::new(format!("{}: Container interface {name} not of type {kind}", self.kind))
     }

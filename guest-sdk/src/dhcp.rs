@@ -10,8 +10,8 @@ use postern_types::DhcpLease;
 /// own. If the ADD fails later, the host gives the lease back.
 ///
 /// # Errors
-/// The service's own error, unchanged. [`postern_types::ErrorCode::Unsupported`] if no service answers, `InvalidArgument`
-/// if the host refuses the lease, `Deadline`.
+/// The service's own error, unchanged. [`postern_types::ErrorCode::Unsupported`] if no service answers,
+/// `InvalidArgument` if the host refuses the lease, `Deadline` if the run's deadline passes.
 pub fn acquire() -> Result<DhcpLease, Error> {
     sys::dhcp::acquire()
 }

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// robin.
 ///
 /// # Errors
-/// [`postern_types::ErrorCode::InvalidArgument`] for invalid ranges, `Exhausted`, `Exists` (taken, or this attachment
-/// has one already), `TryAgain`, `Io`.
+/// [`postern_types::ErrorCode::InvalidArgument`] for invalid ranges, `Exhausted`, `Exists` (the address is taken, or
+/// this attachment has an address already), `TryAgain`, `Io`.
 pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, Error> {
     sys::leases::reserve(sets, requested)
 }

@@ -2,7 +2,8 @@
 //!
 //! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. Everything
 //! that a plugin can do to the node is a typed function. Each capability of `wit/` has one module. The component
-//! imports exactly the functions that the plugin calls. A policy limits them further, and the host undoes a failed ADD.
+//! imports exactly the functions that the plugin calls. A policy limits these functions further, and the host undoes a
+//! failed ADD.
 //!
 //! This small plugin only gives the container a link and its addresses:
 //!

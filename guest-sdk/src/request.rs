@@ -15,7 +15,8 @@ pub struct Request {
     /// The version of the configuration, which the plugin supports.
     pub version: Version,
     /// The configuration as it was written, without GC's lists of valid attachments. The lists are long, and the host
-    /// uses them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] has them.
+    /// uses them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] returns the lists
+    /// too.
     pub json: Json,
     /// Standard input, byte for byte.
     pub stdin: Vec<u8>,

@@ -41,9 +41,11 @@ impl Options {
 pub struct Pair {
     /// The end in the container's namespace, named `CNI_IFNAME`.
     pub container: Link,
-    /// x The host end, in the host's namespace.
+    /// The attributes of the container's end.
+    pub container_attributes: LinkInfo,
+    /// The host end, in the host's namespace.
     pub host: HostEnd,
-    /// The attributes of this end.
+    /// The attributes of the host end.
     pub host_attributes: LinkInfo,
     /// The name of the bridge that the host end is a port of.
     pub bridge: Option<String>,

@@ -157,7 +157,8 @@ fn results() {
     }
 }
 
-/// Prints a result in every version and reads it back. It must have exactly the data that the version can carry.
+/// Prints a result in every version and reads it back. The read result must have exactly the data that the version can
+/// carry.
 fn round_trips(result: &CniResult, name: &str) {
     for version in Version::ALL {
         let Some(expected) = carried(result, version) else {
@@ -235,7 +236,7 @@ fn hostile_standard_input() {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
         assert_eq!(outcome.map_err(|error| error.code), Err(*code), "{shown}");
     }
-    // Legal, but unusual: equal keys, of which the last counts, and a number that only a double can hold.
+    // A legal but unusual configuration: equal keys (the last key counts), and a number that only a double can hold.
     let odd = named(&format!(r#""name":"last","x":{}"#, "9".repeat(300)));
     assert_eq!(accept(&odd, Verb::Add).unwrap().0.name, "last");
     // As in Go, invalid characters become U+FFFD.

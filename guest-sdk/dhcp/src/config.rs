@@ -8,8 +8,8 @@
 //!
 //! `families` is read by [`crate::families`].
 //!
-//! An option is a name of [`NAMES`] or a decimal number. The messages are the native daemon's, if it has a message for
-//! the case.
+//! An option is a name of [`NAMES`] or a decimal number. If the native daemon has a message for the case, the client
+//! uses this message.
 
 use postern_cni::{Error, Fields, Json, quote};
 use std::collections::BTreeMap;

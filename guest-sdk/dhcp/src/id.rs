@@ -6,8 +6,8 @@ use sha2::{Digest as _, Sha256};
 /// The longest identifier without its type byte: an option has 255 bytes.
 const LONGEST: usize = 254;
 
-/// Returns the identifier that the native daemon gives to an attachment: its names, after a byte for "no type of
-/// hardware". A longer identifier is cut, as in the native daemon.
+/// Returns the identifier that the native daemon gives to an attachment: a byte for "no type of hardware", then the
+/// attachment's names. A longer identifier is cut, as in the native daemon.
 pub fn client_id(container: &str, network: &str, ifname: &str) -> Vec<u8> {
     let names = format!("{container}/{network}/{ifname}");
     std::iter::once(0).chain(names.bytes().take(LONGEST)).collect()

@@ -76,7 +76,7 @@ pub struct State(pub serde_json::Value);
 pub enum Event {
     /// A lease is wanted. The earlier state is forgotten.
     Start {
-        /// The address of an earlier lease of this client, which is asked for first.
+        /// The address of an earlier lease of this client. The client asks for it first.
         previous: Option<Ipv4Addr>,
     },
     /// A packet came to the client's port of the link.

@@ -1,5 +1,4 @@
-//! A test of each guest: it reads exactly the keys of its table, and refuses configurations that are wrong by the
-//! table.
+//! Tests that each guest reads exactly the keys of its table, and refuses configurations that are wrong by the table.
 
 use crate::common::PLUGIN;
 use crate::key::{Key, Kind};

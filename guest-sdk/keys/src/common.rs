@@ -25,7 +25,7 @@ pub const LIST: &[Key] = &[
     Key::new("plugins", Kind::List(&Kind::Open), "Plugins, in the order of their ADD"),
 ];
 
-/// The keys of a plugin's configuration, beside its own.
+/// The keys of a plugin's configuration, beside the plugin's own keys.
 pub const PLUGIN: &[Key] = &[
     Key::text("cniVersion", "Version of the specification; in a list, the list's version counts").sample("\"1.0.0\""),
     Key::text("name", "Name of the network; in a list, the list's name counts").sample("\"net\""),

@@ -5,7 +5,7 @@
 pub struct Key {
     /// The name, in the spelling of the documentation.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The values that the key takes.
     pub kind: Kind,
     /// The default value, as JSON.
     pub default: Option<&'static str>,
@@ -55,7 +55,7 @@ pub enum Kind {
 /// The form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Any.
+    /// Any text.
     Free,
     /// One of these texts. The empty text stands for an absent key.
     OneOf(&'static [&'static str]),

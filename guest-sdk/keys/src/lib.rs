@@ -80,7 +80,7 @@ impl Plugin {
         version >= self.since
     }
 
-    /// Returns the key of this name, whatever its case.
+    /// Returns the key with this name; case does not matter.
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name.eq_ignore_ascii_case(name))
     }

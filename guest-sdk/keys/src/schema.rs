@@ -79,7 +79,7 @@ fn about(keys: &[Key], name: &str) -> &'static str {
     keys.iter().find(|key| key.name == name).map_or("", |key| key.about)
 }
 
-/// A plugin with the common keys.
+/// Returns the schema of a plugin, with the common keys.
 fn entry(plugin: &Plugin) -> Value {
     let mut keys = properties(PLUGIN);
     keys.extend(properties(plugin.keys));
@@ -112,7 +112,7 @@ fn entry(plugin: &Plugin) -> Value {
     })
 }
 
-/// `ipam` with any plugin.
+/// Returns the schema of `ipam` for any plugin.
 fn any_ipam(delegation: Delegation) -> Value {
     let plugins = || ALL.iter().filter(|plugin| plugin.role == Role::Ipam);
     let known: Vec<&str> = plugins().map(|plugin| plugin.name).collect();
@@ -138,7 +138,7 @@ fn any_ipam(delegation: Delegation) -> Value {
     json!({"description": about, "oneOf": kinds})
 }
 
-/// `ipam` of this plugin.
+/// Returns the schema of `ipam` for this plugin.
 fn ipam(plugin: &Plugin, needs_type: bool) -> Value {
     let mut keys = properties(plugin.keys);
     keys.insert("type".to_owned(), json!({"description": "Name of the plugin's program", "const": plugin.name}));

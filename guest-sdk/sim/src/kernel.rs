@@ -80,13 +80,13 @@ pub struct Kernel {
     pub vlans: bool,
     /// All links.
     pub links: BTreeMap<Handle, Link>,
-    /// `lo` of the container: up, and its addresses.
+    /// `lo` of the container: true if it is up, and its addresses.
     pub lo: (bool, Vec<Address>),
     /// The name of the link of the host's default route.
     pub default_link: Option<String>,
     /// The name of the link of the container's default route.
     pub default_link_inside: Option<String>,
-    /// PCI devices that a driver of user space has.
+    /// PCI devices that a user-space driver has.
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
@@ -102,7 +102,7 @@ pub struct Kernel {
     pub admitted: Vec<IpNet>,
     /// The isolation of the attachment's bridge.
     pub isolated: Option<IngressPolicy>,
-    /// The limits of the rate to the container, and from it.
+    /// The limits of the rate to the container, and from the container.
     pub limits: (Option<RateLimit>, Option<RateLimit>),
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,

@@ -1,9 +1,10 @@
 //! A simulated node with one attachment. It answers one [`Operation`](postern_types::Operation) at a time, and plugins
 //! see no difference from a real node. The simulation doesn't know the guest that asks.
 //!
-//! Guests' tests run against it (`postern_guest::fake`), with a node that the test makes. `postern plan` runs the
-//! installed guests against it, with the state of the real node: see [`Kernel::seed_link`], [`Kernel::attachment`] and
-//! [`Kernel::host_end_name`]. Nothing in this crate reads or changes anything outside of [`Kernel`].
+//! Guests' tests run against the simulation (`postern_guest::fake`), with a node that the test makes. `postern plan`
+//! runs the installed guests against the simulation, with the state of the real node: see [`Kernel::seed_link`],
+//! [`Kernel::attachment`] and [`Kernel::host_end_name`]. Nothing in this crate reads or changes anything outside of
+//! [`Kernel`].
 //!
 //! ```
 //! use postern_sim::{Kernel, Place};

@@ -68,7 +68,7 @@ impl Kernel {
         handle
     }
 
-    /// Adds a link of a real node. It gets all given attributes except the handle.
+    /// Adds a link of a real node. The link gets all given attributes except the handle.
     pub fn seed_link(&mut self, place: Place, info: LinkInfo, addresses: Vec<Address>) -> Handle {
         let handle = self.add_link(place, &info.name, &info.kind);
         if let Some(link) = self.links.get_mut(&handle) {

@@ -95,7 +95,7 @@ pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostE
 }
 
 /// Returns the only source address that may send: the address of the container's interface, or else the network's
-/// address for it.
+/// address for this interface.
 fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<Mac, Error> {
     let own = own_interface(request, result).and_then(|at| result.interfaces.get(at));
     own.and_then(|own: &Interface| own.mac.parse().ok()).or(given).ok_or_else(|| {

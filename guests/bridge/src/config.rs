@@ -110,7 +110,7 @@ impl Config {
         self.address()
     }
 
-    /// Returns the address of the container's end, if the network has one for it.
+    /// Returns the address of the container's end, if the network gives an address.
     ///
     /// # Errors
     /// Code 999 for an invalid address.

@@ -20,8 +20,8 @@
 //! | `enabledad` | false | look for duplicates of IPv6 addresses |
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
 //! | `dns` | IPAM's | replaces IPAM's `dns`, if any of its keys is given |
-//! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` overrides it, |
-//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | and `runtimeConfig.mac` overrides both |
+//! | `CNI_ARGS` `MAC` | random | address of the container's end, if no other key gives it |
+//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | the same address; `runtimeConfig.mac` counts first |
 //!
 //! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading. ADD then waits until the port is
 //!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>`
@@ -29,8 +29,8 @@
 //! * ADD after a plugin that made a link of the host (`prevResult`): this link joins instead of a pair, if policy
 //!   allows it. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
 //! * DEL: removes everything of the attachment; all parts are tried, and the first failure is reported. The bridge stays.
-//! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, spoofing protection,
-//!   masquerading; the host looks for the gateways.
+//! * CHECK: calls IPAM's CHECK (layer 3). Bridge and pair must be up. Compares addresses, routes, spoofing protection
+//!   and masquerading. The host looks for the gateways.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod chained;

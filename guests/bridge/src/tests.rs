@@ -144,7 +144,7 @@ fn gateways_are_derived_where_ipam_names_none() {
 fn default_routes_are_not_doubled() {
     let with = |route: &str| format!(r#"{{"ips":[{{"address":"10.1.2.3/24"}}],"routes":[{route}]}}"#);
     for (route, expected) in [
-        // Beside a default route with its own gateway, ADD adds no other.
+        // ADD adds no default route beside a default route with its own gateway.
         (r#"{"dst":"0.0.0.0/0","gw":"10.1.2.9"}"#, vec!["0.0.0.0/0 via 10.1.2.9"]),
         // A route without a gateway uses the same gateway, so it is equivalent.
         (r#"{"dst":"0.0.0.0/0"}"#, vec!["0.0.0.0/0 via 10.1.2.1"]),

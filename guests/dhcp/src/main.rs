@@ -1,7 +1,8 @@
 //! dhcp: leases of DHCP servers.
 //!
-//! One component has two uses. The lease service starts it for each event of a lease, with `CNI_COMMAND=STEP`: standard
-//! input has one event, standard output gets one answer (see `postern_dhcp`). Runtimes start it as the plugin.
+//! One component has two uses. The lease service starts the component for each event of a lease, with
+//! `CNI_COMMAND=STEP`: standard input has one event, standard output gets one answer (see `postern_dhcp`). Runtimes
+//! start the component as the plugin.
 
 mod plugin;
 

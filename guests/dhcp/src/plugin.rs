@@ -4,14 +4,13 @@
 //! |---|---|
 //! | `ipam.daemonSocketPath` | socket of the service; only the host uses it |
 //! | `ipam.families` | `"ipv4"`, `"ipv6"` or both; the host and the service use it |
-//! | `ipam.request`, `ipam.provide`, `ipam.priority` | the plugin reads these keys to refuse wrong values early; the
-//! client in the service's sandbox uses them ([`postern_dhcp::config`]) |
+//! | `ipam.request`, `ipam.provide`, `ipam.priority` | the plugin reads these keys to refuse wrong values early; the client in the service's sandbox uses them ([`postern_dhcp::config`]) |
 //! | `CNI_ARGS` | any key, for `provide[].fromArg` |
 //!
-//! * ADD: address, gateway and routes of the lease, for each family. DNS and MTU only if they are requested. The MTU is
-//!   set on all routes, because an IPAM result has no link.
+//! * ADD: address, gateway and routes of the lease, for each family. The result has DNS and MTU only if the network
+//!   requests them. The MTU is set on all routes, because an IPAM result has no link.
 //! * DEL: gives the lease back. It does not read the configuration, and succeeds without a service.
-//! * CHECK: the service must have the lease, and `prevResult` its addresses.
+//! * CHECK: the service must have the lease, and `prevResult` must have its addresses.
 //! * STATUS: code 50 if the service does not answer.
 //! * GC: gives back the leases of attachments that the runtime no longer has.
 

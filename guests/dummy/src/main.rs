@@ -8,7 +8,7 @@
 //!
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
-//! * CHECK: IPAM's CHECK, the link with its address, which must be up, and the attachment's addresses.
+//! * CHECK: calls IPAM's CHECK. The link must be up, and have its link-layer address and the attachment's addresses.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 use postern_guest::cni::{CniResult, NetConf};

@@ -4,8 +4,8 @@ use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::IngressPolicy;
 use postern_guest::{Error, Request};
 
-/// The keys of this plugin. The host reads `backend`, `iptablesAdminChainName` and `firewalldZone` itself; here they only
-/// have to be texts.
+/// The keys of this plugin. The host reads `backend`, `iptablesAdminChainName` and `firewalldZone` itself; here these
+/// keys only have to be texts.
 #[derive(Debug)]
 pub struct Config {
     /// `ingressPolicy` as written; only ADD interprets it.

@@ -12,7 +12,7 @@
 //! * ADD: rules for each address of `prevResult`, then the isolation of the bridge. The host undoes a failed ADD.
 //! * DEL: removes the rules by the record, or else by `prevResult`. The isolation of the bridge stays.
 //! * CHECK: compares rules and isolation.
-//! * STATUS: the configuration can be read, and the packet filter is there. GC: removes this plugin's garbage.
+//! * STATUS: the configuration can be read, and the packet filter is available. GC: removes this plugin's garbage.
 
 mod config;
 

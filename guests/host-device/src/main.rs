@@ -5,8 +5,7 @@
 //! | `device` | name of the link |
 //! | `hwaddr` | link-layer address of the link |
 //! | `kernelpath` | directory of the link's device below `/sys/devices` |
-//! | `pciBusID` | PCI address of the device; `runtimeConfig.deviceID` goes before this key, and may also name an
-//! auxiliary device |
+//! | `pciBusID` | PCI address of the device; `runtimeConfig.deviceID` goes before this key, and may also name an auxiliary device |
 //! | `ipam` | with it the attachment has addresses |
 //! | `dns` | copied to the result; the DNS of IPAM is dropped |
 //!
@@ -16,7 +15,7 @@
 //!
 //! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: moves the link back and gives the addresses back. Both steps are tried, and the first failure is reported.
-//! * CHECK: IPAM's CHECK, and the link with its address, addresses and routes.
+//! * CHECK: calls IPAM's CHECK. The link must have its link-layer address, addresses and routes.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;

@@ -8,7 +8,7 @@ const PLUGIN: Subject<HostDevice> =
 const PCI: &str = "0000:3b:00.1";
 const ENO1: &str = r#","device":"eno1""#;
 
-/// A host with `eno1` and `eno2`, which is a PCI device.
+/// A host with `eno1`, and with `eno2` of a PCI device.
 fn node(ipam: &str) -> Kernel {
     let mut kernel = Kernel::with_ipam(ipam);
     for name in ["eno1", "eno2"] {
@@ -37,7 +37,7 @@ fn add_moves_the_device_in_and_del_moves_it_back() {
     assert_eq!(PLUGIN.call("DEL", ENO1).unwrap(), "");
     assert_eq!(fake::log()[fake::log().len() - 2..], ["device.give-back", "ipam.del"]);
     fake::with(|kernel| assert!(kernel.own().is_none() && kernel.find(Place::Host, "eno1").is_some()));
-    // DEL succeeds again, and without the keys that ADD needs.
+    // A second DEL succeeds, even without the keys that ADD needs.
     assert_eq!(PLUGIN.call("DEL", "").unwrap(), "");
 }
 
@@ -79,7 +79,7 @@ fn a_device_of_user_space_stays_where_it_is() {
     let result = PLUGIN.call("ADD", keys).unwrap();
     assert!(!result.contains("mac") && result.contains("10.1.2.3/24"), "{result}");
     assert_eq!(fake::log(), ["device.find", "ipam.add"]);
-    // CHECK looks for no link in the container.
+    // CHECK does not look for a link in the container.
     assert_eq!(PLUGIN.call("CHECK", &format!(r#"{keys},"prevResult":{result}"#)).unwrap(), "");
     // The name of a link in the configuration changes nothing.
     PLUGIN.call("ADD", &format!(r#"{keys},"device":"eno1""#)).unwrap();

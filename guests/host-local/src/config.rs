@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// The addresses that the plugin may assign.
 #[derive(Debug)]
 pub struct Config {
-    /// Sets of ranges: the runtime's, the old-style set, the sets of the configuration.
+    /// Sets of ranges: the runtime's sets, the old-style set, the configuration's sets.
     pub sets: Vec<Vec<LeaseRange>>,
     /// Requested addresses: from `CNI_ARGS`, from `args`, from the runtime; all of them count.
     pub requested: Vec<IpAddr>,

@@ -17,7 +17,8 @@
 //!   checks ranges and requests; its messages are those of the native plugin.
 //! * DEL: releases the addresses. DEL does not read the configuration, so a broken configuration does not stop it.
 //! * CHECK: the attachment must have an address.
-//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never report this.
+//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. The native plugin never
+//!   reports this.
 //! * GC: frees the addresses of attachments that the runtime no longer has.
 
 mod config;

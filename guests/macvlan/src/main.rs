@@ -13,7 +13,8 @@
 //!
 //! * ADD: the link, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
-//! * CHECK: IPAM's CHECK, the master, the link with mode and address, which must be up, addresses and routes.
+//! * CHECK: calls IPAM's CHECK. The master must exist. The link must be up, and have its mode, link-layer address,
+//!   addresses and routes.
 //! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;

@@ -3,7 +3,7 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `runtimeConfig.portMappings` | `hostPort`, `containerPort`, `protocol` (tcp, udp, sctp) and `hostIP` of each |
+//! | `runtimeConfig.portMappings` | `hostPort`, `containerPort`, `protocol` (tcp, udp, sctp) and `hostIP` of each mapping |
 //! | `snat` | senders in the container's own network, and the node's 127.0.0.1, appear as the node (default: true) |
 //! | `masqAll` | every sender appears as the node |
 //! | `backend` | `iptables` or `nftables`; the host takes it from the configuration |

@@ -10,13 +10,13 @@
 //!
 //! `CNI_ARGS` isn't read here; IPAM gets it unchanged.
 //!
-//! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link;
-//!   everything else, the address's own network too, goes through the gateway. The host end gets the gateway's address, and
-//!   the host routes the container's addresses to it. Masquerading comes last.
+//! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link. All
+//!   other traffic goes through the gateway, even to the address's own network. The host end gets the gateway's
+//!   address, and the host routes the container's addresses to it. Masquerading comes last.
 //! * DEL: releases the addresses, and removes the other objects. All removals are tried, and the first failure is
 //!   returned.
-//! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, and masquerading. The host checks the gateway
-//!   and its own route.
+//! * CHECK: calls IPAM's CHECK. The pair must be up, and have its addresses and routes. Compares masquerading. The host
+//!   checks the gateway and its own route.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 //!
 //! Differences from the native plugin: this plugin does not wait for duplicate address detection. Addresses with the

@@ -8,7 +8,7 @@
 //! | `addSourceHints` | the main table keeps the routes to the link's own networks, with the address as the source |
 //! | `prevResult` | required on ADD; passed on unchanged |
 //!
-//! With `table`, `gateways` and `addSourceHints` have no effect, as with the native plugin.
+//! If `table` is given, `gateways` and `addSourceHints` have no effect, as with the native plugin.
 //!
 //! * ADD: rules and tables. The host undoes a failed ADD.
 //! * DEL: removes rules and tables, and puts the link's routes back into the main table.

@@ -14,7 +14,7 @@
 //! * ADD: the tap, its bridge, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed
 //!   ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
-//! * CHECK: IPAM's CHECK, the tap with its address, which must be up, addresses and routes.
+//! * CHECK: calls IPAM's CHECK. The tap must be up, and have its link-layer address, addresses and routes.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `sysctl` | keys below `net` with their values; the first `IFNAME` of a key stands for `CNI_IFNAME` |
 //! | `mac`, `mtu`, `txQLen` | address, MTU in bytes, queue length in packets |
-//! | `promisc`, `allmulti` | the link takes frames for any address, all multicast frames |
+//! | `promisc`, `allmulti` | `promisc`: the link takes frames for any address; `allmulti`: all multicast frames |
 //! | `dataDir` | directory of the native plugin's files (default: `/run/cni/tuning`); the host takes it from the configuration |
 //! | `prevResult` | required; passed on with the new address |
 //!

@@ -1,10 +1,10 @@
 //! The sysctls of links in another network namespace, through descriptors of the two directories that list its links.
 //!
 //! The kernel resolves `/proc/sys/net` in the namespace of the thread that opens a path. But `net/ipv4/conf` and
-//! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: symbolic links lead there). So a descriptor
-//! of one of these directories stays with the namespace in which it was opened. A thread of any namespace can open the
-//! files below the descriptor. Other directories may be shared by all namespaces, and contain symbolic links. Their
-//! settings need a thread in the namespace ([`crate::Worker::start`]).
+//! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: symbolic links lead to them). So a
+//! descriptor of one of these directories stays with the namespace in which it was opened. A thread of any namespace
+//! can open the files below the descriptor. Other directories may be shared by all namespaces, and contain symbolic
+//! links. Their settings need a thread in the namespace ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
 use crate::sysctl::{self, Setting, SettingFile, SysctlFile};

@@ -16,7 +16,7 @@ use std::thread;
 /// know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing exists at the path, or the path is empty. DEL takes it as "already gone".
+    /// Nothing exists at the path, or the path is empty. For DEL, the namespace is then already gone.
     #[error("failed to Statfs {0:?}: {none}", none = describe(Errno::ENOENT as i32))]
     NotExist(String),
     /// The object is on a file system without namespaces: `f_type` of `statfs(2)`.

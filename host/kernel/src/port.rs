@@ -23,8 +23,8 @@ impl Netlink {
     /// Makes `port` a port of `bridge` and sets both flags, whatever their old values. `hairpin` lets a frame leave by
     /// the port where it entered. `isolated` keeps the port from reaching other isolated ports.
     ///
-    /// The kernel reads a port's options before its new master, so one message can't set both. One datagram has two
-    /// messages, with one acknowledgement.
+    /// The kernel reads a port's options before its new master, so one message can't set options and master. One
+    /// datagram has two messages, with one acknowledgement.
     ///
     /// # Errors
     /// `ENODEV` if the port or the bridge is missing. `EINVAL` if `bridge` is not a bridge. `ELOOP` for a bridge in a
@@ -86,7 +86,7 @@ impl Netlink {
 const AF_BRIDGE: u8 = libc::AF_BRIDGE.to_le_bytes()[0];
 
 fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessage {
-    // "Controller" is BRIDGE_FLAGS_MASTER: the bridge carries it out, not the port's own driver.
+    // "Controller" is BRIDGE_FLAGS_MASTER: the bridge carries out the request, not the port's own driver.
     LinkBridgeVlan::new(port).append_af_spec(AfSpecBridge::Flags(BridgeFlag::Controller)).vlan(vid, flags).build()
 }
 

@@ -27,9 +27,10 @@ struct Tap {
 /// Access to a network namespace: a netlink socket in the namespace, and its sysctls. Dropping the `Worker` closes
 /// everything.
 ///
-/// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. It offers every operation.
-/// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it returned. They offer
-///   only the sysctls of links.
+/// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. This thread offers every
+///   operation.
+/// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it returned. These
+///   descriptors offer only the sysctls of links.
 #[derive(Debug)]
 pub struct Worker {
     path: String,
@@ -96,8 +97,8 @@ impl Worker {
     /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
-    /// The errors of [`Worker::start`]. If the file can't be opened, or the program can't be started, [`Worker::make_tap`] returns
-    /// the error.
+    /// The errors of [`Worker::start`]. If the file can't be opened, or the program can't be started,
+    /// [`Worker::make_tap`] returns the error.
     pub fn start_for(
         namespace: &Namespace,
         tap: Option<Option<String>>,

@@ -10,7 +10,7 @@ use std::fmt;
 pub type Handle = u32;
 
 impl Capability {
-    /// Returns the capability of this name.
+    /// Returns the capability with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|capability| capability.name() == name)
     }

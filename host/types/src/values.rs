@@ -116,15 +116,15 @@ pub struct BridgeInfo {
 /// The settings of a bridge's port (`IFLA_BRPORT_*`, `bridge(8)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PortSpec {
-    /// A frame may leave through the port where it entered.
+    /// True if a frame may leave through the port where it entered.
     pub hairpin: bool,
-    /// The port exchanges frames only with ports that are not isolated.
+    /// True if the port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
     /// The access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
     pub vlan: Option<VlanId>,
     /// The VLANs that are carried tagged.
     pub trunk: Vec<VlanId>,
-    /// Keep the VLANs that the port already has (normally 1).
+    /// True to keep the VLANs that the port already has (normally 1).
     pub preserve_default_vlan: bool,
 }
 

@@ -111,8 +111,8 @@ pub fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Ends, and gives back the address that a server has given. A requested address counts too: the answer may be on its
-/// way.
+/// Ends the lease, and gives back the address that a server has given. A requested address counts too: the answer may
+/// be on its way.
 pub fn give_back(context: &Context<'_>, phase: &Phase, outcome: Outcome) -> Next<Phase> {
     let given = match phase {
         Phase::Requesting { address, server, .. } => Some((*address, *server)),

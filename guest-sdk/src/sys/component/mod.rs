@@ -77,7 +77,7 @@ fn failure(error: wit::types::Error) -> Error {
     })
 }
 
-/// Converts a link. It has no handle here: the resource itself is the handle.
+/// Converts a link. The link has no handle here: the resource itself is the handle.
 #[inline(never)]
 fn link_info(link: wit::types::LinkAttributes) -> LinkInfo {
     LinkInfo {

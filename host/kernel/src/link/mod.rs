@@ -82,7 +82,7 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
-    /// Returns the link of that index.
+    /// Returns the link with this index.
     pub fn link_by_index(&self, index: u32) -> Result<Option<Link>> {
         // The kernel can't answer a request with index 0 and no name.
         if index == 0 {
@@ -275,7 +275,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Gives the link another name; it must be down.
+    /// Gives the link another name; the link must be down.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `EINVAL` if no link can have the name, `ENODEV` if the link is missing.

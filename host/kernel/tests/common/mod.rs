@@ -1,5 +1,5 @@
-//! Helpers for this crate's tests. They run in the private namespaces of the cargo runner, and each in its own network
-//! namespace.
+//! Helpers for this crate's tests. The tests run in the private namespaces of the cargo runner, and each in its own
+//! network namespace.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
