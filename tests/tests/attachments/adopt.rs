@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// Returns a configuration whose addresses no other test's node has, because `number` is unique. The search finds all
-/// namespaces.
+/// Returns a configuration with addresses that no other test's node has: `number` is unique. The search for leftovers
+/// covers the namespaces of all tests.
 fn config(number: u8, backend: &str) -> Value {
     let ranges = [format!("10.77.{number}.0/24"), format!("fd00:77:{number}::/64")];
     let ranges = ranges.map(|subnet| json!([{"subnet": subnet}]));
@@ -18,8 +18,8 @@ fn config(number: u8, backend: &str) -> Value {
     })
 }
 
-/// Makes a node with a network of native plugins. These have made the bridge and all tables, for a container that is gone
-/// again.
+/// Makes a node with a network of native plugins. A container, removed since, made them create the bridge and all
+/// tables.
 fn used(number: u8, backend: &str, patch: &Value) -> Result<(Node, Network)> {
     let node = Node::new()?;
     let net = Network::new(&node, &config(number, backend))?.with(patch).by(&native_bin()?);
@@ -37,7 +37,7 @@ fn attach(net: &Network, container: &str) -> Result<Attachment> {
     net.add(container)
 }
 
-/// Makes all leases so old that no ADD can be in progress any more.
+/// Makes all leases so old that no ADD can still be in progress.
 fn age(node: &Node) -> Result<()> {
     node.sh("find /var/lib/cni/networks -type f -exec touch -d '1 hour ago' {} +").map(drop)
 }
@@ -62,7 +62,7 @@ fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)
 /// Returns the parts of the node that attachments change while they live.
 fn picture(node: &Node) -> Result<Value> {
     let mut tree = node.snapshot(&["alive"], &mut Names::new(""))?;
-    // The round robin of host-local continues, as intended.
+    // host-local's round robin continues, as intended.
     if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
         files.retain(|path, _| !path.contains("last_reserved_ip"));
     }
@@ -93,7 +93,7 @@ fn found(number: u8, backend: &str, plugin: &str) -> Result<()> {
     let rule = format!("masquerade-{backend} native/dead/{ifname}: no live namespace has its address");
     wanted.extend([rule.clone(), rule]);
     ensure!(adopt(&node, "find")? == wanted, "{:?}", adopt(&node, "find")?);
-    ensure!(adopt(&node, "remove")? == wanted, "what is removed is what was shown");
+    ensure!(adopt(&node, "remove")? == wanted, "`remove` did not report what `find` had shown");
     ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
 
     let mismatches = compare(&before, &picture(&node)?);
@@ -123,7 +123,7 @@ fn of_ptp_with_iptables() -> Result<()> {
     found(4, "iptables", "ptp")
 }
 
-/// A link in the container ends with it: what the native tap plugin leaves on the node are its addresses.
+/// A tap in a container ends with the container. The native tap plugin leaves its leases on the node.
 #[test]
 fn of_tap() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {
@@ -149,7 +149,7 @@ fn of_tap() -> Result<()> {
     net.attachment("alive").del()
 }
 
-/// Returns a whole list: bridge, portmap and firewall.
+/// Returns a list of bridge, portmap and firewall.
 fn whole(node: &Node, bridge: &Value, port: u16) -> Result<Network> {
     let mapping = |protocol| json!({"hostPort": port, "containerPort": 80, "protocol": protocol});
     let portmap = json!({"type": "portmap", "backend": bridge["ipMasqBackend"],
@@ -158,8 +158,8 @@ fn whole(node: &Node, bridge: &Value, port: u16) -> Result<Network> {
     Network::new(node, &json!({"cniVersion": "1.0.0", "name": bridge["name"], "plugins": plugins}))
 }
 
-/// Forwards and forwarding of native plugins. Those of living containers, of attachments with a record, of kube-proxy and
-/// of an operator stay.
+/// The search finds forwards and firewall rules of native plugins. The rules of living containers, of attachments with
+/// a record, of kube-proxy and of an operator stay.
 fn forwards(number: u8, backend: &str) -> Result<()> {
     let (node, net) = used(number, backend, &json!({}))?;
     let bridge = net.config(0, &json!({}))?;
@@ -199,7 +199,7 @@ fn forwards(number: u8, backend: &str) -> Result<()> {
         shown.iter().all(|line| line.ends_with("no live namespace has its address") || line.contains("mac-guard")),
         "{shown:#?}"
     );
-    ensure!(adopt(&node, "remove")? == shown, "what is removed is what was shown");
+    ensure!(adopt(&node, "remove")? == shown, "`remove` did not report what `find` had shown");
     ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
     let mismatches = compare(&before, &picture(&node)?);
     ensure!(mismatches.is_empty(), "{mismatches:?}");
@@ -219,7 +219,8 @@ fn of_portmap_and_firewall_with_iptables() -> Result<()> {
     forwards(12, "iptables")
 }
 
-/// Links that limit rates. Those of living containers, of records, of an ADD that is not complete and of an operator stay.
+/// The search finds links that limit rates. The links of living containers, records, an unfinished ADD and an operator
+/// stay.
 #[test]
 fn of_bandwidth() -> Result<()> {
     let (node, net) = used(13, "nftables", &json!({}))?;
@@ -247,7 +248,7 @@ fn of_bandwidth() -> Result<()> {
     let shown = adopt(&node, "find")?;
     let ifbs: Vec<&String> = shown.iter().filter(|line| line.starts_with("ifb ")).collect();
     ensure!(ifbs == ["ifb ?/?/?: no link is redirected to it"], "{shown:#?}");
-    ensure!(adopt(&node, "remove")? == shown, "what is removed is what was shown");
+    ensure!(adopt(&node, "remove")? == shown, "`remove` did not report what `find` had shown");
     ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
     let mismatches = compare(&before, &picture(&node)?);
     ensure!(mismatches.is_empty(), "{mismatches:?}");
@@ -259,7 +260,7 @@ fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
     let (node, net) = used(5, "nftables", &json!({}))?;
     attach(&net, "vm")?;
     age(&node)?;
-    // A virtual machine has its address inside; the link has none.
+    // A virtual machine keeps its address inside. The link in the namespace has no address.
     node.sh_in("vm", "ip address flush dev eth0 scope global")?;
     ensure!(adopt(&node, "find")?.len() == 4, "{:?}", adopt(&node, "find")?);
     node.sh("mkdir -p /var/lib/cni/results")?;
@@ -273,13 +274,13 @@ fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
     ensure!(told.len() == 4 && told.iter().all(|line| line.contains("native-vm-eth0 doesn't tell")), "{told:?}");
     node.remove_container("vm")?;
     entry(r#"{"kind":"cniCacheV1","netns":"/run/netns/vm"}"#)?;
-    ensure!(adopt(&node, "remove")?.len() == 5, "with the namespace everything goes");
+    ensure!(adopt(&node, "remove")?.len() == 5, "an object stays though the namespace is gone");
     ensure!(adopt(&node, "find")?.is_empty());
     Ok(())
 }
 
-/// Root in a container can give its links any address. What stays by such an address alone is named with the place, so that
-/// an operator sees who keeps it.
+/// Root in a container can give its links any address. If only such an address keeps a lease, `find` names the link and
+/// its namespace. An operator then sees which container keeps the lease.
 #[test]
 fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
     let (node, net) = used(18, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;
@@ -288,7 +289,7 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
     attach(&net, "c1")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.len() == 2, "{:?}", adopt(&node, "find")?);
-    // The whole range, on a link that leads nowhere.
+    // `lo` gets all addresses of the range.
     let script =
         "for i in $(seq 2 250); do echo \"address add 10.77.18.$i/32 dev lo\"; done > /run/range; ip -batch /run/range";
     node.sh_in("c1", script)?;
@@ -296,8 +297,8 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
     let names =
         |place: &str| told.iter().filter(|line| line.contains(" stays: 10.77.18.") && line.contains(place)).count();
     ensure!(names("is on \"lo\", which is like no attachment's link, in the namespace /") == 1, "{told:?}");
-    ensure!(told.len() == 4, "its own two leases stay and are named too, and the other one of IPv6 is left: {told:?}");
-    // And on its own link, where an attachment has an address or two.
+    ensure!(told.len() == 4, "not 4 lines: two for c1's leases, two for the dead container's: {told:?}");
+    // The range on `eth0`, where an attachment has only one or two addresses.
     node.sh_in(
         "c1",
         &format!("ip address flush dev lo; sed -i s/lo$/eth0/ /run/range; {}", "ip -force -batch /run/range || true"),
@@ -309,7 +310,8 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A container can have many namespaces, each with few addresses on links as attachments have them. What they keep is named too.
+/// A container can have many namespaces, each with few addresses on usual links. Leases that these addresses keep are
+/// named too.
 #[test]
 fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
     let (node, net) = used(
@@ -324,7 +326,7 @@ fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
     attach(&net, "c1")?;
     age(&node)?;
     ensure!(adopt(&node, "find")?.len() == 8, "{:?}", adopt(&node, "find")?);
-    // Two addresses in each of four namespaces, on links that could be attachments'.
+    // Two addresses in each of four namespaces, on links like those of attachments.
     let mut nested: Vec<_> = (0..4)
         .map(|number| {
             let script = "ip link add eth0 type veth peer name x && ip link add link eth0 name m type macvlan &&
@@ -350,7 +352,7 @@ fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
     Ok(())
 }
 
-/// A clock that was far ahead gives leases of a later day. They are judged by their holders alone.
+/// A clock that was far ahead gives leases a date in the future. Only their holders decide whether such leases stay.
 #[test]
 fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
     let (node, net) = used(20, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;
@@ -378,7 +380,7 @@ fn another_directory_of_leases_is_looked_at_if_it_is_named() -> Result<()> {
     ensure!(adopt(&node, "find")?.is_empty());
     ensure!(adopt(&node, "remove /var/lib/leases")?.len() == 2);
     ensure!(node.sh("ls /var/lib/leases/native | grep -c '^10\\|^fd' || true")?.trim() == "0");
-    ensure!(adopt(&node, "find /var/lib/nowhere").is_err(), "a directory that isn't there is a mistake");
+    ensure!(adopt(&node, "find /var/lib/nowhere").is_err(), "a missing directory is no error");
     Ok(())
 }
 
@@ -388,16 +390,16 @@ fn what_postern_made_is_no_leftover() -> Result<()> {
     attach(&Network::new(&node, &config(7, "nftables"))?, "ours")?;
     age(&node)?;
     node.remove_container("ours")?;
-    ensure!(adopt(&node, "find")?.is_empty(), "it is garbage, and goes by its record");
-    // Without its record it looks like an object of a native plugin.
+    ensure!(adopt(&node, "find")?.is_empty(), "garbage with a record was reported as a leftover");
+    // Without its record, the garbage looks like an object of a native plugin.
     node.sh("rm /run/postern/attachments/*")?;
     ensure!(adopt(&node, "remove")?.len() == 5, "{:?}", adopt(&node, "find")?);
     ensure!(adopt(&node, "find")?.is_empty());
     Ok(())
 }
 
-/// In a user namespace the processes of the machine can't be looked at: `postern gc` must not conclude anything from
-/// that.
+/// In a user namespace, the test can't look at the node's other processes: `postern gc` must conclude nothing from
+/// their absence.
 #[test]
 fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
     let (node, net) = used(8, "nftables", &json!({}))?;
@@ -413,16 +415,16 @@ fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
         let problems = printed.get("problems").map(ToString::to_string).unwrap_or_default();
         ensure!(problems.contains("4 leases and masquerading rules were not judged"), "{printed}");
         ensure!(problems.contains("run it as root on the host, in its PID namespace"), "{printed}");
-        ensure!(status == Some(1), "it is not said to be all: {status:?}");
+        ensure!(status == Some(1), "gc did not report that leases were not judged: {status:?}");
         ensure!(compare(&before, &picture(&node)?).is_empty() && guards == node.sh("nft list table bridge nat")?);
     }
     let (printed, _) = gc(&node, "", "")?;
-    ensure!(printed.get("native") == Some(&Value::Null), "only if told to: {printed}");
+    ensure!(printed.get("native") == Some(&Value::Null), "gc looked for leftovers without `--native`: {printed}");
     let (printed, status) = gc(&node, "", "--native --yes")?;
     ensure!(printed.get("done") == Some(&json!(true)) && status == Some(1), "{printed}");
     let left = node.sh("nft list table bridge nat")?;
     ensure!(!left.contains("dead") && left.contains("PREROUTING"), "{left}");
-    ensure!(adopt(&node, "find")?.len() == 4, "the rest is there still");
+    ensure!(adopt(&node, "find")?.len() == 4, "gc removed more than the bridge ports' rules");
     Ok(())
 }
 
@@ -434,8 +436,8 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Files of flannel and tuning about containers. They go if no live namespace has an address that the container leases;
-/// without a lease nothing tells whose they are.
+/// Files of flannel and tuning about containers are removed if no live namespace has an address that the container
+/// leases. Without a lease, nothing tells to which container a file belongs.
 #[test]
 fn of_flannel_and_tuning() -> Result<()> {
     let (node, net) = used(61, "nftables", &json!({}))?;
@@ -449,12 +451,12 @@ fn of_flannel_and_tuning() -> Result<()> {
         attach(&net, container)?;
         node.sh(&format!("for file in {}; do echo '{{}}' > $file; done", files(container)))?;
     }
-    // Nobody's lease, and names that do not tell container and interface apart.
+    // A container without a lease, and a file name that does not separate container and interface.
     node.sh(&format!("for file in {} /run/cni/tuning/dead_x_eth0.json; do echo '{{}}' > $file; done", files("other")))?;
     for container in ["dead", "cached"] {
         node.remove_container(container)?;
     }
-    // A runtime's cache says that this one is alive, in another namespace.
+    // A runtime's cache says that container `vm` is alive, in another namespace.
     node.sh(
         "mkdir -p /var/lib/cni/results; ip netns add vm61
          echo '{\"kind\":\"cniCacheV1\",\"containerId\":\"cached\",\"ifName\":\"eth0\",\"networkName\":\"native\",\"netns\":\"/run/netns/vm61\"}' > /var/lib/cni/results/native-cached-eth0",

@@ -1,4 +1,4 @@
-//! Native IPAM programs, if policy lets them run; and a DEL that has only the record.
+//! Native IPAM programs, if policy lets them run, and a DEL that has only the record.
 
 use anyhow::{Result, ensure};
 use postern_tests::kernel::{self, NO_TAPS};
@@ -62,7 +62,7 @@ fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
     ensure!(refused.status == 1, "{refused:?}");
     let text = &refused.stdout;
     ensure!(text.contains("\"code\": 110") && text.contains("native = [\\\"script-ipam\\\"]"), "{text}");
-    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
+    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "the program ran");
     net.node.sh("ip link del br9; rm -rf /run/script-ipam*; ls /run/postern/attachments")?;
     net.node.sh(": > /run/script-ipam.log")?;
     let after = net.node.snapshot(&["c1"], &mut Names::new(""))?;
@@ -76,7 +76,7 @@ fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
 
 #[test]
 fn a_native_program_gets_the_attachment_unchanged() -> Result<()> {
-    // Conventional arguments of a runtime are for plugins that understand them, and none here does.
+    // A runtime's conventional arguments are for plugins that understand them. No plugin of this network does.
     let net = network(&script(json!({
         "labels": {"a": "b"},
         "args": {"cni": {"labels": [{"key": "app", "value": "a"}], "other": 1}},
@@ -114,7 +114,7 @@ fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
     Ok(())
 }
 
-/// The native library has an error for each of these programs. Nothing quotes it as text once more.
+/// The native library has an error text for each of these programs. No message repeats the error object as text.
 #[test]
 fn a_native_program_that_fails_without_json_is_quoted_once() -> Result<()> {
     let net = network(&script(json!({})))?;
@@ -137,7 +137,7 @@ fn a_native_program_that_fails_without_json_is_quoted_once() -> Result<()> {
     Ok(())
 }
 
-/// Nobody is told to let a native program of the same name run with all of the host's privileges.
+/// No message advises to let a native program of the same name run with all of the host's privileges.
 #[test]
 fn a_plugin_whose_code_is_gone_is_no_native_program() -> Result<()> {
     let net = network(&json!({}))?;
@@ -154,11 +154,11 @@ fn a_plugin_whose_code_is_gone_is_no_native_program() -> Result<()> {
     ensure!(!refusal.text.contains("native"), "{}", refusal.text);
     call("DEL", "c1", &json!({"prevResult": result}))?.success()?;
     ensure!(left(&net)?.is_empty(), "{}", left(&net)?);
-    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
+    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "the program ran");
     Ok(())
 }
 
-/// Attaches with all effects on the host, and then removes the usual sources of DEL.
+/// Attaches with all effects on the host, then removes what DEL usually reads.
 fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()> {
     let net = network(&json!({"ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}))?;
     let previous = json!({"prevResult": net.add("c1")?.result});
@@ -170,10 +170,10 @@ fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()>
     let answer = net.node.call(&del)?;
     ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
     ensure!(left(&net)?.is_empty(), "left after DEL: {}", left(&net)?);
-    // Removals that the host makes itself are in the log too.
+    // The audit log also has lines for removals that the host itself makes.
     let noted = net.node.sh("grep -c '\"operation\":\"record.remove\"' /var/log/postern/audit.jsonl || true")?;
-    ensure!(noted.trim() != "0", "the log has no line for what was removed");
-    // And once more, as runtimes do.
+    ensure!(noted.trim() != "0", "the log has no line for the removals");
+    // Runtimes may repeat a DEL.
     net.node.call(&del)?.success()?;
     ensure!(left(&net)?.is_empty(), "left after the second DEL: {}", left(&net)?);
     Ok(())
@@ -228,7 +228,7 @@ fn del_without_policy_and_ipam() -> Result<()> {
 }
 
 /// `postern gc` runs the program with the operator's configuration, from the directories that the operator names. A
-/// forged record must not choose either.
+/// forged record must not choose the configuration or the program.
 #[test]
 fn people_collect_what_a_native_program_gave() -> Result<()> {
     let net = network(&script(json!({"ipMasq": true, "ipMasqBackend": "nftables"})))?;
@@ -243,9 +243,9 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     net.node.sh("mkdir /run/none /run/net.d; : > /run/script-ipam.log")?;
     let refused = gc("--conf-dir /run/none")?;
     ensure!(refused.contains("configuration of network \"net\", and there is none"), "{refused}");
-    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
-    ensure!(rules()? == "0\n", "what takes no program stays for want of one");
-    ensure!(net.node.sh("ls /run/postern/attachments")?.lines().count() == 1, "the record went");
+    ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "the program ran");
+    ensure!(rules()? == "0\n", "rules stay because the IPAM program can't run");
+    ensure!(net.node.sh("ls /run/postern/attachments")?.lines().count() == 1, "the record is gone");
     let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [net.config(0, &json!({}))?]});
     std::fs::write(net.node.path("/run/net.d/10-net.conflist"), list.to_string())?;
     let removed = gc("--conf-dir /run/net.d")?;
@@ -257,8 +257,8 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     Ok(())
 }
 
-/// The only lock held is that of the attachment's own record: other attachments come and go on the same bridge, and a
-/// collection skips it. When the run is killed, its program is killed too, and DEL need not wait.
+/// The run holds only the lock of its attachment's record. Other attachments come and go on the same bridge, and a
+/// collection skips this attachment. When the run is killed, its program is killed too, and DEL need not wait.
 #[test]
 fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     let net = network(&script(json!({"cniVersion": "1.1.0"})))?;
@@ -273,22 +273,22 @@ fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     let valid = json!({"cni.dev/valid-attachments": [{"containerID": "c2", "ifname": "eth0"}]});
     other.call_at(0, "GC", "", &valid)?.success()?;
     other.attachment("c2").del()?;
-    ensure!(begun.elapsed() < Duration::from_secs(30), "others waited for it: {:?}", begun.elapsed());
-    ensure!(stuck.try_wait()?.is_none(), "it was to be stuck");
-    ensure!(left(&net)?.contains("veth"), "the collection took what is being made: {}", left(&net)?);
+    ensure!(begun.elapsed() < Duration::from_secs(30), "others waited for the stuck program: {:?}", begun.elapsed());
+    ensure!(stuck.try_wait()?.is_none(), "the program is not stuck");
+    ensure!(left(&net)?.contains("veth"), "the collection removed the pair of the unfinished ADD: {}", left(&net)?);
     stuck.kill()?;
     stuck.wait()?;
     let begun = Instant::now();
     net.attachment("c1").del()?;
-    ensure!(begun.elapsed() < Duration::from_secs(30), "DEL waited for a program that is dead: {:?}", begun.elapsed());
+    ensure!(begun.elapsed() < Duration::from_secs(30), "DEL waited for a dead program: {:?}", begun.elapsed());
     ensure!(left(&net)?.is_empty(), "{}", left(&net)?);
     Ok(())
 }
 
-/// A program that writes down the host's number of pairs when it releases an address.
+/// Makes the program write down the host's number of pairs when it releases an address.
 const PAIRS: &str = "sed -i 's/^case/[ $CNI_COMMAND = DEL ] \\&\\& ip -o link | grep -c veth >> \\/run\\/pairs.log\\ncase/' /run/cni-bin/script-ipam";
 
-/// Its DEL releases an address: the host runs it last, both by the record and to undo an ADD.
+/// The program's DEL releases an address. The host runs this DEL last, both by the record and to undo an ADD.
 #[test]
 fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
     for operations in [0, 5] {
@@ -315,8 +315,9 @@ fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// Makes a network with a program that hangs while `/run/hang` exists, and leaves its own programs behind when it is
-/// killed. Their argument distinguishes them from those of other tests: all tests see the same processes.
+/// Makes a network with a program that hangs while `/run/hang` exists. If the program is killed, the programs that it
+/// started remain. Their argument distinguishes them from other tests' programs, because all tests see the same
+/// processes.
 fn hanging(seconds: u32) -> Result<Network> {
     let mark = mark(seconds);
     let net = network(&script(json!({"cniVersion": "1.1.0"})))?;
@@ -340,7 +341,7 @@ fn mark(seconds: u32) -> String {
     format!("1234.{seconds}{}", std::process::id())
 }
 
-/// One deadline for everything in a run, including undoing; nothing continues after it.
+/// A run has one deadline for everything, including undoing. Nothing continues after the deadline.
 #[test]
 fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
     let net = hanging(4)?;
@@ -357,7 +358,7 @@ fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
         net.node.sh("rm /run/hang").map(drop)
     };
     timed("ADD", &json!({}))?;
-    // The pair is gone, whatever the outcome of the program.
+    // The pair is gone, even if the program failed.
     ensure!(!left(&net)?.contains("veth"), "{}", left(&net)?);
     net.attachment("c1").del()?;
     let patch = json!({"prevResult": net.add("c1")?.result, "cni.dev/valid-attachments": []});
@@ -369,7 +370,7 @@ fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
     Ok(())
 }
 
-/// A runtime that kills the run also kills its programs and all that they have started: no process holds the record's
+/// A runtime that kills the run also kills the run's programs and all their descendants. No process holds the record's
 /// lock.
 #[test]
 fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
@@ -378,7 +379,7 @@ fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     let begun = Instant::now();
     let mut stuck = net.node.start(&net.request(0, "ADD", "c1", &json!({}))?)?;
     while sleeping(&net, 60)?.is_empty() {
-        ensure!(begun.elapsed() < Duration::from_secs(20), "it was to hang");
+        ensure!(begun.elapsed() < Duration::from_secs(20), "the program did not hang");
     }
     stuck.kill()?;
     stuck.wait()?;
@@ -386,13 +387,13 @@ fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     let begun = Instant::now();
     net.attachment("c1").del()?;
     ensure!(begun.elapsed() < Duration::from_secs(20), "DEL waited: {:?}", begun.elapsed());
-    ensure!(sleeping(&net, 60)?.is_empty(), "it goes on: {}", sleeping(&net, 60)?);
+    ensure!(sleeping(&net, 60)?.is_empty(), "the program still runs: {}", sleeping(&net, 60)?);
     ensure!(left(&net)?.is_empty(), "{}", left(&net)?);
     Ok(())
 }
 
-/// An address to which forwards of another record lead is refused whoever gives it: a native program, static, or a service. What
-/// the program gave is given back.
+/// An address to which forwards of another record lead is refused, whether a native program, static or a service gives
+/// it. The native program takes the address back.
 #[test]
 fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
     let net = network(&script(json!({})))?;
@@ -424,7 +425,7 @@ fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
         ensure!(left(&net)? == before, "{name}: left: {}", left(&net)?);
     }
     if kernel::has("tap")? {
-        // A tap in the container has no end on the host: the forwards don't get there.
+        // A tap in the container has no host end, so the forwards do not reach the address.
         let alone = json!({"cniVersion": "1.0.0", "name": "alone", "type": "tap", "ipam": {"type": "static", "addresses": addresses}});
         let alone = Network::new(&net.node, &alone)?.by(Path::new(BIN));
         let added = alone.call("ADD", "c1")?;
@@ -433,10 +434,10 @@ fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
         alone.attachment("c1").del()?;
         ensure!(left(&net)? == before, "left: {}", left(&net)?);
     } else {
-        skip_part("an attachment without an end on the host", NO_TAPS);
+        skip_part("an attachment without a host end", NO_TAPS);
     }
     let called = net.node.sh("cat /run/script-ipam.log")?;
-    ensure!(called == "ADD c1\nDEL c1\n", "what the program gave is given back: {called}");
+    ensure!(called == "ADD c1\nDEL c1\n", "the program's address was not released: {called}");
     net.node.sh(&format!("{BIN}/postern gc --yes --conf-dir /run/none"))?;
     for net in [&net, &fixed] {
         net.add("c1")?;

@@ -28,7 +28,7 @@ fn bridged() -> Result<(Node, Network)> {
     Ok((node, net))
 }
 
-/// The list of a runtime's GC: interface `eth0` of these containers.
+/// Returns a runtime's GC list: interface `eth0` of these containers.
 fn valid(containers: &[&str]) -> Value {
     let valid: Vec<Value> = containers.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
     json!({"cni.dev/valid-attachments": valid})
@@ -56,7 +56,7 @@ fn collects(plugin: &str) -> Result<()> {
         node.add_container(container)?;
         if container == "c3" { &other } else { &own }.add(container)?;
     }
-    // A lease that a native plugin, or an unknown program, has written.
+    // A lease that a native plugin or an unknown program wrote.
     node.sh("printf 'gone\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.6")?;
     ensure!(left(&node, "net")? == (3, 3, 2, 3), "{:?}", left(&node, "net")?);
 
@@ -67,7 +67,7 @@ fn collects(plugin: &str) -> Result<()> {
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "with c1 in the list: {:?}", left(&node, "net")?);
     own.call_at(0, "GC", "", &valid(&["c1"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "once more: {:?}", left(&node, "net")?);
-    // As a runtime calls that sets the variables of an attachment for each verb.
+    // Some runtimes set an attachment's variables for each verb.
     let with_attachment = own.request(0, "GC", "", &valid(&["c1"]))?.attachment("c1", &node.netns("c1"), "eth0");
     node.call(&with_attachment)?.success()?;
     ensure!(left(&node, "net")? == (1, 2, 1, 2), "with an attachment: {:?}", left(&node, "net")?);
@@ -78,7 +78,7 @@ fn collects(plugin: &str) -> Result<()> {
     other.attachment("c3").del()
 }
 
-/// The processes that a call forked, its answer, and its lines in the log without what differs from run to run.
+/// The processes that a call forked, the answer, and the call's lines in the log without what differs from run to run.
 struct Watched {
     forks: usize,
     answer: Answer,
@@ -97,20 +97,20 @@ fn watched(net: &Network, patch: &Value) -> Result<Watched> {
         let mut line: Value = serde_json::from_str(line)?;
         let Some(keys) = line.as_object_mut() else { bail!("no object: {line}") };
         keys.retain(|key, _| !matches!(key.as_str(), "time" | "micros"));
-        // Names and addresses are new ones in each ADD.
+        // Each ADD makes new names and addresses.
         if let Some(request) = keys.get_mut("request") {
             *request = request.get("effect").or(request.get("op")).cloned().unwrap_or_default();
         }
         Ok(line)
     };
-    // A thread is no process. musl calls fork(2), glibc clone(2).
+    // Threads do not count as processes. musl calls fork(2), glibc clone(2).
     let forked = |line: &&str| line.contains("SIGCHLD") && line.contains("clone") || line.contains(" fork(");
     let forks = trace.lines().filter(forked).count();
     Ok(Watched { forks, answer, log: log.lines().map(line).collect::<Result<_>>()? })
 }
 
-/// The shipped policies leave GC to the host: no sandbox is forked. Everything else is as with the guests: what is
-/// removed, the lines of the log, and the errors.
+/// The shipped policies leave GC to the host, which forks no sandbox. The removed objects, the lines of the log and the
+/// errors are the same as with guests.
 #[test]
 fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
     let node = Node::new()?;
@@ -120,8 +120,8 @@ fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
     merge(&mut unreadable, &json!({"dns": 5}));
     let write =
         |plugin: &str, text: &str| std::fs::write(node.path(format!("/etc/postern/policy/{plugin}.toml")), text);
-    // A policy, the runtime's configuration, and the number of sandboxes that the host forks in either way. A configuration
-    // that can't be read names no IPAM plugin, and a delegate that policy refuses gets no sandbox early.
+    // A policy, the runtime's configuration, and the number of sandboxes with GC by the host and by guests. An
+    // unreadable configuration names no IPAM plugin. A delegate that policy refuses gets no sandbox early.
     for (policy, given, by_host, by_guests) in [
         ("", valid(&["c1", "c2"]), 0, 2),
         ("", valid(&["c1"]), 0, 2),
@@ -164,8 +164,8 @@ fn ptp_collects_its_own_network() -> Result<()> {
     collects("ptp")
 }
 
-/// A link without a host end ends with its namespace. In a living namespace it is removed, because the runtime's list
-/// doesn't contain it. The path may lead to another container by now.
+/// A link without a host end ends with its namespace. In a living namespace, GC removes the link if the runtime's list
+/// lacks its attachment. The path may lead to another container by now.
 #[test]
 fn macvlan_collects_in_containers_that_live() -> Result<()> {
     let node = Node::new()?;
@@ -177,8 +177,8 @@ fn macvlan_collects_in_containers_that_live() -> Result<()> {
     }
     node.remove_container("c3")?;
     node.remove_container("c4")?;
-    // c4's path leads to another container, which has such a link too. The link of c5 was renamed, and another link has
-    // its name.
+    // c4's path leads to another container, which also has a macvlan `eth0`. c5's link was renamed, and another link
+    // has its name.
     node.add_container("c4")?;
     node.sh("ip link add link wire0 name mv4 type macvlan; ip link set mv4 netns c4 name eth0")?;
     node.sh_in("c5", "ip link set eth0 down; ip link set eth0 name moved; ip link add eth0 type bridge")?;
@@ -206,7 +206,8 @@ fn status_tells_when_no_address_is_left() -> Result<()> {
     let net = net.with(&json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30"}]]}}));
     net.call("STATUS", "")?.success()?;
     net.add("c1")?;
-    // As natively: a kubelet evicts the pods of a node whose network is not ready, and nothing is wrong with these.
+    // STATUS succeeds, like the native plugins' STATUS: a kubelet evicts the pods of a node whose network is not ready,
+    // although these pods work.
     let words =
         "postern: an ADD to network \"net\" would fail: no IP addresses available in range set: 10.9.0.1-10.9.0.2";
     for settings in ["", "status = \"native\"", "packet-filter = \"nftables\""] {
@@ -246,7 +247,7 @@ fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
     Ok(())
 }
 
-/// A note also goes by the link's index: another link can get the same name.
+/// GC compares a link's index with the note, because another link can get the same name.
 #[test]
 fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     let (node, net) = bridged()?;
@@ -257,7 +258,7 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     node.sh("ip link del br9; ip link add br9 type bridge; ip addr add 10.9.9.1/24 dev br9")?;
     ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
     node.sh("ip link show br9")?;
-    // A note of a run that was killed before it noted the index.
+    // The note of a run that was killed before it noted the index.
     node.sh("sed -i 's/\"detail\":{[^}]*}/\"detail\":null/' /run/postern/node/bridge-br9*")?;
     ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
     node.sh("ip addr flush dev br9")?;
@@ -269,7 +270,8 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     Ok(())
 }
 
-/// The kernel deletes links that are stacked on a link together with it: an operator's macvlan, here or in a container.
+/// When the kernel deletes a link, it also deletes the links stacked on it: an operator's macvlan, here or in a
+/// container.
 #[test]
 fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     let (node, net) = bridged()?;
@@ -284,7 +286,7 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
          ip -o link show up0 2>/dev/null || true",
     )?;
     if upper.is_empty() {
-        eprintln!("not looked at: this kernel has no link that stands on another");
+        eprintln!("not tested: this kernel has no link that stands on another");
         return Ok(());
     }
     ensure!(gc()?.contains("bridge br9 stays: up0 stands on it"), "{}", gc()?);
@@ -295,7 +297,7 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     Ok(())
 }
 
-/// Forwarding is not unused while the node forwards packets of a container, with a record or without one.
+/// Forwarding is in use while the node forwards packets of a container, with or without a record.
 #[test]
 fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     for (plugin, lose) in [("bridge", ":"), ("ptp", ":"), ("bridge", "rm /run/postern/attachments/*")] {
@@ -304,10 +306,10 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
         node.add_container("c1")?;
         let gc = || postern(&node, "gc --node --forwarding --yes");
         let value = || node.sh("sysctl -n net.ipv4.ip_forward");
-        // Another one has switched IPv6's on.
+        // Another program has switched on IPv6 forwarding.
         node.sh("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=1")?;
         net.add("c1")?;
-        ensure!(value()?.trim() == "1", "{plugin}: it is not needed here");
+        ensure!(value()?.trim() == "1", "{plugin}: forwarding is off after ADD");
         node.sh(lose)?;
         let printed = gc()?;
         ensure!(
@@ -320,13 +322,17 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
             printed.contains("removed net.ipv4.ip_forward") && value()?.trim() == "0",
             "{plugin}, {lose}: {printed}"
         );
-        ensure!(node.sh("sysctl -n net.ipv6.conf.all.forwarding")?.trim() == "1", "it was another's");
+        ensure!(
+            node.sh("sysctl -n net.ipv6.conf.all.forwarding")?.trim() == "1",
+            "gc switched off another program's forwarding"
+        );
     }
     Ok(())
 }
 
-/// The node can be the router of a container whose link it does not make: by a link of its own on the same wire. A tunnel with
-/// an address makes it a router too. Links between which it may forward packets of others are told.
+/// The node can be a container's router through its own link on the same wire, though another plugin made the
+/// container's link. A tunnel with an address makes the node a router too. The output names the links between which the
+/// node may forward packets of others.
 #[test]
 fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
     let node = Node::new()?;
@@ -355,7 +361,7 @@ fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
         ensure!(printed.contains(&why) && value()?.trim() == "1", "{link}: {printed}");
         node.sh(&format!("ip address flush dev {link}"))?;
         let printed = gc()?;
-        // The other end of the device's wire is on the node, and leads to the container.
+        // With host-device, the other end of the container's veth is `par`, on the node.
         let is_used = if link == "par" { "1" } else { "0" };
         ensure!(value()?.trim() == is_used, "{link}, without an address: {printed}");
         net.attachment("c2").del()?;
@@ -370,7 +376,7 @@ fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
     Ok(())
 }
 
-/// Whoever sets the clock back makes no attachment one that is always at work.
+/// A clock that was set back does not make an attachment look permanently in progress.
 #[test]
 fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {
     let node = Node::new()?;
@@ -379,7 +385,7 @@ fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {
         node.add_container(container)?;
         net.add(container)?;
     }
-    // As if it had been made by a clock that was an hour ahead.
+    // Dates the record as a clock that is an hour ahead would.
     node.sh("cd /run/postern/attachments; now=$(date +%s); for file in *; do [ -f $file ] && perl -pi -e 's/\\b(1[0-9]{9})([0-9]{3})\\b/($1+3600).$2/ge' $file; done")?;
     let ahead = node.sh("cd /run/postern/attachments; cat * | grep -o '[0-9]\\{13\\}' | sort | head -1")?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
@@ -388,7 +394,7 @@ fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {
     for one in listed.as_array().into_iter().flatten() {
         ensure!(one.get("under_way") == Some(&json!(false)), "{listed:#}");
     }
-    // A runtime's GC, and a person's.
+    // A runtime's GC, and an operator's.
     net.call_at(0, "GC", "", &valid(&["c2"]))?.success()?;
     ensure!(left(&node, "net")? == (1, 1, 1, 1), "{:?}", left(&node, "net")?);
     node.sh("ip netns del c2; for try in $(seq 100); do ip -o link | grep -q ': veth' || break; sleep .05; done")?;

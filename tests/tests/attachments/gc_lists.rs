@@ -1,5 +1,5 @@
-//! `postern gc` for attachments that the runtimes' cache knows: DEL of the whole list, ours and native plugins, with what the runtime
-//! gave them. What one DEL fails to remove keeps its addresses.
+//! `postern gc` for attachments in the runtimes' cache: DEL of the whole list, our plugins and native ones, with the
+//! runtime's arguments. If one DEL fails, the attachment keeps its addresses.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Names, Node, compare, flat, native_bin, plugin_bin};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The directory of programs that a test makes itself.
 const OWN: &str = "/run/programs";
-/// Notes how it was called. Its result is the one before it.
+/// Writes down its call, and returns `prevResult`.
 const BEHIND: &str = r#"#!/bin/bash
 input=$(cat)
 echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(jq -c '[.runtimeConfig, .prevResult.ips[0].address, .own]' <<< "$input")" >> /run/called
@@ -16,8 +16,8 @@ echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(
 [ "$CNI_COMMAND" != ADD ] || jq .prevResult <<< "$input"
 "#;
 
-/// A node with a network, one container that lives and one that ended without DEL. The search for namespaces finds those of
-/// all tests: `number` makes addresses unique.
+/// A node with a network, one living container and one that ended without DEL. The search covers the namespaces of all
+/// tests, so `number` makes addresses unique.
 struct Place {
     node: Node,
     before: Value,
@@ -91,7 +91,7 @@ impl Place {
         Ok((printed.to_owned(), status.parse()?))
     }
 
-    /// What is there beside the living attachment.
+    /// Returns what exists besides the living attachment.
     fn left(&self) -> Result<String> {
         let left = compare(&self.before, &self.picture()?);
         Ok(left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
@@ -110,7 +110,8 @@ fn portmap(plugin: &str) -> Value {
     json!({"type": plugin, "backend": "iptables", "capabilities": {"portMappings": true}})
 }
 
-/// After it the node looks as the runtime's own DELs would leave it: nothing of the dead container, all of the living one.
+/// After `postern gc`, the node looks as after the runtime's own DELs: nothing of the dead container is left, all of
+/// the living one.
 #[test]
 fn whole_lists_of_ours_and_native_plugins() -> Result<()> {
     for (number, plugins) in [
@@ -129,21 +130,21 @@ fn whole_lists_of_ours_and_native_plugins() -> Result<()> {
         let place = Place::new(number, &plugins)?;
         place.node.remove_container("dead")?;
         let names: Vec<&str> = plugins.iter().rev().filter_map(|plugin| plugin.get("type")?.as_str()).collect();
-        // It is shown first, with the path of each program. Nothing is executed unasked.
+        // The output first shows the list, with the path of each program. Without `--yes`, nothing is executed.
         let (shown, status) = place.gc("")?;
         ensure!(status == 0 && shown.contains("executes these programs"), "{number}: {shown}");
         let at = |name: &str| shown.find(&format!("  {name}: /"));
         let places: Vec<Option<usize>> = names.iter().copied().chain(["bridge", "host-local"]).map(at).collect();
         ensure!(places.iter().all(Option::is_some) && places.is_sorted(), "{number}: {places:?}: {shown}");
-        ensure!(place.leases()? == 2 && place.cached()? == 2, "{number}: something was done unasked");
-        // The list may be gone from the directory by now.
+        ensure!(place.leases()? == 2 && place.cached()? == 2, "{number}: gc removed something without `--yes`");
+        // The list may be gone from the directory.
         if number % 2 == 0 {
             place.node.sh("rm /run/net.d/*")?;
         }
         let (done, status) = place.gc("--yes")?;
         ensure!(status == 0 && done.contains("removed 1 of 1"), "{number}: {done}");
         ensure!(place.left()?.is_empty(), "{number}: {}\n{done}", place.left()?);
-        ensure!(place.cached()? == 1, "{number}: the cache has it still");
+        ensure!(place.cached()? == 1, "{number}: the cache still has the dead attachment");
         let log = place.node.sh("grep -c list.delete /var/log/postern/audit.jsonl")?;
         ensure!(log == "1\n", "{log}");
         let (again, status) = place.gc("--yes")?;
@@ -152,13 +153,13 @@ fn whole_lists_of_ours_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// Each plugin gets what the runtime would give it, from the last to the first.
+/// Each plugin gets what the runtime would pass, from the last plugin to the first.
 #[test]
 fn plugins_get_the_runtimes_arguments() -> Result<()> {
     let behind = |name: &str| json!({"type": name, "own": name, "capabilities": {"portMappings": true}});
     let place = Place::new(5, &[behind("behind-a"), behind("behind-b")])?;
     place.node.remove_container("dead")?;
-    // Another list of that name does not count.
+    // Another list of the same name does not count.
     place.node.sh("sed -i 's/behind-b/behind-a/' /run/net.d/*; rm /run/called")?;
     let (done, status) = place.gc("--yes")?;
     ensure!(status == 0, "{done}");
@@ -175,7 +176,8 @@ fn plugins_get_the_runtimes_arguments() -> Result<()> {
     Ok(())
 }
 
-/// One DEL fails: those behind it have run, the lease, the record and the cache entry stay. The next try goes on.
+/// One DEL fails. The DELs of all plugins behind it have run. The lease, the record and the cache entry stay. The next
+/// try continues.
 #[test]
 fn a_failing_plugin_keeps_lease_and_record() -> Result<()> {
     let place = Place::new(6, &[json!({"type": "behind-a"}), json!({"type": "behind-b"})])?;
@@ -189,7 +191,7 @@ fn a_failing_plugin_keeps_lease_and_record() -> Result<()> {
             done.contains("it fails as asked") && done.contains("behind-a") && done.contains("removed 0 of 1"),
             "{done}"
         );
-        ensure!(place.leases()? == 2 && place.cached()? == 2, "the address is free");
+        ensure!(place.leases()? == 2 && place.cached()? == 2, "gc released the address or the cache entry");
         ensure!(place.node.sh("ls /run/postern/attachments | wc -l")? == "2\n", "the record is gone");
     }
     let called = place.node.sh("cut -d' ' -f1,2 /run/called")?;
@@ -200,8 +202,8 @@ fn a_failing_plugin_keeps_lease_and_record() -> Result<()> {
     Ok(())
 }
 
-/// A program that others could write is not run, nor one that is not there, nor a list that others could write. Addresses stay,
-/// since the program's rules may.
+/// `postern gc` runs no program or list that other users could write, and no missing program. Addresses stay, because
+/// the program's rules may remain.
 #[test]
 fn nothing_of_others_is_executed() -> Result<()> {
     let entry = "/var/lib/cni/results/listed-*";
@@ -216,15 +218,15 @@ fn nothing_of_others_is_executed() -> Result<()> {
         place.node.sh(&format!("rm /run/called; {harm}"))?;
         let (done, _) = place.gc("--yes")?;
         ensure!(done.contains("can't be called here") && done.contains(words), "{harm}: {done}");
-        ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: it was executed");
-        ensure!(place.leases()? == 2, "{harm}: the address is free");
+        ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: a program was executed");
+        ensure!(place.leases()? == 2, "{harm}: gc released the address");
         place.node.sh(&mend)?;
     }
     Ok(())
 }
 
-/// Plugins look for others in each directory of `CNI_PATH` when they run, as flannel does for its delegate. Where another
-/// user could put a program, nothing is executed.
+/// Plugins look for other programs in each directory of `CNI_PATH` when they run, as flannel does for its delegate. If
+/// another user could put a program into such a directory, nothing is executed.
 #[test]
 fn nothing_is_executed_beside_a_directory_of_others() -> Result<()> {
     let own = format!("{}:{OWN}:{}", plugin_bin()?.display(), native_bin()?.display());
@@ -236,10 +238,10 @@ fn nothing_is_executed_beside_a_directory_of_others() -> Result<()> {
         let done = flat(&done);
         ensure!(done.contains("can't be called here") && done.contains("another user could put one there"), "{done}");
         ensure!(done.contains(&format!("in {harm}, a directory of CNI_PATH")), "{done}");
-        ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: it was executed");
-        ensure!(place.leases()? == 2 && place.cached()? == 2, "{harm}: the address is free");
+        ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: a program was executed");
+        ensure!(place.leases()? == 2 && place.cached()? == 2, "{harm}: gc released the address or the cache entry");
     }
-    // A directory that is not there is no danger where only root could make it.
+    // A missing directory is no danger if only root could make it.
     let place = Place::new(17, &[json!({"type": "behind-a"})])?;
     place.node.remove_container("dead")?;
     let (done, status) = place.gc(&format!("--yes --cni-path {own}:/run/not-there"))?;
@@ -247,7 +249,7 @@ fn nothing_is_executed_beside_a_directory_of_others() -> Result<()> {
     Ok(())
 }
 
-/// The program that flannel will find is not known before. Its directories are shown.
+/// The program that flannel will find is not known in advance. The output shows flannel's directories.
 #[test]
 fn where_flannel_looks_is_shown() -> Result<()> {
     let place = Place::new(13, &[json!({"type": "behind-flannel"})])?;
@@ -256,7 +258,7 @@ fn where_flannel_looks_is_shown() -> Result<()> {
     let shown = flat(&shown);
     ensure!(shown.contains(&format!("what flannel delegates to, in {}", plugin_bin()?.display())), "{shown}");
     ensure!(shown.contains(&format!("or {OWN} or")), "{shown}");
-    // Scripts and the log get the same.
+    // JSON output and the log have the same text.
     let directories = json!([plugin_bin()?, OWN, native_bin()?]);
     let (printed, _) = place.gc("--json")?;
     let report: Value = serde_json::from_str(&printed)?;
@@ -267,7 +269,8 @@ fn where_flannel_looks_is_shown() -> Result<()> {
     Ok(())
 }
 
-/// A program that never ends is killed with what it started. The other attachments are ended, and the next try goes on.
+/// A program that never ends is killed with the programs that it started. The other attachments are ended, and the next
+/// try continues.
 #[test]
 fn a_program_that_hangs_is_killed() -> Result<()> {
     let place = Place::new(14, &[json!({"type": "behind-a"}), json!({"type": "behind-b"})])?;
@@ -279,11 +282,11 @@ fn a_program_that_hangs_is_killed() -> Result<()> {
     let done = flat(&done);
     ensure!(status == 1 && done.contains("behind-b did not end within 2 s (--timeout), and was killed"), "{done}");
     ensure!(done.contains("its record and addresses stay") && done.contains("removed 1 of 2"), "{done}");
-    ensure!(place.leases()? == 2 && place.cached()? == 2, "the address is free");
+    ensure!(place.leases()? == 2 && place.cached()? == 2, "gc released the address or the cache entry");
     let called = place.node.sh("cut -d' ' -f1,2,5 /run/called | sort")?;
     let expected = "DEL behind-a /run/netns/late\nDEL behind-b /run/netns/dead\nDEL behind-b /run/netns/late\n";
     ensure!(called == expected, "{called}");
-    // A dead one that nobody has waited for yet is a zombie.
+    // A killed process that no parent has waited for is a zombie.
     let sleeper =
         place.node.sh("grep '^State:' /proc/$(cat /run/sleeper)/status 2>/dev/null | grep -v 'Z (' || true")?;
     ensure!(sleeper.is_empty(), "{sleeper}");
@@ -293,7 +296,7 @@ fn a_program_that_hangs_is_killed() -> Result<()> {
     Ok(())
 }
 
-/// A record may be wrong: a container that has its address is alive, and no plugin is called.
+/// A record may be wrong. If a living container has the address, no plugin is called.
 #[test]
 fn a_living_container_is_not_detached() -> Result<()> {
     let place = Place::new(11, &[json!({"type": "behind-a"})])?;
@@ -302,6 +305,6 @@ fn a_living_container_is_not_detached() -> Result<()> {
         .sh("rm /run/called; sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"other\"/' /run/postern/attachments/*")?;
     let (shown, _) = place.gc("")?;
     ensure!(!shown.contains("executes these programs"), "{shown}");
-    ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "it was executed");
+    ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "a program was executed");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! DEL succeeds after any change of policy, plugin, programs and kernel since the ADD: a runtime calls it until it
-//! does.
+//! DEL succeeds after any change of policy, plugin, programs and kernel since the ADD. A runtime repeats DEL until it
+//! succeeds.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, each};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// A separate CNI bin directory of the node: a copy, so that its catalog can be changed.
 const BIN: &str = "/run/cni-bin";
 
-/// Returns the objects on the node, without those that attachments share.
+/// Returns the attachments' own objects on the node.
 fn left(node: &Node) -> Result<String> {
     node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
          nft list ruleset | grep -E 'iifname|saddr' || true
@@ -32,7 +32,7 @@ fn attached() -> Result<(Node, Network)> {
     Ok((node, net))
 }
 
-/// Calls loopback for a container whose path leads to any place.
+/// Calls loopback for a container with any path as its netns.
 fn loopback(node: &Node, verb: &str, container: &str, path: &str) -> Result<()> {
     let config = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
     let call = Call::new(Path::new(BIN), "loopback", verb, config).attachment(container, path, "lo");
@@ -95,14 +95,14 @@ fn code_that_is_gone_or_spoilt_never_wedges_a_del() -> Result<()> {
         "rm bridge.toml",
         "echo '{' > bridge.json",
         "chmod 777 .",
-        // The engine detects it.
+        // The engine detects this change.
         "sed -i s/wasmtime-48/wasmtime-47/g bridge.cwasm
          sed -i \"s/\\\"code\\\": [^,]*/\\\"code\\\": \\\"$(sha256sum < bridge.cwasm | cut -d' ' -f1)\\\"/\" bridge.json",
     ];
     each(changes, |change| (*change).to_owned(), |change| del_succeeds_after(change))
 }
 
-/// Without a plugin only the attachment's own objects are removed.
+/// Without a plugin, DEL removes only the attachment's own objects.
 #[test]
 fn what_is_anothers_stays() -> Result<()> {
     let (node, net) = attached()?;
@@ -113,7 +113,7 @@ fn what_is_anothers_stays() -> Result<()> {
     let count = left(&node)?.lines().count();
     node.sh("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)")?;
     node.sh(&format!("echo 'x = 1' > {OPERATOR}/bridge.toml"))?;
-    // A path that leads to another container's namespace by now, as reused process IDs do.
+    // The path now leads to another container's namespace, as with reused process IDs.
     let strange = net.request(0, "DEL", "c9", &json!({}))?.attachment("c9", &node.netns("c2"), "eth0");
     node.call(&strange)?.success()?;
     net.attachment("c1").del()?;
@@ -127,7 +127,7 @@ fn what_is_anothers_stays() -> Result<()> {
     Ok(())
 }
 
-/// A compromised plugin without its former grants can't release another's address, nor its own too early.
+/// A compromised plugin without its former grants can't release another attachment's address, nor its own too early.
 #[test]
 fn hints_of_a_running_host_can_be_copied() -> Result<()> {
     let (node, net) = attached()?;
@@ -143,7 +143,7 @@ fn hints_of_a_running_host_can_be_copied() -> Result<()> {
     ] {
         node.sh(&format!("cat > {policy} <<'E'\n{toml}\nE"))?;
         let mut answer = net.call("ADD", "c1")?;
-        // Each line may lead to the next refusal.
+        // Each policy line may lead to the next refusal.
         for _ in 0..12 {
             if answer.status == 0 {
                 break;
@@ -174,7 +174,7 @@ fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
             net.attachment("c1").del().with_context(|| hidden.to_owned())?;
             ensure!(left(&node)?.is_empty(), "{hidden}: {}", left(&node)?);
         }
-        // Without a record, with a result of both families, and by GC.
+        // The verbs have no record, but a result of both families. GC has nothing to remove either.
         let ips = json!([{"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]);
         let patch = json!({"prevResult": {"cniVersion": "1.1.0", "ips": ips}, "cni.dev/valid-attachments": []});
         for verb in ["DEL", "GC"] {
@@ -185,8 +185,8 @@ fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
     Ok(())
 }
 
-/// Runs a program with socket(2) refused for nfnetlink alone: `python3 -c … PROGRAM`. A count of sockets would not do: musl
-/// asks a second time, without a flag, and sockets for links lie between.
+/// Runs a program, and refuses socket(2) for nfnetlink only: `python3 -c … PROGRAM`. Refusing the n-th socket would not
+/// work: musl repeats the call without a flag, and sockets for links come between.
 const WITHOUT_NFNETLINK: &str = r#"
 import ctypes, os, platform, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -202,7 +202,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(filter
 os.execv(sys.argv[1], sys.argv[1:])
 "#;
 
-/// A kernel without nfnetlink, simulated by a filter.
+/// A seccomp filter simulates a kernel without nfnetlink.
 #[test]
 fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
     let (node, net) = attached()?;
@@ -211,7 +211,7 @@ fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
     let wrapper = ["strace", "-qq", "-o", trace, "-e", "trace=socket", "python3", "-c", WITHOUT_NFNETLINK];
     node.call_under(&wrapper.map(str::to_owned), &net.request(0, "DEL", "c1", &json!({}))?)?.success()?;
     let asked = node.sh(&format!("grep NETLINK_NETFILTER {trace}"))?;
-    ensure!(asked.lines().all(|line| line.contains("EPROTONOSUPPORT")), "it had a socket for nftables: {asked}");
+    ensure!(asked.lines().all(|line| line.contains("EPROTONOSUPPORT")), "DEL got a socket for nftables: {asked}");
     Ok(())
 }
 
@@ -241,30 +241,30 @@ impl Filtered {
         Ok(attachment)
     }
 
-    /// Returns the rules of attachments in both variants, without what all share.
+    /// Returns the attachments' own rules in both variants.
     fn rules(&self) -> Result<String> {
         self.0.node.sh("nft list ruleset 2>/dev/null | grep -F 10.9.0. || true
             for table in $(cat /proc/net/ip_tables_names 2>/dev/null); do
                 /run/legacy/iptables-legacy-save -t $table; done | grep -F 10.9.0. || true")
     }
 
-    /// Makes a variant of iptables the node's own.
+    /// Makes a variant of iptables the node's default.
     fn switch(&self, variant: &str) -> Result<()> {
         let switch = "for family in iptables ip6tables; do for tool in '' -save -restore; do
             ln -sf /usr/sbin/$family-VARIANT$tool /etc/alternatives/$family$tool; done; done";
         self.0.node.sh(&switch.replace("VARIANT", variant)).map(drop)
     }
 
-    /// Puts other files in the place of the node's own programs, which lead to those of a variant.
+    /// Replaces the node's program names, which are links to a variant's programs, by other files.
     fn replace(&self, make: &str, variant: &str) -> Result<()> {
-        // The file of that name is a link. What is written to it would be written to the program.
+        // Each program name is a link. A write to the link would change the program itself.
         let replace = "for family in iptables ip6tables; do for tool in '' -save -restore; do
             at=/etc/alternatives/$family$tool; of=/usr/sbin/$family-VARIANT$tool
             MAKE; mv -f $at.new $at; done; done";
         self.0.node.sh(&replace.replace("VARIANT", variant).replace("MAKE", make)).map(drop)
     }
 
-    /// Takes programs away. Those of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
+    /// Removes programs. The programs of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
     fn hide(&self, programs: &str) -> Result<()> {
         self.0.node.sh(&format!("{HIDE} {programs}")).map(drop)
     }
@@ -273,7 +273,7 @@ impl Filtered {
         self.0.node.sh(&format!("{}/postern {arguments} 2>&1 || true", plugin_bin()?.display()))
     }
 
-    /// After this change all that the list made goes: twice by DEL, or by `postern gc`.
+    /// After the change, two DELs or `postern gc` remove all that the list made.
     fn goes_after(&self, change: &str, attachment: &Attachment) -> Result<()> {
         if change == "gc" {
             self.0.node.remove_container("c1")?;
@@ -281,7 +281,7 @@ impl Filtered {
             ensure!(printed.contains("removed 1 of 1"), "{printed}");
         } else {
             self.0.node.sh(change)?;
-            // What a lost record does not show is not what this is about.
+            // This test is not about what doctor finds without a record.
             if !change.starts_with("rm ") {
                 attachment.clone().check()?;
                 let doctor = self.postern("doctor --json")?;
@@ -302,18 +302,18 @@ impl Filtered {
 /// Keeps the programs of legacy iptables where only the test finds them.
 const KEEP_LEGACY: &str = "mkdir -p /run/legacy; cp -L /usr/sbin/iptables-legacy-save /run/legacy";
 
-/// As an earlier version wrote records: they do not say where a rule of iptables is.
+/// Changes records to an earlier version's form, which does not name the variant of iptables.
 const EARLIER: &str = "sed -i 's/\"variant\":\"[a-z]*\",//' /run/postern/attachments/*";
 
-/// As an earlier build took a script of iptables for legacy iptables.
+/// Changes records to an earlier build's form, which took a script of iptables for legacy iptables.
 const MISTAKEN: &str = "sed -i 's/\"backend\":\"iptables\",/&\"variant\":\"legacy\",/g' /run/postern/attachments/*";
 
-/// Scripts that start a program by its name, as those of Kubernetes' images do.
+/// Scripts that start a program by its name, like the scripts in Kubernetes' images.
 const SCRIPTS: &str = r#"printf '#!/bin/sh\nexec %s "$@"\n' $of > $at.new; chmod 755 $at.new"#;
 
 const COPIES: &str = "cp -L $of $at.new";
 
-/// Rules of iptables' nf_tables variant are the kernel's. Its programs can be gone.
+/// The kernel keeps the rules of iptables' nf_tables variant. DEL removes them even without iptables' programs.
 #[test]
 fn rules_of_nf_tables_go_without_programs() -> Result<()> {
     for hidden in ["*iptables* ip6tables* xtables*", "ip6tables* iptables-restore", "xtables-nft-multi"] {
@@ -327,7 +327,7 @@ fn rules_of_nf_tables_go_without_programs() -> Result<()> {
     Ok(())
 }
 
-/// The record says in which variant of iptables a rule is. An administrator may have switched the programs since.
+/// The record names a rule's variant of iptables. An operator may have switched the programs since.
 #[test]
 fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
     for (from, to) in [("nft", "legacy"), ("legacy", "nft")] {
@@ -358,14 +358,14 @@ fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
                 }
             }
             ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
-            // A later attachment's rules are where the programs are now.
+            // A later attachment's rules belong to the present variant.
             place.0.node.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
         }
     }
     Ok(())
 }
 
-/// The variant of a script, or of a copy, is unknown. The record does not say then where a rule is.
+/// The variant of a script or a copy is unknown, so the record does not name the variant of a rule.
 #[test]
 fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
     for (make, variant) in [(SCRIPTS, "nft"), (SCRIPTS, "legacy"), (COPIES, "nft"), (COPIES, "legacy")] {
@@ -384,7 +384,7 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
     Ok(())
 }
 
-/// Rules of legacy iptables need its programs. Without these, DEL says so, and the address stays taken.
+/// Rules of legacy iptables need its programs. Without these programs, DEL says so, and the address stays taken.
 #[test]
 fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     for change in [":", EARLIER] {
@@ -409,7 +409,7 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
         place.0.node.remove_container("c1")?;
         let printed = place.postern("gc --yes --conf-dir /run/none")?;
         ensure!(printed.contains(missing) && place.leases()? == "10.9.0.2 ", "{printed}");
-        // The package is back, and the node's default is the other variant.
+        // The package is installed again, and the node's default is the other variant.
         place.0.node.sh("umount /usr/sbin; umount /sbin 2>/dev/null || true")?;
         place.switch("nft")?;
         attachment.del()?;
@@ -418,8 +418,8 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     Ok(())
 }
 
-/// A pinned namespace is a plain file after a reboot, and the number of an ended process is the runtime's own by now. The
-/// record is lost too. What is on the node is let go of nevertheless, the lease among it.
+/// After a reboot a pinned namespace is a plain file, and the number of an ended process may be the runtime's. The
+/// record is lost too. DEL still removes what is on the node, including the lease.
 #[test]
 fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {
@@ -438,7 +438,7 @@ fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     Ok(())
 }
 
-/// DEL of loopback where the path leads to another container by now.
+/// DEL of loopback whose path leads to another container by now.
 #[test]
 fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
     let (node, _) = attached()?;
@@ -446,7 +446,8 @@ fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
     let is_up =
         |container: &str| Ok::<_, anyhow::Error>(node.sh_in(container, "ip link show lo")?.contains("LOOPBACK,UP"));
     let loopback = |verb: &str, path: &str| loopback(&node, verb, "c3", path);
-    // Of a container with a network: the mount has its name. Of one without: a process has its number.
+    // A container with a network, found by the name of its mount. Then a container without a network, found by the
+    // number of a process.
     loopback("ADD", &node.netns("c1"))?;
     loopback("DEL", &node.netns("c1"))?;
     ensure!(is_up("c1")?, "the lo of a container with a network");
@@ -454,9 +455,9 @@ fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
     let pid = node.sh("nsenter --net=/run/netns/c2 sleep 99 > /dev/null 2>&1 & echo $!
         for try in $(seq 1000); do [ /proc/$!/ns/net -ef /run/netns/c2 ] && exit; sleep .01; done; exit 1")?;
     loopback("DEL", &format!("/proc/{}/ns/net", pid.trim()))?;
-    ensure!(is_up("c2")?, "the lo of a container without one");
+    ensure!(is_up("c2")?, "the lo of a container without a network");
     node.sh(&format!("kill {}", pid.trim()))?;
     loopback("DEL", &node.netns("c2"))?;
-    ensure!(!is_up("c2")?, "its own lo");
+    ensure!(!is_up("c2")?, "the container's own lo is up");
     Ok(())
 }

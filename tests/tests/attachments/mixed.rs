@@ -1,5 +1,5 @@
-//! A runtime whose directory of plugins is switched while containers run: from native plugins to ours, back, and again, or
-//! the other way round. Nothing is lost, nothing is left. Whoever is installed checks all attachments at each step.
+//! A runtime's directory of plugins is switched while containers run: from native plugins to ours, back, and again, or
+//! in the opposite order. Nothing is lost or left. The installed side checks all attachments at each step.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, each};
@@ -18,7 +18,7 @@ enum Side {
 use Side::{Native, Ours};
 
 const FILTERS: [&str; 2] = ["nftables", "iptables"];
-/// `out` is behind link `wire0`. The node forwards nothing of its own accord.
+/// `out` is behind link `wire0`. Forwarding on the node is off at first.
 const WIRE: &str = "
     ip link add wire0 type veth peer name wire0 netns out; ip address add 192.0.2.1/24 dev wire0; ip link set wire0 up
     ip -n out address add 192.0.2.2/24 dev wire0; ip -n out link set wire0 up; ip -n out route add default via 192.0.2.1
@@ -70,7 +70,7 @@ fn list(name: &str, filter: &str) -> Value {
     json!({"cniVersion": version, "name": "mixed", "plugins": plugins})
 }
 
-/// The native host-local by another name, so that it is no plugin of our catalog.
+/// The native host-local under another name, so that it is not in our catalog.
 const LOCAL: &str = "native-host-local";
 
 struct Place {
@@ -79,9 +79,9 @@ struct Place {
     /// The directories of plugins.
     ours: String,
     native: String,
-    /// Whose plugins the runtime finds.
+    /// The side whose plugins the runtime finds.
     side: Side,
-    /// Whose plugins attached each container.
+    /// The side whose plugins attached each container.
     makers: RefCell<BTreeMap<String, Side>>,
 }
 
@@ -104,7 +104,7 @@ impl Place {
         Ok(Self { node, list: name, ours, native, side, makers: RefCell::default() })
     }
 
-    /// The runtime: `postern net`, with the plugins of the present side.
+    /// Runs the runtime, `postern net`, with the present side's plugins.
     fn runtime(&self, verb: &str, container: &str) -> Result<String> {
         let side = self.side;
         if verb == "add" {
@@ -130,7 +130,7 @@ impl Place {
         self.makers.borrow().get(container).copied().unwrap_or(self.side)
     }
 
-    /// Returns doctor's findings, without those about what this kernel lacks.
+    /// Returns doctor's findings, without those about features that this kernel lacks.
     fn findings(&self) -> Result<Vec<Value>> {
         let printed = self
             .node
@@ -143,8 +143,8 @@ impl Place {
     fn is_healthy(&self, containers: &[&str], step: &str) -> Result<()> {
         for container in containers {
             match self.runtime("check", container) {
-                // The native bridge misses the route that sbr has moved to its table. So does ours where no record tells of
-                // it.
+                // The native bridge misses the route that sbr has moved to its table. Our bridge misses the route too
+                // if no record lists it.
                 Err(error) if self.list == "sbr" && [self.side, self.maker(container)].contains(&Native) => {
                     let words = format!("{error:#}");
                     ensure!(words.contains("Failed to find Gateway 10.5.0.1"), "{step}: {words}");
@@ -152,7 +152,7 @@ impl Place {
                 checked => drop(checked.with_context(|| step.to_owned())?),
             }
             if self.list != "macvlan" {
-                // Behind sbr only what has the address as its source has a way out.
+                // Behind sbr, only packets with the link's address as their source leave the container.
                 let own = "$(ip -4 -o address show eth0 | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
                 self.node
                     .sh_in(container, &format!("ping -c1 -W3 -I {own} 192.0.2.2 >/dev/null"))
@@ -170,7 +170,7 @@ impl Place {
         Ok(format!("cnitool-{}", sum.iter().take(10).map(|byte| format!("{byte:02x}")).collect::<String>()))
     }
 
-    /// What is there of attachments: rules, links, leases, records and cached results.
+    /// Returns what is left of attachments: rules, links, leases, records and cached results.
     fn left(&self) -> Result<String> {
         self.node.sh(
             "nft -s list ruleset 2>/dev/null | grep -E '10\\.5\\.[0-9]+\\.([2-9]|[0-9]{2,})([^/0-9]|/32)|comment \"cnitool' || true
@@ -211,11 +211,11 @@ fn switched(place: &mut Place, sides: [Side; 4]) -> Result<()> {
             place.node.remove_container(container)?;
         }
         if place.list == "macvlan" {
-            // Nothing on the host shows here that such a container is gone: DEL ends its record.
+            // Nothing on the host shows that the container is gone. DEL removes its record.
             place.side = Ours;
             ["stays", "moves"].iter().try_for_each(|container| place.runtime("del", container).map(drop))?;
         } else {
-            // A native IPAM program is asked only if the network's list names it.
+            // `postern gc` runs a native IPAM program only if the network's list names it.
             let Place { ours, native, .. } = &*place;
             place.node.sh(&format!("{ours}/postern gc --yes --conf-dir /run/net.d --cni-path {native}"))?;
         }
@@ -259,7 +259,7 @@ fn a_node_whose_plugins_are_switched_sbr() -> Result<()> {
     switches("sbr", &FILTERS[1..])
 }
 
-/// Both sides' bridges run the native host-local.
+/// The bridges of both sides run the native host-local.
 #[test]
 fn a_node_whose_plugins_are_switched_native_ipam() -> Result<()> {
     switches("local", &FILTERS[..1])
@@ -274,8 +274,8 @@ fn a_node_whose_plugins_are_switched_flannel() -> Result<()> {
     switches("flannel", &FILTERS)
 }
 
-/// A third party's IPAM program, as one of a cluster: a state of its own, slow, talkative, with keys in its result that no
-/// specification knows. Its addresses are those of this file: `.100` and up.
+/// A third party's IPAM program, as a cluster may have. It is slow, writes to stderr, keeps its own state, and returns
+/// keys that no specification knows. It gives addresses from `.100`.
 const THIRD: &str = r#"#!/bin/sh
 state=/run/third; mkdir -p $state
 echo "$CNI_COMMAND $CNI_CONTAINERID" >> $state/calls
@@ -297,8 +297,8 @@ DEL) rm -f $lease ;;
 esac
 "#;
 
-/// Makes the node's directories: `ours`, `native`, and in each the program `third`. `native` has our host-local, which then
-/// the native bridge runs.
+/// Makes the node's directories `ours` and `native`, with the program `third` in each. `native` has our host-local, and
+/// the native bridge runs it.
 fn directories(node: &Node) -> Result<()> {
     let native = native_bin()?;
     node.sh(&format!(
@@ -312,8 +312,8 @@ fn directories(node: &Node) -> Result<()> {
     .map(drop)
 }
 
-/// A bridge of either side with our host-local, or with a third party's program: either side checks and removes what the
-/// other made. The addresses are in one store.
+/// A bridge of either side uses our host-local or a third party's program. Each side checks and removes what the other
+/// side made. One store has all addresses.
 #[test]
 fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
     for ipam in ["host-local", "third"] {
@@ -329,7 +329,7 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
         } else {
             json!({"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]})
         };
-        // That program knows no later version.
+        // The third party's program knows no later version.
         list["cniVersion"] = json!("1.0.0");
         let plugins = list["plugins"].as_array_mut().context("plugins")?;
         plugins.truncate(3);
@@ -364,7 +364,7 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
         let findings: Vec<&Value> =
             report["findings"].as_array().context("findings")?.iter().filter(|one| one["area"] != "kernel").collect();
         ensure!(findings.is_empty(), "{ipam}: doctor: {findings:#?}");
-        // Two are removed by those that made them, and two by the others.
+        // The side that made two attachments removes them. The opposite side removes the other two.
         for (side, container) in [("ours", "c1"), ("native", "c2"), ("native", "c3"), ("ours", "c4")] {
             for _ in 0..2 {
                 runtime(side, "del", container)?;
@@ -384,8 +384,8 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
     Ok(())
 }
 
-/// A plugin of ours between native ones has a record without addresses. Then all plugins are ours, and take away what the native
-/// ones made: rules of addresses that only `prevResult` tells.
+/// One plugin of ours between native plugins has a record without addresses. Then all plugins are ours. They remove
+/// what the native plugins made, including rules for addresses that only `prevResult` names.
 #[test]
 fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
     let node = Node::new()?;
@@ -415,8 +415,8 @@ fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
     Ok(())
 }
 
-/// The record of our host-local below a native bridge tells the container by its namespace. A container that comes again
-/// under the same names gets an address, and the one before has given its own back.
+/// Below a native bridge, our host-local's record identifies the container by its namespace. A new container with the
+/// same names gets an address, and the old container's address is free again.
 #[test]
 fn a_container_comes_again_below_a_native_bridge() -> Result<()> {
     let node = Node::new()?;
@@ -431,7 +431,7 @@ fn a_container_comes_again_below_a_native_bridge() -> Result<()> {
     ensure!(header.contains("\"netns_cookie\":") && !header.contains("\"netns_cookie\":null"), "{header}");
     ensure!(leases()? == "10.5.0.2\n", "{}", leases()?);
 
-    // The same container asks again. The native host-local refuses that too.
+    // The same container asks again. The native host-local also refuses this request.
     let ipam = Call::new(Path::new("/run/native"), "host-local", "ADD", config.to_string());
     let refusal = node.call(&ipam.attachment("c1", &node.netns("c1"), "eth0"))?;
     ensure!(refusal.status == 1 && refusal.stdout.contains("duplicate"), "{refusal:?}");

@@ -1,4 +1,4 @@
-//! `postern reapply`: rules that another program wiped are put back, and nothing else is changed.
+//! `postern reapply` puts back rules that another program removed. It changes nothing else.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -24,12 +24,12 @@ fn postern(node: &Node, arguments: &str) -> Result<(String, i32)> {
     Ok((text.to_owned(), status.parse()?))
 }
 
-/// Returns all rules of the node, without what the kernel counts.
+/// Returns all rules of the node, without counters.
 fn rules(node: &Node) -> Result<String> {
     node.sh("nft -s list ruleset 2>/dev/null | sort; iptables-save | grep -v '^[#:]' | sort")
 }
 
-/// Returns what may not be changed.
+/// Returns what `postern reapply` must not change.
 fn links(node: &Node) -> Result<String> {
     // Duplicate address detection ends by itself.
     node.sh("ip -o link; ip -o addr | sed 's/ tentative//'; ip route; ls /var/lib/cni/networks/*")
@@ -88,21 +88,21 @@ fn list(node: &Node, net: &str, backend: &str, port: u16) -> Result<Network> {
     Network::new(node, &json!({"name": format!("net{net}"), "plugins": plugins}))
 }
 
-/// Returns the rules without the base chains that iptables makes for itself.
+/// Returns the rules without iptables' own base chains.
 fn bare(node: &Node) -> Result<String> {
     let all = rules(node)?;
     let is_frame = |line: &&str| ["table ", "chain ", "type ", "}"].iter().any(|word| line.trim().starts_with(word));
     Ok(all.lines().filter(|line| !line.trim().is_empty() && !is_frame(line)).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whole lists, with both packet filters, after all ways in which others wipe rules. What is missing is named, and no
-/// link is touched.
+/// Lists of three plugins, with both packet filters, after several ways in which other programs remove rules. doctor
+/// names what is missing, and no link is changed.
 #[test]
 fn forwards_and_forwarding_are_put_back() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
     ["c1", "c2", "c3"].iter().try_for_each(|container| node.add_container(container))?;
-    // A dump that an operator has from before.
+    // A dump that an operator saved earlier.
     node.sh("iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
          iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft")?;
     let mut attachments = Vec::new();
@@ -147,7 +147,7 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
         ensure!(listed.contains("drift"), "{wipe}: {listed}");
         let (said, status) = postern(&node, "reapply")?;
         ensure!(status == 0, "{wipe}: {said}");
-        // The operator's own rules that were flushed are the operator's business.
+        // `postern reapply` does not restore the operator's own rules.
         node.sh("iptables -C INPUT -s 203.0.113.9 -j DROP 2>/dev/null || iptables -A INPUT -s 203.0.113.9 -j DROP
                  iptables -t nat -C POSTROUTING -s 203.0.113.0/24 -j ACCEPT 2>/dev/null || iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT")?;
         ensure!(bare(&node)? == before, "{wipe}:\n{}\n---\n{before}", bare(&node)?);
@@ -169,7 +169,7 @@ fn rules_of_what_is_gone_are_not() -> Result<()> {
         node.add_container(container)?;
         nftables(&node, "73")?.add(container)?;
     }
-    // The one has lost its link, the other its namespace.
+    // c1 has lost its link, and c2 its namespace.
     node.sh_in("c1", "ip link delete eth0")?;
     node.remove_container("c2")?;
     node.sh("nft flush ruleset")?;
@@ -195,7 +195,7 @@ fn a_part_that_is_missing_is_put_back_alone() -> Result<()> {
     Ok(())
 }
 
-/// If the kernel shows a user no rules, the answer is not that none is missing.
+/// If the kernel shows a user no rules, `postern reapply` does not report complete rules.
 #[test]
 fn rules_that_cannot_be_looked_at_are_no_complete_ones() -> Result<()> {
     let node = Node::new()?;
@@ -213,7 +213,7 @@ fn rules_that_cannot_be_looked_at_are_no_complete_ones() -> Result<()> {
     Ok(())
 }
 
-/// The native portmap has made the forwards again, in its own form. Nothing is missing, and nothing is put beside them.
+/// The native portmap has made the forwards again in its own form. No rule is missing, and `postern reapply` adds none.
 #[test]
 fn forwards_in_the_native_form_are_no_drift() -> Result<()> {
     let node = Node::new()?;
@@ -231,14 +231,14 @@ fn forwards_in_the_native_form_are_no_drift() -> Result<()> {
         net.call_at(1, verb, "c1", &previous)?.success()?;
     }
     let native = rules(&node)?;
-    ensure!(native != ours, "the native form is ours: this test shows nothing");
+    ensure!(native != ours, "the native rules equal ours, so this test proves nothing");
     let (said, status) = postern(&node, "ls --json")?;
     ensure!(status == 0 && said.contains("\"ok\""), "{said}");
     let (said, _) = postern(&node, "show c1")?;
     ensure!(said.contains("8073") && !said.contains("are gone"), "{said}");
     let (said, status) = postern(&node, "reapply")?;
     ensure!(status == 0 && said.contains("no rules are missing") && rules(&node)? == native, "{said}");
-    // One forward less is drift.
+    // A missing forward is drift.
     node.sh("nft -a list chain ip cni_hostport hostports | sed -n 's/.*8073.*# handle //p' |
         xargs -I{} nft delete rule ip cni_hostport hostports handle {}")?;
     ensure!(postern(&node, "show c1")?.0.contains("its rules are gone"), "a missing forward does not show");

@@ -1,5 +1,4 @@
-//! The effects of a run that did not end, or whose container is gone: removed by the next ADD, DEL, GC and `postern
-//! gc`.
+//! A run did not end, or its container is gone. The next ADD, DEL, GC and `postern gc` remove its effects.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Network, Node, plugin_bin};
@@ -33,12 +32,12 @@ fn left(node: &Node) -> Result<[usize; 5]> {
 const NOTHING: [usize; 5] = [0; 5];
 const ONE: [usize; 5] = [1; 5];
 
-/// Makes the record that a process leaves if it is killed before its answer.
+/// Turns the record into the record of a run that was killed before its answer.
 fn as_if_killed(node: &Node) -> Result<()> {
     node.sh("sed -i '/\"given\"/d' /run/postern/attachments/*").map(drop)
 }
 
-/// Removes the kernel's objects; those on a disk stay.
+/// Removes the kernel's objects. Files stay.
 fn as_if_of_another_boot(node: &Node) -> Result<()> {
     node.sh("for link in $(ip -o link | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/\\1/p'); do ip link del $link; done; nft flush ruleset")?;
     node.sh("sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*").map(drop)
@@ -57,7 +56,10 @@ fn attached() -> Result<(Node, Network)> {
 fn the_next_add_begins_anew() -> Result<()> {
     let (node, net) = attached()?;
     let again = net.call("ADD", "c1")?;
-    ensure!(again.status == 1 && again.stdout.contains("already exists"), "one that ended well stays: {again:?}");
+    ensure!(
+        again.status == 1 && again.stdout.contains("already exists"),
+        "a second ADD replaced a complete attachment: {again:?}"
+    );
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
     for spoil in [as_if_killed, as_if_of_another_boot] {
         spoil(&node)?;
@@ -72,7 +74,7 @@ fn the_next_add_begins_anew() -> Result<()> {
     Ok(())
 }
 
-/// With a helper for iptables the record is begun before there is a guest.
+/// With a helper for iptables, the host begins the record before it starts a guest.
 #[test]
 fn so_it_does_with_programs() -> Result<()> {
     let node = Node::new()?;
@@ -94,7 +96,7 @@ fn so_it_does_with_programs() -> Result<()> {
 #[test]
 fn an_add_for_another_namespace_begins_anew() -> Result<()> {
     let (node, net) = attached()?;
-    // No wait for the old pair: it may live on in a process.
+    // ADD does not wait for the old pair, which may remain while a process uses it.
     node.sh("ip netns del c1; ip netns add c1")?;
     net.add("c1")?;
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
@@ -108,12 +110,15 @@ fn a_failed_second_add_takes_nothing_from_the_first() -> Result<()> {
     let (node, net) = attached()?;
     let before = node.sh("cat /run/postern/attachments/*")?;
     for _ in 0..2 {
-        ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD");
+        ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD succeeded");
     }
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
     let sections = |record: &str| record.matches("\"begun\"").count() + record.matches("\"ended\"").count();
-    ensure!(sections(&before) == sections(&node.sh("cat /run/postern/attachments/*")?), "its section is another one");
-    ensure!(postern(&node, "gc --yes")?.contains("no garbage"), "it was taken for one that was killed");
+    ensure!(
+        sections(&before) == sections(&node.sh("cat /run/postern/attachments/*")?),
+        "the second ADD changed the section"
+    );
+    ensure!(postern(&node, "gc --yes")?.contains("no garbage"), "gc took the attachment for a killed ADD");
     Ok(())
 }
 
@@ -137,7 +142,7 @@ fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
         let shown = postern(&node, "gc")?;
         ensure!(shown.contains("net/c1/eth0") && shown.contains(reason), "{shown}");
         ensure!(!shown.contains("net/c2/eth0") && shown.contains("nothing was changed"), "{shown}");
-        ensure!(left(&node)? == before, "it was to show only");
+        ensure!(left(&node)? == before, "gc without `--yes` changed the node");
         let report: Value = serde_json::from_str(&postern(&node, "gc --json")?)?;
         ensure!(report.pointer("/garbage/0/container") == Some(&json!("c1")), "{report}");
         ensure!(report.pointer("/done") == Some(&json!(false)) && left(&node)? == before, "{report}");
@@ -169,8 +174,8 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
     Ok(())
 }
 
-/// A run that was killed directly after its record's first line, which names a namespace that is gone. With a helper
-/// the next one begins before it can know that.
+/// A run was killed directly after its record's first line. That line names a namespace that is gone. With a helper,
+/// the next run begins its record before it can know this.
 #[test]
 fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
     let node = Node::new()?;
@@ -191,41 +196,44 @@ fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()>
         net.call("ADD", "c1")?.stdout.contains("already exists"),
         "the attachment was taken for another namespace's"
     );
-    ensure!(postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n", "it is in use");
+    ensure!(
+        postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n",
+        "gc took a used attachment for garbage"
+    );
     net.attachment("c1").del()?;
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
 
-/// The names of its rules contain container and interface, but not the network.
+/// The names of spoofing protection's rules contain container and interface, but not the network.
 #[test]
 fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Result<()> {
     let (node, net) = attached()?;
-    // An ADD that was killed, and a runtime that then used another network for this interface.
+    // An ADD was killed, and the runtime then used another network for this interface.
     as_if_killed(&node)?;
     node.sh("ip -n c1 link delete eth0")?;
     let ipam = json!({"ranges": [[{"subnet": "10.8.0.0/29"}]]});
     net.with(&json!({"name": "other", "bridge": "br8", "ipam": ipam})).add("c1")?;
     let guarded = || node.sh("nft list table bridge nat | grep -c 'ether saddr'");
-    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the first one is garbage");
-    ensure!(guarded()? == "1\n", "the second one has lost its protection");
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the first attachment is no garbage");
+    ensure!(guarded()? == "1\n", "the second attachment has lost its protection");
     ensure!(left(&node)? == [0, 1, 0, 1, 1], "{:?}", left(&node)?);
     Ok(())
 }
 
-/// After the release of its lease an address may belong to another attachment.
+/// Once its lease is released, an address may belong to another attachment.
 #[test]
 fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
     let (node, _) = attached()?;
     as_if_killed(&node)?;
-    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "it is garbage");
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the killed ADD is no garbage");
     let log = node.sh("tail -n4 /var/log/postern/audit.jsonl")?;
     let at = |what: &str| log.find(&format!("\"effect\":\"{what}\"")).with_context(|| format!("no {what}: {log}"));
     ensure!(at("veth")? < at("lease")?, "{log}");
     Ok(())
 }
 
-/// Made since the collection began: the list can't contain it.
+/// The runtime's list can't contain an attachment that was made after the collection began.
 #[test]
 fn a_collection_spares_what_is_younger() -> Result<()> {
     let (node, net) = attached()?;
@@ -233,7 +241,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
         node.sh(&format!("sed -i \"s/\\\"given\\\":[0-9]*/\\\"given\\\":{time}/\" /run/postern/attachments/*"))
             .map(drop)
     };
-    // The collection waits at each lock, so that a time shortly after its begin has passed when it looks.
+    // The collection waits at each lock, so it looks a short time after its begin.
     let slow = "/run/slow";
     node.sh(&format!(
         "mkdir {slow}; printf '#!/bin/sh\nexec strace -f -qq -o /dev/null -e trace=flock -e \
@@ -249,7 +257,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
     Ok(())
 }
 
-/// A DEL that was killed after the pair: nothing shows any more if the namespace lives, and nothing needs to.
+/// A DEL was killed after it removed the pair. In a living namespace nothing shows this, and no run needs to know.
 #[test]
 fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     let (node, _) = attached()?;
@@ -263,7 +271,7 @@ fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     Ok(())
 }
 
-/// Root in a container can give its link any address: another container's garbage is removed nevertheless.
+/// Root in a container can give its link any address. Another container's garbage is removed nevertheless.
 #[test]
 fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
     let (node, net) = attached()?;
@@ -277,7 +285,7 @@ fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
     Ok(())
 }
 
-/// A pair with both ends in the container is no attachment that was made again.
+/// A veth pair with both ends in the container does not prove that the attachment was made again.
 #[test]
 fn a_link_that_root_makes_is_nobodys_attachment() -> Result<()> {
     const MAKE: &str = "ip link add eth0 type veth peer name other";

@@ -1,12 +1,12 @@
-//! A host executable that was removed and installed again. Meanwhile native plugins have detached and attached the same
-//! containers, and the records list objects that are gone.
+//! The host executable was removed and installed again. Meanwhile native plugins detached and attached the same
+//! containers, so the records list objects that are gone.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Attachment, Network, Node, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Makes a node attached by Postern, then detached and attached again by the native plugins. The attachment has their
-/// result, and our plugins.
+/// Makes a node that Postern attached, and native plugins then detached and attached again. The returned attachment has
+/// the native plugins' result, and our plugins.
 fn rolled_back(lose: &str, backend: &str) -> Result<Attachment> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -29,7 +29,7 @@ fn records(node: &Node) -> Result<usize> {
     Ok(node.sh("ls /run/postern/attachments | wc -l")?.trim().parse()?)
 }
 
-/// Returns the objects on the node, without those that attachments share.
+/// Returns the attachments' own objects on the node.
 fn left(node: &Node) -> Result<String> {
     node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
          nft list ruleset | grep -E 'iifname|saddr' || true
@@ -37,7 +37,7 @@ fn left(node: &Node) -> Result<String> {
          find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
 }
 
-/// The same namespace, or another one at the same path, as for a container that was started again.
+/// The same namespace, or another namespace at the same path, as after a container's restart.
 const NAMESPACES: [&str; 2] = [":", "ip netns del c1; ip netns add c1"];
 
 #[test]
@@ -56,7 +56,7 @@ fn del_takes_what_the_native_plugins_made() -> Result<()> {
     Ok(())
 }
 
-/// A container that is gone by then shows no more of its link; the runtime's result names another one than the record.
+/// The container is gone and no longer shows its link. The runtime's result and the record name different links.
 #[test]
 fn so_it_does_when_the_container_is_gone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -76,17 +76,17 @@ fn check_looks_at_what_the_native_plugins_made() -> Result<()> {
             let attachment = rolled_back(lose, backend)?;
             let node = &attachment.network.node;
             attachment.clone().check()?;
-            ensure!(records(node)? == 1, "CHECK changes nothing");
+            ensure!(records(node)? == 1, "CHECK changed the records");
             node.sh_in("c1", "ip addr flush dev eth0")?;
             let previous = json!({"prevResult": attachment.result});
             let answer = attachment.network.call_at(0, "CHECK", "c1", &previous)?;
-            ensure!(answer.status == 1, "an address is missing");
+            ensure!(answer.status == 1, "CHECK overlooked the missing address");
         }
     }
     Ok(())
 }
 
-/// Living objects with the names in an old record are not the rest of a failed ADD.
+/// Living objects whose names are in an old record are not the remains of a failed ADD.
 #[test]
 fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
     for lose in NAMESPACES {
@@ -111,7 +111,7 @@ fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
     Ok(())
 }
 
-/// The container has another address than the record, and works: no command may restore the old one.
+/// The container works with another address than the record's. No advised command may restore the old address.
 #[test]
 fn nobody_is_told_to_change_what_lives() -> Result<()> {
     let attachment = rolled_back(NAMESPACES[0], "nftables")?;

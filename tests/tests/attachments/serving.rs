@@ -1,11 +1,11 @@
-//! An address is not free while a rule still uses it; and STATUS reports if an ADD could work.
+//! An address is not free while a rule still uses it. STATUS reports whether an ADD could work.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
 use postern_tests::{Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Returns a configuration. Each test has its own: the namespaces of all tests that run at once can be seen.
+/// Returns a configuration with its own subnet for each test, because concurrent tests see each other's namespaces.
 fn bridge(subnet: &str) -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
@@ -23,13 +23,13 @@ fn no_attachments() -> Value {
     json!({"cni.dev/valid-attachments": []})
 }
 
-/// Runs native portmap, which the runtime calls after bridge.
+/// Runs the native portmap, which the runtime calls after bridge.
 fn native_portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()> {
     let net = Network::new(node, &portmap(backend, 8080))?.with(&json!({"cniVersion": "1.0.0"})).by(&native_bin()?);
     net.call_at(0, verb, "c1", &json!({"prevResult": result}))?.success().map(drop)
 }
 
-/// Makes two containers with mapped ports by this host, which are gone without a DEL. Returns the network, without ports.
+/// Makes two containers with ports that our portmap mapped. Both end without DEL. Returns the network, without ports.
 fn dead_pair(subnet: &str, backend: &str) -> Result<(Node, Network)> {
     let node = Node::new()?;
     let net = Network::new(&node, &bridge(subnet))?;
@@ -41,8 +41,8 @@ fn dead_pair(subnet: &str, backend: &str) -> Result<(Node, Network)> {
     Ok((node, net))
 }
 
-/// Makes a container that is gone without a DEL. With a backend, the native portmap has mapped a port. Returns the network,
-/// and its result for that plugin.
+/// Makes a container that ended without a DEL. With a backend, the native portmap has mapped a port. Returns the
+/// network and the result that portmap got.
 fn dead(subnet: &str, backend: &str) -> Result<(Node, Network, Value)> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -86,7 +86,7 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
         ensure!(second.addresses() == ["10.61.0.3/24"], "{second:?}");
         let findings = doctor(&node)?;
         ensure!(findings.contains("lead traffic to 10.61.0.2, which no namespace has"), "{findings}");
-        // The runtime's DEL of the chain, from its end; after it nothing is in the way any more.
+        // The runtime calls the DELs from the end of the chain. Afterwards no rule uses the address.
         native_portmap(&node, "DEL", backend, &result)?;
         net.attachment("c1").del()?;
         ensure!(leases(&node)? == format!("{NET}.3\n"), "{}", leases(&node)?);
@@ -96,7 +96,8 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
     Ok(())
 }
 
-/// The directory of leases is lost, and the records with the rules are not. No new container is reached at a dead one's port.
+/// The directory of leases is lost, but the records and rules remain. A dead container's port must not lead to a new
+/// container.
 #[test]
 fn an_address_that_forwards_of_a_record_lead_to_is_not_given_out() -> Result<()> {
     const NET: &str = "10.67.0";
@@ -125,7 +126,7 @@ fn an_address_that_forwards_of_a_record_lead_to_is_not_given_out() -> Result<()>
     Ok(())
 }
 
-/// The forwards of an attachment go with it, so they are no reason to keep its address.
+/// DEL removes an attachment's forwards too, so they are no reason to keep its address.
 #[test]
 fn the_own_forwards_keep_no_address() -> Result<()> {
     const NET: &str = "10.66.0";
@@ -139,7 +140,7 @@ fn the_own_forwards_keep_no_address() -> Result<()> {
         let printed = net.call_at(0, "GC", "", &no_attachments())?;
         ensure!(printed.status == 0 && printed.stderr.is_empty(), "{printed:?}");
         ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
-        // Forwards with the same names that the record does not list are a native plugin's.
+        // Forwards with the same names, but absent from the record, are a native plugin's.
         let (node, net) = dead_pair(NET, backend)?;
         node.sh("cd /run/postern/attachments; sed -i '/port-mappings/d' *")?;
         let printed = net.call_at(0, "GC", "", &no_attachments())?;
@@ -169,12 +170,12 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
         }
         for round in 0..2 {
             let printed = gc(&node, "/run/net.d")?;
-            // Later there is no pair that shows the end of the namespace to a caller who can't look at all of them.
+            // In the second round, no pair shows a caller without a view of all namespaces that the namespace ended.
             ensure!(round > 0 || printed.contains("native of-others") == keeps, "round {round}: {printed}");
             ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
         }
         net.attachment("c1").del()?;
-        ensure!(leases(&node)?.is_empty(), "DEL gives it back");
+        ensure!(leases(&node)?.is_empty(), "DEL did not release the lease");
     }
     Ok(())
 }
@@ -200,7 +201,7 @@ fn a_runtimes_collection_keeps_what_a_rule_serves() -> Result<()> {
     Ok(())
 }
 
-/// A collection goes from plugin to plugin, in the order of the list.
+/// GC collects for all plugins, in the order of the list.
 #[test]
 fn one_plugin_collects_for_the_whole_chain() -> Result<()> {
     const NET: &str = "10.64.0";
@@ -230,7 +231,7 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
         let lenient = net.call_at(0, "STATUS", "", &patch)?;
         settings("status = \"strict\"")?;
         let answer = net.call_at(0, "STATUS", "", &patch)?;
-        // A fault of the node alone is an error only if the operator wants it.
+        // A fault that concerns the whole node is an error only if the operator wants this.
         let is_policy = ["olicy", "host-local.toml", "nowhere"].iter().any(|word| answer.stdout.contains(word));
         if answer.status != 0 && !is_policy {
             let error: Value = serde_json::from_str(&answer.stdout)?;
@@ -284,7 +285,7 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
         50,
         "no IP addresses",
     )?;
-    // None of this has changed the node.
+    // STATUS has not changed the node.
     let left =
         node.sh("ip -o link | grep -c br9 || true; ls /run/postern/attachments 2>/dev/null || true; nft list ruleset")?;
     ensure!(left == "0\n", "{left}");

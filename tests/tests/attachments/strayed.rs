@@ -1,6 +1,6 @@
-//! DEL of a container without a record, where the path leads to another, living container by now: the number of a process is
-//! given again, or another namespace is mounted on the file. What the records of the other container tell stays, and DEL ends
-//! well.
+//! DEL of a container without a record, whose path leads to another, living container by now. The process number was
+//! reused, or another namespace is mounted on the file. What the other container's records list stays, and DEL
+//! succeeds.
 
 use anyhow::{Result, ensure};
 use postern_tests::tour::legs;
@@ -8,7 +8,7 @@ use postern_tests::{Answer, Network, Node, kernel, native_bin, plugin_bin, shipp
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What a container has, and its node, without counters and what the kernel changes a little later.
+/// Shows the state of a container or node, without counters and values that the kernel changes a little later.
 const STATE: &str =
     "{ ip addr; ip rule; ip route show table all; ip -6 route show table all; ip qdisc 2> /dev/null || true
     cat /proc/sys/net/core/somaxconn; nft list ruleset 2> /dev/null || true; } | grep -v -e _lft -e fe80 -e multicast |
@@ -18,12 +18,13 @@ fn state(node: &Node, container: &str) -> Result<String> {
     Ok(node.sh(STATE)? + &node.sh_in(container, STATE)?)
 }
 
-/// DEL of the container `gone`, at the path of the container `c1`.
+/// Calls DEL of the container `gone`, with the path of the container `c1`.
 fn strayed(net: &Network, at: usize, patch: &Value) -> Result<Answer> {
     net.node.call(&net.request(at, "DEL", "gone", patch)?.attachment("gone", &net.node.netns("c1"), "eth0"))
 }
 
-/// Every shipped plugin, on each network of the tour. loopback alone leaves no record (`letting_go` is about it). The runtime has no result any more, or that of the living container.
+/// Every shipped plugin, on each network of the tour. Only loopback leaves no record: see `letting_go`. The runtime has
+/// no result, or the living container's result.
 #[test]
 fn what_a_living_container_has_stays() -> Result<()> {
     let bin = plugin_bin()?;
@@ -33,7 +34,7 @@ fn what_a_living_container_has_stays() -> Result<()> {
             let mut result = Value::Null;
             leg.walk(&bin, |node, verb, call| {
                 if verb == "DEL" {
-                    // The native tuning's file about the container that is gone.
+                    // The native tuning's file about container `gone`.
                     node.sh("mkdir -p /run/cni/tuning; echo '{\"mtu\":1280}' > /run/cni/tuning/gone_eth0.json")?;
                     for given in [Value::Null, result.clone()] {
                         let net = Network::new(node, &leg.config)?;
@@ -58,7 +59,8 @@ fn what_a_living_container_has_stays() -> Result<()> {
     Ok(())
 }
 
-/// The living container's link is a native plugin's. A plugin of ours behind that one has a record of the container.
+/// A native plugin made the living container's link. One of our plugins, later in the list, has a record of the
+/// container.
 #[test]
 fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     let node = Node::new()?;
@@ -71,7 +73,7 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     ]);
     let net = Network::new(&node, &json!({"cniVersion": "1.0.0", "plugins": plugins}))?;
     let mut attachment = net.clone().at_by(0, &native_bin()?).add("c1")?;
-    // The container that is gone had the same address, by the runtime's last result.
+    // By the runtime's last result, container `gone` had the same address.
     let before = state(&node, "c1")?;
     ensure!(before.contains("ip saddr 10.9.0.2"), "no rule: {before}");
     let answer = strayed(&net, 2, &json!({"prevResult": attachment.result}))?;
@@ -86,7 +88,7 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     Ok(())
 }
 
-/// The record of the container is from before a rollback: its link is gone, and native plugins attached the container anew.
+/// The container's record is from before a rollback. Its link is gone, and native plugins attached the container again.
 #[test]
 fn so_it_does_after_a_rollback() -> Result<()> {
     let node = Node::new()?;
@@ -115,7 +117,7 @@ fn so_it_does_after_a_rollback() -> Result<()> {
     Ok(())
 }
 
-/// Devices of every kind, also those that show no way to the node.
+/// Devices of every kind, including kinds that do not show that they came from the node.
 #[test]
 fn so_does_a_device_of_any_kind() -> Result<()> {
     for (kind, make) in [
@@ -136,7 +138,7 @@ fn so_does_a_device_of_any_kind() -> Result<()> {
         let answer = strayed(&net, 0, &json!({}))?;
         ensure!(answer.status == 0 && state(&node, "c1")? == before, "{kind}: {answer:?}");
         ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{kind}: {answer:?}");
-        // Another network's name is no other container.
+        // An attachment of another network in the same container does not count as another container.
         net.call_at(0, "DEL", "c1", &json!({"name": "other"}))?.success()?;
         net.attachment("c1").del()?;
         node.sh("ip link show dev dev1")?;
@@ -144,8 +146,8 @@ fn so_does_a_device_of_any_kind() -> Result<()> {
     Ok(())
 }
 
-/// Root in the container gives the names of two links to each other. What a record lists of another interface is no device of the
-/// node's that came by a native plugin, though a record of this interface tells which container is meant.
+/// Root in the container swaps the names of two links. A record lists one link under another interface. This link is
+/// not taken for a node's device that a native plugin moved.
 #[test]
 fn a_link_of_another_interface_is_no_device_that_goes_home() -> Result<()> {
     let node = Node::new()?;

@@ -1,5 +1,5 @@
-//! Full or read-only disks, and damaged records. Each gives an error that names the file before anything was changed,
-//! or success with a message that names it. DEL removes everything, with a record or without.
+//! Disks are full or read-only, and records are damaged. Each run returns an error that names the file before it
+//! changes anything, or succeeds with a message that names the file. DEL removes everything, with or without a record.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, each, number, picture, same_picture};
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// The number of truncated records in `make test`, of as many as a record has bytes; and of records with one changed
-/// byte.
+/// The number of truncated records in `make test`, and of records with one changed byte. A campaign takes every byte of
+/// a record.
 const SAMPLE: u64 = 40;
 
 /// A node with two containers and a network with every kind of effect.
@@ -42,7 +42,7 @@ impl Place {
         picture(&self.net.node, &["c1", "c2"])
     }
 
-    /// Runs any verb. GC collects everything.
+    /// Runs any verb. GC has an empty list.
     fn call(&self, verb: &str, container: &str, previous: &Value) -> Result<Answer> {
         let mut patch = json!({"prevResult": previous});
         if verb == "GC" {
@@ -54,12 +54,12 @@ impl Place {
     /// Returns the path of the only attachment's record, as seen from here.
     fn record(&self) -> Result<PathBuf> {
         let name = self.net.node.sh("ls /run/postern/attachments")?;
-        ensure!(name.lines().count() == 1, "not one record: {name}");
+        ensure!(name.lines().count() == 1, "there must be one record: {name}");
         Ok(self.net.node.path(format!("/run/postern/attachments/{}", name.trim())))
     }
 }
 
-/// Returns true for success, false for one error object; and the text in either case.
+/// Returns true for success, false for one error object. The text is the printed text in both cases.
 fn printed(answer: &Answer) -> Result<(bool, String)> {
     ensure!(!answer.stderr.contains("panicked") && !answer.stderr.contains("this is a bug"), "{answer:?}");
     match answer.status {
@@ -68,7 +68,7 @@ fn printed(answer: &Answer) -> Result<(bool, String)> {
     }
 }
 
-/// A separate file system for a directory, and the script that makes it unusable.
+/// A separate file system for a directory, and the script that makes the file system unusable.
 struct Disk {
     name: &'static str,
     options: &'static str,
@@ -86,7 +86,7 @@ const DISKS: [Disk; 3] = [
     Disk { name: "read-only", options: "size=256k", spoil: "mount --options-mode ignore -o remount,ro $1" },
 ];
 
-/// Directories that runs write to, each with true if nothing can be made without it.
+/// Directories that runs write to, each with true if ADD fails when its disk is unusable.
 const DIRECTORIES: [(&str, bool); 4] =
     [("/run/postern", true), ("/var/lib/cni/networks", true), ("/var/lib/postern", false), ("/var/log/postern", false)];
 
@@ -108,14 +108,14 @@ fn runs_with_bad_disk(disk: &Disk, directory: &str, needed: bool) -> Result<()> 
         let (succeeded, text) = printed(&answer).with_context(named)?;
         println!("{}: {}: {}", named(), if succeeded { "succeeded" } else { "failed" }, text.trim());
         if succeeded {
-            ensure!(verb != "ADD" || !needed, "{}: it succeeded", named());
+            ensure!(verb != "ADD" || !needed, "{}: ADD succeeded", named());
         } else {
             ensure!(text.contains(directory), "{}: does not name the directory: {text}", named());
         }
         if !succeeded && verb != "DEL" && verb != "GC" {
             let left = without_fill(&before, directory);
             same_picture(&left, &without_fill(&after, directory))
-                .with_context(|| format!("{}: it failed ({text}), and changed something", named()))?;
+                .with_context(|| format!("{}: the run failed ({text}), and changed something", named()))?;
         }
         place.call("DEL", "c1", &previous)?.success().with_context(|| format!("{}, then DEL", named()))?;
         let rest = place.picture()?;
@@ -160,7 +160,8 @@ const DAMAGES: [(&str, &str); 10] = [
     ("a line in the middle that is none", "sed -i '2s/.*/{\"seq\"/' $1"),
 ];
 
-/// Runs every verb for an attachment whose record is damaged, and DEL at the end; true if DEL itself succeeded with it.
+/// Runs every verb for an attachment with a damaged record, and DEL at the end. Returns true if no record had to be
+/// removed by hand.
 fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bool) -> Result<bool> {
     let mut all = true;
     for verb in verbs {
@@ -178,12 +179,12 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             ensure!(succeeded, "{}: another attachment's ADD: {text}", named());
             place.net.attachment("c2").del().with_context(named)?;
         } else if succeeded && *verb == "ADD" {
-            anyhow::bail!("{}: an attachment was made that is there", named());
+            anyhow::bail!("{}: ADD made an attachment that already exists", named());
         } else if *verb != "ADD" {
             ensure!(!must_say || text.contains(&key), "{}: {succeeded}, and does not name {key}: {text}", named());
         }
         if *verb == "DEL" && !succeeded {
-            // A record that can't be read may be of a later version: it is left alone, and named.
+            // An unreadable record may have a later version's format. DEL leaves the record, and names it.
             ensure!(text.contains(&key), "{}: does not name {key}: {text}", named());
             same_links(&before, &place.picture()?).with_context(|| format!("{}: {text}", named()))?;
             place.net.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
@@ -199,7 +200,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             }
             answer.success().with_context(|| format!("{} ({text}), then DEL", named()))?;
         }
-        // The record that was set aside is for people to look at.
+        // DEL sets a damaged record aside for operators.
         place.net.node.sh("rm -rf /run/postern/attachments/*.* /run/victim")?;
         same_picture(&place.before, &place.picture()?).with_context(|| format!("{} ({text}), then DEL", named()))?;
     }
@@ -229,7 +230,7 @@ fn something_else_in_the_place_of_a_record() -> Result<()> {
             if outcome.is_err() {
                 place = Place::new("")?;
             }
-            ensure!(outcome?, "{name}: DEL did not get over it");
+            ensure!(outcome?, "{name}: DEL did not remove the damaged record");
             Ok(())
         },
     )
@@ -245,7 +246,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let content = fs::read(place.record()?)?;
     place.net.attachment("c1").del()?;
     let length = content.len() as u64;
-    // With another boot ID in it, a record is of another boot. That kernel's objects are gone, and not looked for.
+    // A changed boot ID makes the record one of an earlier boot, whose objects no DEL looks for.
     let text = String::from_utf8_lossy(&content);
     let boot = text.find("\"boot_id\":\"").map_or(0..0, |at| at as u64 + 11..at as u64 + 47);
     let stride = if all { 1 } else { length.div_ceil(SAMPLE) };
@@ -270,7 +271,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
         |case| case.0.clone(),
         |(name, damage)| {
             tried += 1;
-            // Only DEL must work without it.
+            // Only DEL must work without the record. Every eighth case also runs CHECK and GC.
             let verbs: &[&str] = if tried % 8 == 0 { &["DEL", "CHECK", "GC"] } else { &["DEL"] };
             let outcome = damaged(&place, name, damage, verbs, false);
             if outcome.is_err() {

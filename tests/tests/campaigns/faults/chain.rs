@@ -1,5 +1,5 @@
-//! Whole lists: the n-th thing goes wrong in any plugin of a list, in its ADD or its DEL. The runtime gives up, as runtimes
-//! do, and calls DEL for the list. Nothing is left then.
+//! Whole lists: one plugin of a list has one fault, in its ADD or its DEL. The runtime then stops, and calls DEL for
+//! the list. Nothing may be left.
 
 use crate::faults::fault::{Fault, KINDS, TRACE, of_run, tracing, unlisted};
 use crate::faults::{ENOUGH, is_chosen, seed, threads};
@@ -83,7 +83,7 @@ impl Place {
         )?;
         let mut place = Self { node, chain: chain.clone(), before: Value::Null };
         place.policy(None)?;
-        // What attachments share is there from now on.
+        // The objects that attachments share exist from here on.
         let result = place.add(place.chain.plugins.len())?;
         place.del(&result).context("DEL without a fault")?;
         place.before = place.picture()?;
@@ -123,7 +123,7 @@ impl Place {
         })
     }
 
-    /// DEL of the whole list. After an ADD that failed a runtime has no result to pass on.
+    /// Calls DEL of the whole list. After a failed ADD a runtime has no result to pass on.
     fn del(&self, result: &Value) -> Result<()> {
         (0..self.chain.plugins.len()).rev().try_for_each(|at| {
             self.call(at, "DEL", result, &[])?.success().with_context(|| format!("DEL of plugin {at}")).map(drop)
@@ -265,7 +265,7 @@ fn search(
     for (kind, faults) in faults.iter().enumerate() {
         let mut found = [faults.len(), 0, 0];
         let stride = faults.len().div_ceil(sample).max(1);
-        // Not the first one of each: where a run has come far, there is more to leave behind.
+        // The sample is spread over all calls: late faults leave more objects behind.
         for fault in faults.iter().skip((at * 7 + stride / 2 + seed()) % stride).step_by(stride) {
             found[1] += 1;
             match place.run(at, verb, fault) {

@@ -1,19 +1,19 @@
-//! The faults of a run, and all the places of a run where they can occur.
+//! The faults of a run, and all places in a run where they can occur.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The file of strace's trace, in a separate directory of the node that is no part of its picture.
+/// The file of strace's trace, in a separate directory of the node, which the node's picture omits.
 pub const TRACE: &str = "/var/log/trace";
 
-/// System calls that may fail, with their errors. The first error is always tried, the others only if all faults are
-/// asked for. A missing answer (recvfrom) stands for the failure of an act that the kernel has done.
+/// System calls that may fail, with their errors. The first error is always tried, the other errors only in a sweep of
+/// all faults. A missing answer (recvfrom) simulates an act that the kernel completed and that looks failed.
 const ERRORS: &[(&str, &[&str])] = &[
     ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("recvfrom", &["ENOBUFS", "EINTR"]),
     ("recvmsg", &["ENOBUFS", "EINTR"]),
-    // musl opens and looks by path alone where glibc names a directory.
+    // glibc's calls name a directory. musl opens and looks by path only.
     ("open", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
     ("openat", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
     ("openat2", &["EIO", "EMFILE", "EROFS", "ENOSPC", "ENOSYS"]),
@@ -30,7 +30,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("mkdirat", &["ENOSPC", "EROFS"]),
     ("mkdir", &["ENOSPC", "EROFS"]),
     ("utimensat", &["EIO"]),
-    // Of the places where state and libraries are.
+    // Calls on the directories of state and libraries.
     ("access", &["ENOMEM"]),
     ("stat", &["EIO"]),
     ("lstat", &["EIO"]),
@@ -41,7 +41,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("fstatfs", &["EIO"]),
     ("readlink", &["EIO"]),
     ("readlinkat", &["EIO"]),
-    // Of a view of the links below /sys.
+    // Calls on a view of the links below /sys.
     ("fsopen", &["ENOMEM"]),
     ("fsconfig", &["ENOMEM"]),
     ("fsmount", &["ENOMEM"]),
@@ -52,7 +52,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("connect", &["ENOMEM", "EINTR", "EAGAIN"]),
     ("setsockopt", &["ENOMEM"]),
     ("fcntl", &["EMFILE"]),
-    // The namespace of the run itself. Without the capability, a path in /proc leads to it.
+    // The run's own namespace. Without the Linux capability, the run finds it by a path in /proc.
     ("ioctl", &["EMFILE", "EPERM"]),
     ("setns", &["EPERM", "ENOMEM"]),
     ("bpf", &["EPERM", "ENOMEM"]),
@@ -63,7 +63,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("capget", &["EPERM"]),
     ("capset", &["EPERM"]),
     ("prctl", &["EPERM"]),
-    // Of a sandbox around the runtime, or where a cpuset has changed.
+    // These errors come from a sandbox around the runtime, or after a change of a cpuset.
     ("sched_getaffinity", &["EPERM"]),
     ("sched_getscheduler", &["EPERM"]),
     ("sched_setaffinity", &["EINVAL", "EPERM"]),
@@ -72,9 +72,9 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("landlock_restrict_self", &["EPERM"]),
 ];
 
-/// The other system calls of runs. They have no error that a node could cause, or nothing follows from it.
+/// The other system calls of runs. A node can cause no error in them, or the run ignores the error.
 const HARMLESS: &[&str] = &[
-    // Of the process itself. Without memory it ends, as by a kill.
+    // Calls about the process itself. Without memory the process ends, as if killed.
     "arch_prctl",
     "brk",
     "execve",
@@ -89,12 +89,12 @@ const HARMLESS: &[&str] = &[
     "set_tid_address",
     "sigaltstack",
     "umask",
-    // They succeed wherever the kernel lets a run begin. The tests of confinement have what they forbid.
+    // These calls succeed on every kernel on which a run can begin. The tests of confinement test what they forbid.
     "geteuid",
     "getrandom",
     "getsockopt",
-    // Whatever they say, the run goes on. User-mode Linux has neither clock nor number of the
-    // processor without a call.
+    // The run continues, whatever these calls return. User-mode Linux needs a call to read the clock and the number of
+    // the processor.
     "clock_gettime",
     "clock_nanosleep",
     "getcpu",
@@ -106,13 +106,13 @@ const HARMLESS: &[&str] = &[
     "wait4",
 ];
 
-/// Returns the system calls of a trace that neither list has: another C library makes other calls.
+/// Returns the system calls of a trace that are in neither list. Another C library makes other calls.
 pub fn unlisted(trace: &str) -> BTreeSet<&str> {
     let is_listed = |call: &str| ERRORS.iter().any(|(name, _)| *name == call) || HARMLESS.contains(&call);
     trace.lines().filter_map(call_of).filter(|call| !is_listed(call)).collect()
 }
 
-/// Returns the name of the system call of a line.
+/// Returns the name of the system call in a line of the trace.
 fn call_of(line: &str) -> Option<&str> {
     let (call, _) = line.split_once('(')?;
     call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(call)
@@ -151,13 +151,13 @@ impl Fault {
     }
 }
 
-/// Starts the gate so that [`TRACE`] shows its system calls. Only its own thread is traced: not sandbox, worker and
-/// helper.
+/// Starts the gate so that [`TRACE`] shows its system calls. Only the gate's own thread is traced, not the sandbox,
+/// worker or helper.
 pub fn tracing() -> Vec<String> {
     ["strace", "-qq", "-o", TRACE, "-e", "signal=none"].map(str::to_owned).to_vec()
 }
 
-/// The columns of the figures.
+/// The kinds of faults, for the figures.
 pub const KINDS: [&str; 3] = ["operations refused", "system calls failed", "killed"];
 
 /// Returns every fault that a run can have, by kind, from its trace and from the number of operations of each plugin.
@@ -169,7 +169,7 @@ pub fn of_run(trace: &str, operations: &BTreeMap<String, usize>, all: bool) -> [
     }
     // strace counts each name separately.
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    // The first is the start of the program itself.
+    // The first call starts the program itself.
     for line in trace.lines().skip(1) {
         let Some(call) = call_of(line) else { continue };
         let at = seen.entry(call).or_default();

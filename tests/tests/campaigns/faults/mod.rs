@@ -1,16 +1,18 @@
-//! The n-th step fails, for every n and every plugin. An operation is refused, a system call of the gate fails, or the gate
-//! is killed. After any outcome of the run, DEL, `postern gc` and the next ADD each restore the node. A failed ADD
-//! leaves nothing even before that.
+//! The n-th step fails, for every n and every plugin. A step is an operation that is refused, or a system call of the
+//! gate that fails or at which the gate is killed. After any outcome, DEL, `postern gc` and the next ADD each restore
+//! the node. A failed ADD leaves nothing even before that.
 //!
-//! No address is ever free and used. None is given back to a DHCP service while a link has it. No port is up without its
-//! guard. After an ADD that succeeds all the same, the record says so, and no link takes router advertisements. A system
-//! call that the lists of [`fault`] lack fails the test.
+//! No address is ever free and used. No lease returns to a DHCP service while a link has the address. No port is up
+//! without its guard. If an ADD succeeds despite a fault, its record says so, and no link takes router advertisements.
+//! A system call that the lists of [`fault`] lack fails the test.
 //!
-//! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
-//! have all kinds of effect, it is six of each kind, and one in the others. `POSTERN_FAULTS_SEED` chooses another sample. `POSTERN_FAULTS=all` (`make faults`) tries all
-//! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
+//! `make test` refuses every operation of each scenario, and tries a sample of the other faults. The sample has six
+//! faults of each kind in the few scenarios that together have all kinds of effect. It has one of each kind in the
+//! other scenarios. `POSTERN_FAULTS_SEED` chooses another sample. `POSTERN_FAULTS=all` (`make faults`) tries all
+//! faults, with every error number. `POSTERN_FAULTS=N` tries N of each kind in every scenario.
 //! `POSTERN_FAULTS_ONLY=PATTERN,…` names scenarios, lists ([`chain`]) or verbs, and `POSTERN_FAULTS_OF` names plugins.
-//! `POSTERN_FAULTS_THESE=TEXT;…` tries only these faults once more, each as a failure names it: `tap, DEL: EIO instead of read 3`.
+//! `POSTERN_FAULTS_THESE=TEXT;…` tries only these faults again. A failure message shows the text:
+//! `tap, DEL: EIO instead of read 3`.
 
 mod chain;
 mod fault;
@@ -29,14 +31,14 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// The number of faults of one kind in one scenario and verb that `make test` tries, for an effect that is tested for
-/// the first time.
+/// The number of faults of one kind that `make test` tries in one scenario and verb, if [`covering`] returns the
+/// scenario.
 const SAMPLE: usize = 6;
-/// The same in a scenario without a new kind of effect.
+/// The same number for the other scenarios.
 const REST: usize = 1;
-/// The greatest number of nodes at a time.
+/// The greatest number of nodes at the same time.
 const THREADS: usize = 8;
-/// The number of nodes that share the faults of one scenario and verb, if all are tried: some wait a second in each run.
+/// The number of nodes that share the faults of one scenario and verb, if all are tried. Some runs wait for a second.
 const PARTS: usize = 8;
 /// The number of failures after which the test stops.
 const ENOUGH: usize = 40;
@@ -62,7 +64,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     let wanted = std::env::var("POSTERN_FAULTS").unwrap_or_default();
     let all = wanted == "all";
     let sample = if wanted.is_empty() || all { SAMPLE } else { wanted.parse().context("POSTERN_FAULTS")? };
-    ensure!(sample > 0, "POSTERN_FAULTS is \"all\", or how many of each kind");
+    ensure!(sample > 0, "POSTERN_FAULTS is \"all\", or a number of faults of each kind");
     let sample = if all { usize::MAX } else { sample };
     println!("POSTERN_FAULTS_SEED={}", seed());
     let rest = if wanted.is_empty() { REST } else { sample };
@@ -73,7 +75,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }
     }
-    // In a virtual machine only what other kernels lack is of interest.
+    // A virtual machine tests only what other kernels lack.
     let group = std::env::var("POSTERN_FAULTS_OF").unwrap_or_default();
     scenarios.retain(|scenario| group.is_empty() || group.split(' ').any(|plugin| plugin == scenario.plugin));
     let kinds = each_of(&scenarios, |scenario| Ok(Place::new(scenario, "ADD")?.kinds))?;
@@ -85,7 +87,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
         // A plugin that makes nothing on the node has no garbage.
         .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
-        // Here a parent has only one link, and a collection needs two containers.
+        // This kernel allows a parent only one link, but a collection needs two containers.
         .filter(|(_, scenario, verb)| {
             *verb != "GC" || !(scenario.name.contains("passthru") || scenario.plugin == "vlan")
         })
@@ -115,7 +117,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     println!("{}\n{} s", table(&report, &scenarios), start.elapsed().as_secs());
     let count = report.failures.len();
     ensure!(count == 0, "{count} faults left something, or were badly answered:\n{}", report.failures.join("\n\n"));
-    // A fault that no run has was not tried: its number may be another one by now.
+    // A fault that no run has was not tried: its call may now have another number.
     let these = these();
     let tried: usize = report.figures.values().map(|figures| figures.tried).sum();
     let is_repeated = !these.is_empty();
@@ -127,7 +129,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of nodes at a time. Runs mostly wait for the kernel: for links to go, and for strace.
+/// Returns the number of nodes at the same time. Runs mostly wait for the kernel to remove links, and for strace.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(THREADS, |count| (4 * count.get()).min(THREADS))
 }
@@ -137,13 +139,13 @@ fn seed() -> usize {
     proof::number("POSTERN_FAULTS_SEED").and_then(|seed| usize::try_from(seed).ok()).unwrap_or(1)
 }
 
-/// Returns the faults that are to be tried once more; none if all are.
+/// Returns the faults to try again. An empty set means all faults.
 fn these() -> BTreeSet<String> {
     let these = std::env::var("POSTERN_FAULTS_THESE").unwrap_or_default();
     these.split(';').map(|this| this.trim().to_owned()).filter(|this| !this.is_empty()).collect()
 }
 
-/// True if one of the patterns names the scenario or the verb, or if there is none.
+/// Returns true if a pattern names the scenario or the verb, or if there is no pattern.
 fn is_chosen(only: &str, scenario: &str, verb: &str) -> bool {
     only.split(',').any(|pattern| scenario.contains(pattern) || verb == pattern)
 }
@@ -166,8 +168,8 @@ fn each_of<T: Send>(scenarios: &[Scenario], look: impl Fn(&Scenario) -> Result<T
     Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Returns the scenarios that together have every kind of effect: those with most kinds first, and the first of equal
-/// ones.
+/// Returns the scenarios that together have every kind of effect. It chooses scenarios with most kinds first, and the
+/// first among equals.
 fn covering(kinds: &[BTreeSet<String>]) -> BTreeSet<usize> {
     let (mut chosen, mut covered) = (BTreeSet::new(), BTreeSet::new());
     loop {
@@ -186,7 +188,7 @@ fn few_scenarios_have_every_kind_of_effect() {
     assert!(covering(&[]).is_empty());
 }
 
-/// Tries the faults of one scenario's verb: the first of this many parts, or another one.
+/// Tries the faults of one scenario's verb. Several nodes share the faults: `part` is this node's share.
 fn search(
     number: usize,
     scenario: &Scenario,
@@ -203,7 +205,7 @@ fn search(
     let mut turn = number;
     for (kind, faults) in faults.iter().enumerate() {
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
-        // Operations are few: every one is always tried.
+        // There are few operations, so every operation is always refused once.
         let stride = if kind == 0 { 1 } else { faults.len().div_ceil(sample).max(1) };
         for (place_in_turn, fault) in faults.iter().skip((number + seed()) % stride).step_by(stride).enumerate() {
             turn += 1;
@@ -216,7 +218,7 @@ fn search(
                 Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
                 Err(error) => {
                     let text = format!("{}, {verb}: {fault}: {error:#}", scenario.name);
-                    // A sweep of all faults takes hours: what it has found is not lost with it.
+                    // A sweep of all faults takes hours, so each failure is printed at once.
                     println!("FAILED: {text}");
                     let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
                     report.failures.push(text);
@@ -281,7 +283,7 @@ fn table(report: &Report, scenarios: &[Scenario]) -> String {
     text
 }
 
-/// A fault that never occurs proves nothing: the faults that strace injects do occur.
+/// A fault that never occurs proves nothing. The test checks that strace injects the faults.
 #[test]
 fn faults_do_come() -> Result<()> {
     let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == "bridge").ok_or(anyhow!("none"))?;
@@ -289,7 +291,7 @@ fn faults_do_come() -> Result<()> {
     let error = Fault::Error { call: "sendto".to_owned(), errno: "ENOBUFS", at: 6 };
     ensure!(place.run(&error, Restoration::Del)? == Outcome::Failed, "no error came");
     let kill = Fault::Kill { call: "sendto".to_owned(), at: 6 };
-    ensure!(place.run(&kill, Restoration::Del)? == Outcome::Killed, "it was not killed");
+    ensure!(place.run(&kill, Restoration::Del)? == Outcome::Killed, "the gate was not killed");
     let refused = Fault::Operations { plugin: "bridge".to_owned(), allowed: 3 };
     ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "nothing was refused");
     Ok(())

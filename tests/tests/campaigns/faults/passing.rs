@@ -1,5 +1,5 @@
-//! Single errors after which a run goes on: no later run acts wrongly for them. Each test names the calls that it lets
-//! fail, one after the other.
+//! A run continues after a single error, and no later run acts wrongly because of this error. Each test names the calls
+//! that fail, one after the other.
 
 use crate::faults::fault::{Fault, TRACE, of_run, tracing};
 use crate::faults::place::{Outcome, Place, RESTORATIONS, Restoration};
@@ -16,7 +16,7 @@ fn scenario(name: &str) -> Result<Scenario> {
     scenarios::all().into_iter().find(|scenario| scenario.name == name).ok_or(anyhow!("no scenario {name}"))
 }
 
-/// A node with two containers, and a bridge with its addresses from the node.
+/// A node with two containers, and a bridge whose addresses are the node's.
 struct Bridged {
     node: Node,
 }
@@ -49,12 +49,12 @@ impl Bridged {
         let [_, errors, _] = of_run(&fs::read_to_string(self.node.path(TRACE))?, &BTreeMap::new(), false);
         let is_meant = |fault: &Fault| matches!(fault, Fault::Error { call, .. } if calls.contains(&call.as_str()));
         let errors: Vec<Fault> = errors.into_iter().filter(is_meant).collect();
-        ensure!(!errors.is_empty(), "the run makes none of {calls:?}");
+        ensure!(!errors.is_empty(), "the run makes no call of {calls:?}");
         Ok(errors)
     }
 }
 
-/// A device that comes home is up, whatever a look at the kernel failed with.
+/// A device that returns to the node is up, even if reading the kernel's state failed once.
 #[test]
 fn a_device_that_comes_home_is_up() -> Result<()> {
     let mut place = Place::new(&scenario("host-device")?, "DEL")?;
@@ -67,8 +67,8 @@ fn a_device_that_comes_home_is_up() -> Result<()> {
     Ok(())
 }
 
-/// A setting of a device that an ADD could not read once is read again. Otherwise DEL would not know what to put back, and the
-/// device would stay down.
+/// If an ADD fails to read a device's setting once, it reads the setting again. Otherwise DEL would not know the old
+/// value, and the device would stay down.
 #[test]
 fn a_setting_that_was_not_read_at_once_is_put_back() -> Result<()> {
     let mut place = Place::new(&scenario("host-device L2")?, "ADD")?;
@@ -78,11 +78,11 @@ fn a_setting_that_was_not_read_at_once_is_put_back() -> Result<()> {
         let outcome = place.run(&fault, Restoration::Del).with_context(|| fault.to_string())?;
         succeeded += usize::from(outcome == Outcome::Succeeded);
     }
-    ensure!(succeeded > 10, "only {succeeded} ADDs went on: no setting was concerned");
+    ensure!(succeeded > 10, "only {succeeded} ADDs succeeded: no fault met a setting");
     Ok(())
 }
 
-/// A DEL of loopback sets `lo` down, although a question for the container's links fails once.
+/// DEL of loopback sets `lo` down, although one request for the container's links fails.
 #[test]
 fn loopback_is_down_after_a_question_that_failed() -> Result<()> {
     let mut place = Place::new(&scenario("loopback")?, "DEL")?;
@@ -93,8 +93,8 @@ fn loopback_is_down_after_a_question_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// A run that has no descriptor for its way to the DHCP service, or can't look at its socket, says nothing about that
-/// service: the lease stays on record, and a collection gives it back.
+/// A run may have no descriptor for the DHCP service's socket, or fail to look at the socket. This says nothing about
+/// the service: the lease stays on record, and GC releases it.
 #[test]
 fn a_lease_is_not_forgotten() -> Result<()> {
     let mut place = Place::new(&scenario("bridge + dhcp")?, "DEL")?;
@@ -104,12 +104,12 @@ fn a_lease_is_not_forgotten() -> Result<()> {
             let fault = Fault::Error { call: call.to_owned(), errno, at };
             concerned += usize::from(place.run(&fault, Restoration::Gc).context(fault)? != Outcome::Succeeded);
         }
-        ensure!(concerned > 0, "no DEL was without {call}");
+        ensure!(concerned > 0, "no DEL was affected by a failing {call}");
     }
     Ok(())
 }
 
-/// A note in the record that fails does not part a lease from its address: no DEL gives the lease back before the address.
+/// If a note in the record fails, the lease still belongs to its address. No DEL releases the lease before the address.
 #[test]
 fn a_lost_note_gives_no_lease_back_early() -> Result<()> {
     let mut place = Place::new(&scenario("bridge + dhcp")?, "ADD")?;
@@ -121,11 +121,11 @@ fn a_lost_note_gives_no_lease_back_early() -> Result<()> {
             complained += usize::from(outcome == Outcome::Complained);
         }
     }
-    ensure!(complained > 0, "no ADD went on after a note that failed");
+    ensure!(complained > 0, "no ADD continued after a failed note");
     Ok(())
 }
 
-/// A record that can't be read just now is not taken for one that claims no port of the node.
+/// If a record can't be read, ADD does not assume that the record claims no port of the node.
 #[test]
 fn a_port_does_not_lead_to_two_containers() -> Result<()> {
     let place = Bridged::new()?;
@@ -147,8 +147,8 @@ fn a_port_does_not_lead_to_two_containers() -> Result<()> {
     Ok(())
 }
 
-/// The same for an address: a DHCP server offers one that another attachment has. The first question fills the index of
-/// addresses. An index without a record that could not be read would never show it.
+/// A DHCP server offers an address that another attachment has. The first ADD fills the index of addresses. If a record
+/// could not be read, an index without it would never show its address.
 #[test]
 fn an_address_is_not_given_twice() -> Result<()> {
     let place = Bridged::new()?;
@@ -171,8 +171,8 @@ fn an_address_is_not_given_twice() -> Result<()> {
     Ok(())
 }
 
-/// A route that could not be asked for is not taken for none: the node reaches a port at 127.0.0.1, or the ADD fails. A
-/// DEL forgets tracked connections to the address, before another container gets it.
+/// If a route can't be read, ADD does not assume that there is no route: the node reaches a port at 127.0.0.1, or the
+/// ADD fails. DEL forgets tracked connections to the address before another container gets the address.
 #[test]
 fn ports_of_localhost_and_their_connections() -> Result<()> {
     let place = Bridged::new()?;
@@ -185,7 +185,7 @@ fn ports_of_localhost_and_their_connections() -> Result<()> {
         run("DEL", &[])?.success()?;
         place.node.sh(&format!("echo 0 > {file}"))
     };
-    // What attachments share is there.
+    // The objects that attachments share exist.
     run("ADD", &[])?.success()?;
     before()?;
     for fault in place.errors(&["sendto", "recvfrom"], |fault| run("ADD", fault))? {
@@ -205,7 +205,7 @@ fn ports_of_localhost_and_their_connections() -> Result<()> {
     Ok(())
 }
 
-/// A link that its container has renamed is found by its index. An ADD that can't note that fails.
+/// DEL finds a renamed link by its index. An ADD that can't note the index fails.
 #[test]
 fn a_renamed_link_is_found() -> Result<()> {
     let place = Bridged::new()?;
@@ -222,12 +222,13 @@ fn a_renamed_link_is_found() -> Result<()> {
         }
         place.call("DEL", "macvlan", "c1", &config)?;
         let left = place.node.sh_in("c1", "ip -o link show type macvlan")?;
-        ensure!(left.is_empty(), "{fault}: the lease is back, and the container has {left}");
+        ensure!(left.is_empty(), "{fault}: the lease is released, and the container still has {left}");
     }
     Ok(())
 }
 
-/// A bridge that the kernel made is noted, even if its answer was lost: `postern gc --node` knows it.
+/// The record of shared objects notes a bridge that the kernel made, even if the kernel's answer was lost. `postern gc
+/// --node` knows the bridge.
 #[test]
 fn a_bridge_is_noted() -> Result<()> {
     let place = Bridged::new()?;
@@ -246,7 +247,7 @@ fn a_bridge_is_noted() -> Result<()> {
     Ok(())
 }
 
-/// The index of leases that a native plugin outdated is read anew. The boot of each lease is kept from the old one.
+/// A run reads the leases again if a native plugin outdated their index. The old index tells each lease's boot.
 #[test]
 fn leases_keep_their_boot() -> Result<()> {
     /// The size of an entry in the index.
@@ -271,7 +272,8 @@ fn leases_keep_their_boot() -> Result<()> {
     Ok(())
 }
 
-/// The native flannel's file tells what was delegated. If it can't be read just now, the delegate's part is not left.
+/// The native flannel's file contains the delegated configuration. If the file can't be read once, DEL does not leave
+/// the delegate's objects.
 #[test]
 fn what_a_native_flannel_delegated_goes() -> Result<()> {
     let place = Bridged::new()?;
@@ -288,7 +290,7 @@ fn what_a_native_flannel_delegated_goes() -> Result<()> {
     for fault in place.errors(&["open", "openat", "openat2", "read", "fstat", "lstat"], del)? {
         attach()?;
         let answer = del(&fault.wrapper())?;
-        // A plugin whose code can't be read has nothing but its record.
+        // If a plugin's code can't be read, DEL has only the record.
         if answer.status == 0 && !answer.stderr.contains("flannel can't be run") {
             ran += 1;
             let left = place.node.sh_in("c1", "ip -o link show type veth")?;
@@ -297,11 +299,11 @@ fn what_a_native_flannel_delegated_goes() -> Result<()> {
             del(&[])?.success()?;
         }
     }
-    ensure!(ran > 0, "no DEL got to its end");
+    ensure!(ran > 0, "no DEL succeeded with flannel's code");
     Ok(())
 }
 
-/// The owner of a directory counts, also where it can't be looked at just now.
+/// The owner of a directory counts, even if a look at the directory fails once.
 #[test]
 fn a_directory_of_another_user_holds_no_leases() -> Result<()> {
     let place = Bridged::new()?;
@@ -317,7 +319,7 @@ fn a_directory_of_another_user_holds_no_leases() -> Result<()> {
     Ok(())
 }
 
-/// State is in the same place in each run, whatever a look at that place failed with.
+/// Each run finds state in the same place, even if a look at that place fails.
 #[test]
 fn state_does_not_move() -> Result<()> {
     let place = Bridged::new()?;

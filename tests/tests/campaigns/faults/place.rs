@@ -14,23 +14,23 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The deadline of a run. A run that reaches it has waited for an event that can't come.
+/// The deadline of a run. A run that reaches the deadline waits for an event that can't come.
 const SECONDS: u32 = 10;
-/// The longest time of a run that waits for nothing; with strace it takes 50 ms.
+/// The longest time of a run that waits for nothing. With strace, a run takes 50 ms.
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It succeeded: the fault never came, or did no harm.
+    /// The run succeeded: the fault never came, or did no harm.
     Succeeded,
-    /// It succeeded, with a message about something that it could not do.
+    /// The run succeeded, with a message about something that it could not do.
     Complained,
-    /// It ended with an error object.
+    /// The run ended with an error object.
     Failed,
-    /// It ended with an error object, with a message about effects that it could not undo.
+    /// The run ended with an error object, and a message about effects that it could not undo.
     Left,
-    /// It was killed.
+    /// The run was killed.
     Killed,
 }
 
@@ -42,8 +42,8 @@ pub enum Restoration {
     Add,
 }
 
-/// Makes the device of a container, unless it is there. A device that ended with its container's namespace keeps its
-/// other end here until the kernel has come that far.
+/// Makes a container's device, unless it exists. When a container's namespace ends, the kernel may remove the device's
+/// other end only later.
 fn add_device(container: &str) -> String {
     format!(
         "ip link show dev dev-{container} > /dev/null 2>&1 || {{
@@ -54,7 +54,7 @@ fn add_device(container: &str) -> String {
     )
 }
 
-/// The first VRF of a namespace brings a rule that stays.
+/// Adds and removes a VRF, because a namespace's first VRF leaves a routing rule.
 fn had_vrf(node: &Node, scenario: &Scenario, container: &str) -> Result<()> {
     match scenario.plugin {
         "vrf" => node.sh_in(container, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
@@ -67,24 +67,23 @@ fn ipam_type(scenario: &Scenario) -> &str {
     scenario.config.pointer("/ipam/type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// In turn.
+/// The ways to restore the node, used in turn.
 pub const RESTORATIONS: [Restoration; 3] = [Restoration::Del, Restoration::Gc, Restoration::Add];
 
-/// The place of one scenario; see the module. `c1` is the container; on GC it is the one that stays, and `c2` the one
-/// that is gone.
+/// The node of one scenario; see the module. `c1` is the container of a run. On GC, `c1` stays, and `c2` is gone.
 pub struct Place {
     node: Node,
     scenario: Scenario,
     verb: &'static str,
     /// The node before a run: for CHECK and GC with `c1` attached.
     before: Value,
-    /// The node with bridge's part of the attachment alone, where bridge comes before the plugin.
+    /// The node with only bridge's part of the attachment, if bridge comes before the plugin.
     between: Value,
     /// The output of the last ADD.
     previous: Value,
     /// The output of bridge's last ADD for a container.
     of_bridge: BTreeMap<String, Value>,
-    /// The leases of the DHCP service, where the scenario has one.
+    /// The leases of the DHCP service, if the scenario has one.
     leases: Option<Arc<Leases>>,
     /// The kinds of effect of an ADD.
     pub kinds: BTreeSet<String>,
@@ -110,7 +109,7 @@ impl Place {
                 "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
             ))?;
         }
-        // Each container has a device of its own.
+        // Each container has its own device.
         if scenario.plugin == "host-device" {
             ["c1", "c2"].iter().try_for_each(|container| node.sh(&add_device(container)).map(drop))?;
         }
@@ -192,7 +191,7 @@ impl Place {
             merge(&mut config, &json!({"prevResult": result}));
         }
         if self.scenario.plugin == "portmap" {
-            // Each container has ports of its own.
+            // Each container has its own ports.
             let first = if container == "c1" { 8080 } else { 9080 };
             let mapping = |step: u16, protocol| json!({"hostPort": first + step, "containerPort": 80 + step, "protocol": protocol});
             let here = json!({"hostPort": first + 9, "containerPort": 89, "protocol": "tcp", "hostIP": "10.9.0.1"});
@@ -326,8 +325,8 @@ impl Place {
         same_picture(&self.before, &self.picture(&["c1", "c2"])?)
     }
 
-    /// Makes one run with a fault in it; before and after it the node is in its normal state. A run that took long is made once
-    /// more: only a run that waits for something takes long again.
+    /// Makes one run with a fault. Before and after the run, the node is in its normal state. A slow run is repeated
+    /// once: only a run that waits for something is slow again.
     pub fn run(&mut self, fault: &Fault, way: Restoration) -> Result<Outcome> {
         let (outcome, took, _) = self.run_once(fault, way)?;
         if took < PROMPT {
@@ -356,13 +355,13 @@ impl Place {
                 self.call("CHECK", "c1")?.success().context("CHECK after an ADD that succeeded")?;
                 self.call("DEL", "c1")?.success()?;
             }
-            // Its effects are undone before it prints the error.
+            // ADD undoes its effects before it prints the error.
             ("ADD", Outcome::Failed) => {
                 same_picture(self.without(), &self.picture(&["c1", "c2"])?)
                     .with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
                 self.back(way)?;
             }
-            // CHECK changes nothing, whatever its outcome; after success nothing is left to do.
+            // CHECK changes nothing, whatever its outcome. After success no object is left.
             ("CHECK", _) | (_, Outcome::Succeeded) => {}
             _ => self.back(way)?,
         }
@@ -377,8 +376,8 @@ impl Place {
         Ok((outcome, took, answer))
     }
 
-    /// At every instant at which a kill can stop a run, two things hold. An address in the container has a lease for
-    /// it, and a port that is up has the guard that the network asks for.
+    /// Two conditions hold at every instant at which a kill can stop a run. An address in the container has a lease. A
+    /// port that is up has the guard that the network asks for.
     fn no_address_is_free_and_used(&self) -> Result<()> {
         if ipam_type(&self.scenario) == "static" {
             return Ok(());
@@ -410,15 +409,15 @@ impl Place {
         Ok(())
     }
 
-    /// No lease was given back while a link had the address.
+    /// Fails if a lease was released while a link had the address.
     fn no_lease_is_back_early(&self) -> Result<()> {
         let early = self.leases.as_ref().map(|leases| leases.given_back_early()).unwrap_or_default();
         ensure!(early.is_empty(), "the service had the lease back while a link had the address: {early:?}");
         Ok(())
     }
 
-    /// No container can give the node addresses or routes by router advertisements. Where the node's settings can't be
-    /// written, the run says so of each link.
+    /// Containers must not give the node addresses or routes by router advertisements. If the node's settings can't be
+    /// written, the run names each affected link.
     fn no_advertisement_counts(&self, answer: &Answer) -> Result<()> {
         let open = "cd /proc/sys/net/ipv6/conf; grep -ls 1 br9/accept_ra veth*/accept_ra || true";
         let open = self.node.sh(open)?;
@@ -430,7 +429,7 @@ impl Place {
         Ok(())
     }
 
-    /// At every instant, a link that delivers packets for 127.0.0.0/8 has the guard.
+    /// At every instant, a link that delivers packets for 127.0.0.0/8 has its guard.
     fn localhost_is_guarded(&self) -> Result<()> {
         if self.scenario.plugin != "portmap" {
             return Ok(());
@@ -444,11 +443,11 @@ impl Place {
     /// Restores the node.
     fn back(&mut self, way: Restoration) -> Result<()> {
         let container = self.container();
-        // Killed after its last act: the runtime may have read its result.
+        // After a kill at the run's last act, the runtime may have read the run's result.
         let whole = self.verb != "ADD" || is_whole(&self.node, container)?;
         match way {
             Restoration::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
-            // After an ADD that died nothing is in the way. The attachment of a DEL that died may still be there,
+            // After a killed ADD, no leftover blocks the next ADD. After a killed DEL, the attachment may still be
             // complete.
             Restoration::Add if !whole => {
                 self.add(container).context("the next ADD")?;
@@ -462,20 +461,22 @@ impl Place {
                 }
                 self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
-            // Changes of a plugin to lo alone can't be collected.
+            // GC can't remove a plugin's changes to lo.
             Restoration::Gc if self.scenario.plugin == "loopback" => self.back(Restoration::Del),
             Restoration::Gc => self.collect(container, whole),
         }
     }
 
-    /// Runs `postern gc`, which never removes anything that a living namespace uses. So an attachment that was complete
-    /// before its DEL first loses its namespace. Objects in a namespace end with it: that part is for DEL.
+    /// Runs `postern gc`, which never removes anything that a living namespace uses. If the attachment was complete,
+    /// its namespace is removed first. The kernel removes the objects in a namespace with it, so only DEL tests their
+    /// removal.
     fn collect(&mut self, container: &str, gone: bool) -> Result<()> {
         if gone {
             self.node.remove_container(container)?;
         }
         let mut kept = collect_garbage(&self.node)?;
-        // The kernel ends the namespace once the last process of an earlier run has left it: on a busy machine a little later.
+        // On a busy machine, the last process of an earlier run leaves the namespace late. Only then does the kernel
+        // end the namespace.
         let start = Instant::now();
         while gone && kept.is_empty() && is_recorded(&self.node, container)? && start.elapsed() < PROMPT {
             std::thread::sleep(Duration::from_millis(20));
@@ -494,7 +495,7 @@ impl Place {
                 self.node.sh(&add_device(container))?;
             }
         }
-        // Without its namespace, nothing of the whole attachment is left.
+        // The namespace is gone, so no part of a whole attachment is left.
         let expected = if gone { &self.before } else { self.without() };
         same_picture(&host_of(expected), &host_of(&self.picture(&["c1", "c2"])?))
             .context("after `postern gc --yes`")?;
@@ -502,7 +503,7 @@ impl Place {
     }
 }
 
-/// Returns the picture without the inside of containers.
+/// Returns the picture without the containers' contents.
 fn host_of(picture: &Value) -> Value {
     let mut host = picture.clone();
     if let Some(map) = host.as_object_mut() {

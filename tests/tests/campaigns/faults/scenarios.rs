@@ -1,4 +1,4 @@
-//! The scenarios for faults: plugins with their configurations, and the state that each needs.
+//! The scenarios for faults: plugins with their configurations, and the node's state that each scenario needs.
 
 use postern_tests::merge;
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ pub struct Scenario {
     /// `CNI_IFNAME`.
     pub interface: &'static str,
     pub config: Value,
-    /// The configuration of bridge, if that comes before the plugin. Its runs have no faults.
+    /// The configuration of bridge, if bridge comes before the plugin. Bridge's runs have no faults.
     pub bridge: Option<Value>,
-    /// True if an earlier plugin has made a link of the host, which joins the bridge: `tap-c1` for `c1`.
+    /// True if an earlier plugin has made a link on the host that joins the bridge: `tap-c1` for `c1`.
     pub joins: bool,
 }
 
@@ -23,7 +23,7 @@ pub const MASTER: &str = "wire0";
 /// The directory and the name of the scenario's native IPAM program.
 pub const NATIVE: (&str, &str) = ("/run/native", "script-ipam");
 
-/// A native IPAM program of usual quality: one file for each attachment, and no error if nothing is left.
+/// A typical native IPAM program: it keeps one file for each attachment, and returns no error if no file is left.
 pub const SCRIPT: &str = r#"#!/bin/sh
 mkdir -p /run/native/leases
 own=/run/native/leases/$CNI_CONTAINERID
@@ -36,7 +36,7 @@ DEL) rm -f $own ;;
 esac
 "#;
 
-/// All of them.
+/// Returns all scenarios.
 pub fn all() -> Vec<Scenario> {
     let single = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
     let dual = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]});
@@ -60,7 +60,7 @@ pub fn all() -> Vec<Scenario> {
         "mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77,
         "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"},
     });
-    // Its spoofing protection follows the plugin behind it.
+    // Switches on spoofing protection in the bridge before the plugin.
     let guarded = |mut scenario: Scenario| {
         if let Some(bridge) = &mut scenario.bridge {
             merge(bridge, &json!({"macspoofchk": true}));
@@ -69,7 +69,8 @@ pub fn all() -> Vec<Scenario> {
     };
     let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
     let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
-    // The gateway of a server's network is no address of the node. Rules and spoofing protection have to go in time.
+    // The gateway of a DHCP server's network is no address of the node. Rules and spoofing protection must be removed
+    // in time.
     let behind_server = json!({"isGateway": false, "macspoofchk": true, "ipMasq": true, "ipMasqBackend": "nftables"});
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
     let everything = json!({
@@ -102,7 +103,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("vlan", "vlan", &dual, json!({"master": MASTER, "vlanId": 5})),
         scenario("ipvlan", "ipvlan", &dual, json!({"master": MASTER, "mode": "l3"})),
         scenario("dummy", "dummy", &dual, json!({})),
-        // Without a carrier an IPv6 address is waited for.
+        // `single` has no IPv6 address: without a carrier, the run would wait for that address.
         scenario("tap", "tap", &single, json!({"owner": 0, "group": 0, "mtu": 1400})),
         scenario("host-device", "host-device", &dual, json!({})),
         scenario("host-device L2", "host-device", &json!({}), json!({})),

@@ -1,6 +1,6 @@
-//! Random kills while many containers come and go. Workers attach, check, collect and detach at the same time, and most
-//! of their runs are killed at a random instant. Whenever no run is active, no address is held twice, no living
-//! attachment was harmed, and every object has an owner. At the end the node is as it was before.
+//! Runs are killed at random instants while many containers come and go. Workers attach, check, collect and detach at
+//! the same time. Whenever no run is active, no two attachments have the same address, living attachments are unharmed,
+//! and every object has an owner. At the end the node is as before.
 //!
 //! `POSTERN_KILLS` sets the number of kills, `POSTERN_KILL_SEED` another seed; `make kills` is a campaign.
 
@@ -16,9 +16,9 @@ use worker::{Figures, Worker};
 
 /// The number of kills in `make test`.
 const KILLS: u64 = 500;
-/// The same for links without a host end.
+/// The number of kills in `make test` for links without a host end.
 const KILLS_OF_LINKS: u64 = 200;
-/// The number of workers at a time.
+/// The number of concurrent workers.
 const WORKERS: usize = 8;
 /// The number of containers of each worker.
 const CONTAINERS: usize = 3;
@@ -30,13 +30,13 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
     campaign(number("POSTERN_KILLS").unwrap_or(KILLS), TestNode::of_lists, TestNode::ports_are_free)
 }
 
-/// Links without a host end, and devices. `tests/vm/kernel` has all of their kinds.
+/// Links without a host end, and devices. The kernel of `tests/vm/kernel` has all kinds.
 #[test]
 fn random_kills_of_links_lose_and_harm_nothing() -> Result<()> {
     campaign(number("POSTERN_KILLS").unwrap_or(KILLS_OF_LINKS), TestNode::of_links, |_| Ok(()))
 }
 
-/// Links in VRFs, where the kernel has them.
+/// Links in VRFs, if the kernel has VRFs.
 #[test]
 fn random_kills_of_vrfs_lose_and_harm_nothing() -> Result<()> {
     if !has_or_skips("vrf")? {
@@ -45,7 +45,7 @@ fn random_kills_of_vrfs_lose_and_harm_nothing() -> Result<()> {
     campaign(number("POSTERN_KILLS").unwrap_or(KILLS_OF_LINKS), TestNode::of_vrfs, |_| Ok(()))
 }
 
-/// Kills runs on a node. `finally` looks at it once everything is removed.
+/// Kills runs on a node. `finally` checks the node after everything is removed.
 fn campaign(
     kills: u64,
     make: impl Fn(usize) -> Result<TestNode>,

@@ -21,7 +21,7 @@ pub struct Network {
 #[derive(Clone, Debug)]
 pub struct Container {
     pub name: String,
-    /// Its number, from which it has what no two have: a port of the node, a VLAN, a device.
+    /// The container's number, which selects its own port, VLAN and device.
     pub number: usize,
     pub network: Network,
 }
@@ -37,14 +37,14 @@ pub struct TestNode {
 
 /// The first of the node's ports that lead to containers.
 const FIRST_PORT: usize = 8000;
-/// The link that others are stacked on.
+/// The link on which macvlans and VLANs are stacked.
 const WIRE: &str = "wire0";
 /// The wire of ipvlans. A link carries macvlans or ipvlans, and never both.
 const SECOND_WIRE: &str = "wire2";
 
-/// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
-/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of flannel. The ranges are small, so that lost addresses are
-/// noticed.
+/// Three of eight containers share a bridge, a range and nftables. Other containers use iptables, or pairs without a
+/// bridge. Others use whole lists with port mappings, limited rates, a firewall and changed links. One of eight is a
+/// pod of flannel. The ranges are small, so that lost addresses are noticed.
 fn networks() -> [Network; 6] {
     let plugin = |name: &str, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
@@ -109,8 +109,8 @@ pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
     all
 }
 
-/// Networks of links without a host end, one for each kind that this kernel has, on one wire; and devices of the node, which
-/// come and go.
+/// Networks of links without a host end, one for each kind that this kernel has, and a network that moves devices of
+/// the node.
 fn links() -> Result<Vec<Network>> {
     let mut all = Vec::new();
     for (plugin, subnet, patch) in [
@@ -144,7 +144,7 @@ fn vrfs() -> Network {
     Network { name: "vrfs", plugins }
 }
 
-/// The first VRF of a namespace brings a rule that stays.
+/// Adds and removes a VRF, because a namespace's first VRF leaves a routing rule.
 fn had_vrf(node: &Node, container: &Container) -> Result<()> {
     match container.network.name {
         "vrfs" => node.sh_in(&container.name, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
@@ -186,7 +186,7 @@ impl TestNode {
         Self::new(count, "", std::iter::repeat(vrfs()))
     }
 
-    /// Makes a node with containers, without attachments, and with all objects that attachments share.
+    /// Makes a node with containers but no attachments. The node has all objects that attachments share.
     fn new(count: usize, script: &str, networks: impl Iterator<Item = Network>) -> Result<Self> {
         let container = |(number, network)| Container { name: format!("c{number}"), number, network };
         let containers: Vec<Container> = networks.take(count).enumerate().map(container).collect();
@@ -203,14 +203,14 @@ impl TestNode {
         Ok(test_node)
     }
 
-    /// Makes a call of one plugin of a container's list. `previous` is the result so far, or that of the ADD. `patch` is
-    /// the change to the configuration.
+    /// Makes a call of one plugin of a container's list. `previous` is the earlier plugin's result, or the ADD's.
+    /// `patch` changes the configuration.
     pub fn call(&self, of: &Plugin, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
         let (plugin, mut config) = of.clone();
         if previous.is_object() && matches!(verb, "ADD" | "CHECK" | "DEL") {
             merge(&mut config, &json!({"prevResult": previous}));
         }
-        // A parent has each VLAN once, and the node each device.
+        // A parent has each VLAN only once, and the node has each device only once.
         match plugin {
             "vlan" => merge(&mut config, &json!({"vlanId": 100 + container.number})),
             "host-device" => merge(&mut config, &json!({"device": format!("dev{}", container.number)})),
@@ -228,7 +228,7 @@ impl TestNode {
         }
     }
 
-    /// Calls all plugins of a container's list, which have to succeed. Returns the result.
+    /// Calls all plugins of a container's list. Each call must succeed. Returns the result.
     pub fn run(&self, container: &Container, verb: &str, previous: &Value, patch: &Value) -> Result<Value> {
         let mut result = previous.clone();
         for plugin in steps(&container.network, verb) {
@@ -258,7 +258,8 @@ impl TestNode {
         Ok(text.lines().filter_map(lease).collect())
     }
 
-    /// Judges the node while no run is active. No attached container was harmed, and others have no objects.
+    /// Judges the node while no run is active. Attached containers are unharmed, and the other containers have no
+    /// objects.
     pub fn judge(&self, workers: &[Worker]) -> Result<()> {
         let leases = self.leases()?;
         self.rules_serve_leases(&leases)?;
@@ -273,7 +274,7 @@ impl TestNode {
                     let address = address.split('/').next().unwrap_or_default().to_owned();
                     let place = (network.to_owned(), address);
                     let owner = leases.get(&place).map(String::as_str);
-                    ensure!(owner == Some(name), "{network}: {} is {name}'s, and leased to {owner:?}", place.1);
+                    ensure!(owner == Some(name), "{network}: {name} uses {}, but {owner:?} has its lease", place.1);
                     ensure!(has == 1, "{network}: {name} has {has} leases");
                     if let Some(other) = held.insert(place.clone(), name) {
                         anyhow::bail!("{network}: {} was given to {other} and to {name}", place.1);
@@ -292,12 +293,12 @@ impl TestNode {
         Ok(())
     }
 
-    /// An address that a port leads to, or that is forwarded, is leased.
+    /// Each address that a port leads to, or that is forwarded, has a lease.
     fn rules_serve_leases(&self, leases: &BTreeMap<(String, String), String>) -> Result<()> {
         let rules = self.node.sh("nft list table ip cni_hostport | grep 'dnat to' || true
              iptables-save | grep -E '^-A CNI-(DN-|FORWARD)' | grep -E -- '-j DNAT|-s 10[^/]*/32 -j ACCEPT' || true")?;
         for line in rules.lines() {
-            // The last address: before it may be one of the node.
+            // The container's address is the last one in a line. A node's address may come before it.
             let mut words = line.rsplit(|c: char| !c.is_ascii_digit() && c != '.');
             let address = words.find(|word| word.starts_with("10.") && word.split('.').count() == 4);
             let address = address.with_context(|| format!("no address: {line}"))?;
@@ -306,7 +307,7 @@ impl TestNode {
         Ok(())
     }
 
-    /// A port that a killed run left behind keeps nobody from it: one container gets all ports that there were.
+    /// A port that a killed run left behind blocks no other container. One container gets all ports that were used.
     pub fn ports_are_free(&self) -> Result<()> {
         let mapping = |container: &Container| json!({"hostPort": FIRST_PORT + container.number, "containerPort": 80, "protocol": "tcp"});
         let all: Vec<Value> = self.containers.iter().map(mapping).collect();
@@ -320,8 +321,8 @@ impl TestNode {
         Ok(())
     }
 
-    /// Removes everything: attached containers by DEL, those with killed runs by DEL or by `postern gc`, in turn.
-    /// Returns a summary.
+    /// Removes everything. DEL removes attached containers. DEL and `postern gc` in turn remove containers with killed
+    /// runs. Returns a summary.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
         let (mut attached, mut deleted, mut gone) = (0, 0, Vec::new());
         let delete = |container: &Container, previous: &Value| -> Result<Value> {
@@ -335,9 +336,9 @@ impl TestNode {
                     delete(container, result)?;
                     attached += 1;
                 }
-                // A virtual device would end with its namespace.
+                // A virtual device would end with the namespace.
                 State::Unknown(verb) if deleted > collected && container.network.name != "host-device" => {
-                    // Objects that a living namespace may be using are kept.
+                    // `postern gc` keeps objects that a living namespace may use.
                     if *verb != "ADD" || is_whole(&self.node, &container.name)? {
                         self.node.remove_container(&container.name)?;
                         gone.push(container.clone());

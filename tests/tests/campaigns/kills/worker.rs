@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 /// The knowledge about a container.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// Not attached: it never was, or its DEL succeeded.
+    /// The container is not attached: it never was, or its DEL succeeded.
     Absent,
-    /// Attached, with the output of its ADD.
+    /// The container is attached. The value is its ADD's output.
     Attached(Value),
-    /// The last run for it was killed, with this verb.
+    /// The last run for the container was killed. The value is its verb.
     Unknown(&'static str),
 }
 
@@ -30,7 +30,7 @@ impl Figures {
         *self.0.entry((what, verb)).or_default() += 1;
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both workers' figures.
     pub fn and(mut self, other: &Self) -> Self {
         for (what, count) in &other.0 {
             *self.0.entry(*what).or_default() += count;
@@ -74,10 +74,10 @@ impl fmt::Display for Figures {
 const KILLED: &str = "killed";
 const TOO_LATE: &str = "ended before the kill";
 const SUCCEEDED: &str = "succeeded";
-const EXISTS: &str = "whole still, so refused";
-const BROUGHT_BACK: &str = "brought back by";
+const EXISTS: &str = "refused because still complete";
+const BROUGHT_BACK: &str = "restored by";
 
-/// The expected time of a first run, until one has ended.
+/// The expected time of a first run, until one run of its verb has ended.
 const FIRST: Duration = Duration::from_millis(30);
 
 /// A worker; see the module.
@@ -85,7 +85,7 @@ pub struct Worker {
     pub containers: Vec<(Container, State)>,
     pub figures: Figures,
     random: Random,
-    /// The time of the last run of each verb that was not killed.
+    /// The time of each verb's last run that no kill ended.
     usual: BTreeMap<(&'static str, &'static str, &'static str), Duration>,
 }
 
@@ -100,12 +100,12 @@ impl Worker {
         }
     }
 
-    /// Returns its containers with their states.
+    /// Returns the worker's containers with their states.
     pub fn states(&self) -> impl Iterator<Item = (&Container, &State)> {
         self.containers.iter().map(|(container, state)| (container, state))
     }
 
-    /// Does the next act, for one of its containers.
+    /// Does the next act, for one of the worker's containers.
     pub fn act(&mut self, test_node: &TestNode) -> Result<()> {
         let at = self.random.index(self.containers.len());
         let Some((container, state)) = self.containers.get(at).cloned() else { return Ok(()) };
@@ -115,9 +115,9 @@ impl Worker {
         let verb = match state {
             State::Absent => "ADD",
             State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
-            // After a list that did not end, a runtime calls DEL.
+            // After an incomplete list, a runtime calls DEL.
             State::Unknown(_) if container.network.plugins.len() > 1 => "DEL",
-            // Two ways to restore it, and not at once: others have run meanwhile.
+            // DEL or ADD restores the container. Other workers' runs come between.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
         let next = self.attachment(test_node, &container, &state, verb).with_context(|| {
@@ -129,7 +129,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes the runs of a verb for a container; returns the knowledge about it afterwards.
+    /// Makes the runs of a verb for a container. Returns the new knowledge about the container.
     fn attachment(
         &mut self,
         test_node: &TestNode,
@@ -143,18 +143,18 @@ impl Worker {
             let call = test_node.call(&plugin, verb, container, &result, &json!({}));
             let Some(answer) = self.run(test_node, (container.network.name, plugin.0), verb, &call)? else {
                 return Ok(match (verb, state) {
-                    // CHECK changes nothing; a half removed attachment may still be so.
+                    // CHECK changes nothing. A half removed attachment may stay half removed.
                     ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
                     _ => State::Unknown(verb),
                 });
             };
             match (verb, answer.status) {
                 ("ADD", 0) => result = answer.success()?,
-                // An ADD that was killed after its last act, or a DEL before its first.
+                // The ADD was killed after its last act, or the DEL before its first.
                 ("ADD", 1) if killed => {
                     let refusal = Refusal::of(&answer)?;
                     let whole = is_whole(&test_node.node, &container.name)?;
-                    ensure!(whole, "what was killed is in the way: {}", refusal.text);
+                    ensure!(whole, "remains of a killed run block ADD: {}", refusal.text);
                     self.figures.note(EXISTS, "ADD");
                     return Ok(state.clone());
                 }
@@ -172,8 +172,8 @@ impl Worker {
         })
     }
 
-    /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and those of
-    /// other workers, even future ones. The objects of this worker's killed runs are collected.
+    /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and the
+    /// present and future attachments of other workers. GC collects the objects of this worker's killed runs.
     fn collect(&mut self, test_node: &TestNode, of: &Container) -> Result<()> {
         let is_lost =
             |name: &str| self.states().any(|(own, state)| own.name == name && !matches!(state, State::Attached(_)));
@@ -204,8 +204,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a run, which is killed in three of four cases, at any instant of its usual time; `None` if the kill ended
-    /// it.
+    /// Makes a run. Three of four runs get a kill at a random instant of the verb's usual time. Returns `None` if the
+    /// kill ended the run.
     fn run(
         &mut self,
         test_node: &TestNode,
@@ -224,7 +224,7 @@ impl Worker {
         }
         let output = child.wait_with_output()?;
         if output.status.signal().is_some() {
-            ensure!(kill, "{verb} was killed by somebody else: {}", output.status);
+            ensure!(kill, "{verb} ended by a signal that is not the worker's: {}", output.status);
             self.figures.note(KILLED, verb);
             return Ok(None);
         }
