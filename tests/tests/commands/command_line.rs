@@ -1,4 +1,4 @@
-//! The command line for people: its width, its words, its exit statuses, and that it removes nothing without a
+//! The command line for people: its width, its words and its exit statuses. No command removes anything without a
 //! question.
 
 use anyhow::{Context, Result, ensure};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Two containers whose IDs differ only at the seventeenth digit.
+/// Two containers whose IDs first differ at the seventeenth digit.
 const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
 
 const NETWORK: &str = "a-network-with-a-long-name";
 
-/// Runs postern as on a terminal with colours, and with backtraces on.
+/// Runs postern as if on a terminal with colours, and with backtraces on.
 fn postern(node: &Node, arguments: &[&str]) -> Result<Answer> {
     let mut command = Command::new(plugin_bin()?.join("postern"));
     command.args(arguments).envs([
@@ -32,7 +32,7 @@ fn bridge() -> Value {
     })
 }
 
-/// A network whose configuration is in a file too. Both containers are attached.
+/// A network whose configuration is also in a file. Both containers are attached.
 fn attached() -> Result<Network> {
     let network = Network::new(&Node::new()?, &bridge())?;
     for container in CONTAINERS {
@@ -98,7 +98,7 @@ fn help_says_all_that_a_verb_prints_or_restores() -> Result<()> {
 #[test]
 fn whatever_is_printed_fits_a_terminal() -> Result<()> {
     let node = node()?;
-    // A finding for doctor and show.
+    // Deletes a host end, so that doctor and show have a finding.
     node.sh("ip link delete $(ip -o link | sed -n 's/.*: \\(veth[0-9a-f]*\\)@.*/\\1/p' | head -1)")?;
     let wasm = format!("{}/postern.d/none.wasm", plugin_bin()?.display());
     for arguments in [
@@ -128,7 +128,7 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
         let mut command = false;
         for line in printed.stdout.lines().chain(printed.stderr.lines()) {
             ensure!(!line.contains('\u{1b}') && !line.contains("backtrace"), "{arguments:?}: {line}");
-            // Three things can't be broken: a single word, a line of JSON, and a command for copying.
+            // Three texts can't be broken: a single word, a line of JSON, and a command for copying.
             let unbreakable = line.trim().split(' ').count() == 1 || line.trim_start().starts_with('"') || command;
             ensure!(line.chars().count() <= 80 || unbreakable, "{arguments:?}: {line}");
             command = line.contains("remedy");
@@ -230,8 +230,8 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     ensure!(followed.next().transpose()?.as_ref() == all.last());
     network.call("DEL", CONTAINERS[0])?.success()?;
     let next = followed.next().transpose()?.context("nothing more came")?;
-    // `timeout`, which started it, hands SIGTERM on. It could not hand on SIGKILL.
-    ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "it has ended by itself");
+    // `timeout` started the follower and passes SIGTERM on. It could not pass SIGKILL on.
+    ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "the follower ended by itself");
     follower.wait()?;
     ensure!(next.contains("\"verb\":\"DEL\"") && next.contains(CONTAINERS[0]), "{next}");
     Ok(())

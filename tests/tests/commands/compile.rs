@@ -5,7 +5,7 @@ use postern_tests::{Node, plugin_bin};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The time for the examination of any component: the compiler takes several times as long.
+/// The time limit to examine any component. A compilation takes several times as long.
 const SOON: Duration = Duration::from_secs(8);
 
 /// Returns the component of a plugin that is built with this host.
@@ -34,7 +34,7 @@ fn section(id: u8, contents: &[u8]) -> Vec<u8> {
 
 /// Returns a core module of this many functions, each slow to compile.
 fn slow_module(functions: usize) -> Vec<u8> {
-    // Additions of its parameter to itself: the compiler has to allocate registers for each.
+    // Each function adds its parameter to itself: the compiler has to allocate registers for each addition.
     let mut body = vec![0, 0x20, 0];
     for _ in 0..2000 {
         body.extend([0x22, 0, 0x20, 0, 0x6a]);
@@ -49,7 +49,7 @@ fn slow_module(functions: usize) -> Vec<u8> {
     module
 }
 
-/// Returns a component of 4 MB whose code is slow to compile, with an import if asked for.
+/// Returns a component of 4 MB whose code is slow to compile, with the given import.
 fn slow(import: Option<&str>) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     if let Some(name) = import {
@@ -83,7 +83,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         ("learn /mnt/refused.wasm --name large --network /mnt/net.conf", 1, refused),
         ("add /mnt/refused.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, refused),
         ("inspect /mnt/library.wasm", 1, "does not export wasi:cli/run"),
-        // It would run: its abilities are shown without compiling it, too.
+        // This component would run. Its abilities are shown without compiling it too.
         ("inspect /mnt/large.wasm", 3, "veth: new options, host-end.attributes"),
         ("add /mnt/large.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, "grants \"loopback\""),
         ("add /mnt/large.wasm --policy /mnt/pin.toml --catalog /mnt/x", 1, "is not the component of its policy"),
@@ -94,7 +94,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         ensure!(answer.status == status && answer.words().contains(words), "{arguments}: {answer:?}");
         ensure!(took < SOON, "{arguments}: {took:?}");
     }
-    ensure!(node.sh("ls -A /mnt")?.lines().all(|name| name != "x"), "something was placed");
+    ensure!(node.sh("ls -A /mnt")?.lines().all(|name| name != "x"), "a component was installed");
     Ok(())
 }
 
@@ -126,6 +126,6 @@ fn the_compiler_has_no_privileges() -> Result<()> {
         let value = seen.lines().find_map(|line| line.strip_prefix(limit)?.split_whitespace().next());
         ensure!(value.is_some_and(|value| value.parse::<u64>().is_ok()), "{limit}: {seen}");
     }
-    ensure!(seen.lines().last() == Some("1"), "more than its line is open: {seen}");
+    ensure!(seen.lines().last() == Some("1"), "the compiler has more than one open file: {seen}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Exit status and standard output (or error, if there is none) of `postern inspect`.
+/// Returns the exit status and standard output of `postern inspect`, or standard error if the output is empty.
 fn inspect(arguments: &[&str]) -> Result<(i32, String)> {
     let output = Command::new(plugin_bin()?.join("postern")).arg("inspect").args(arguments).output()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -106,7 +106,7 @@ fn a_network_fills_the_values_in() -> Result<()> {
     for words in ["to bridge `br7`", "join that bridge in VLAN `12` only", "run IPAM plugin `host-local`"] {
         ensure!(flat(&text).contains(words), "not \"{words}\":\n{text}");
     }
-    // The network does not switch it on.
+    // The network does not switch on promiscuous mode.
     ensure!(!flat(&text).contains("set that bridge promiscuous"), "{text}");
     let (status, text) = inspect(&["loopback", "--network", list])?;
     ensure!(status == 1 && flat(&text).contains("only portmap, bridge"), "{text}");
@@ -192,7 +192,7 @@ fn the_difference_of_two_components() -> Result<()> {
     }
     ensure!(!flat(&text).contains("+ imports bridge"), "{text}");
 
-    // The file of the installed plugin: the same imports, judged by the installed policy.
+    // The installed plugin's own file has the same imports, and the installed policy judges it.
     let (status, text) = inspect(&["--diff", "static", &hostile()?, "--json"])?;
     let report: Value = serde_json::from_str(&text)?;
     ensure!(status == 3 && report["no_more"] == false, "{text}");

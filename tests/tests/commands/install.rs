@@ -1,7 +1,7 @@
-//! Installing, and files that are not run because another user could have written them, or because they are no plugins.
+//! Installation, and files that are not run: another user could have written them, or they are no plugins.
 //!
-//! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
-//! `tests/runtimes/owner` tests it as root.
+//! These tests do not cover a file that belongs to another user. A node that maps only one user can't have such a file.
+//! `tests/runtimes/owner` tests this case as root.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each, test_bin};
@@ -13,7 +13,7 @@ use std::process::Command;
 /// The copy of the directory under test, on the node.
 const COPY: &str = "/run/copy";
 
-/// A network of a plugin in this directory, with a fixed address.
+/// A network of a plugin in the directory `bin`, with a fixed address.
 fn fixed(node: &Node, bin: &str, plugin: &str) -> Result<Network> {
     let ipam = json!({"type": "static", "addresses": [{"address": "10.9.0.5/24"}]});
     Ok(Network::new(node, &json!({"cniVersion": "1.0.0", "type": plugin, "ipam": ipam}))?.by(Path::new(bin)))
@@ -23,7 +23,7 @@ fn add_static(node: &Node, bin: &str) -> Result<Answer> {
     fixed(node, bin, "static")?.call("ADD", "c1")
 }
 
-/// Makes a node with a copy of the test catalog, which `script` (run inside it) then changes.
+/// Makes a node with a copy of the test catalog. `script` then changes the copy from inside it.
 fn copied(script: &str) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -31,15 +31,15 @@ fn copied(script: &str) -> Result<Node> {
     Ok(node)
 }
 
-/// Runs `make WHAT` into `root`, without building.
+/// Runs `make WHAT` into `root`, without a build.
 fn make(node: &Node, what: &str, root: &str) -> Result<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (source, bin) = (source.display(), plugin_bin()?);
-    // A careless umask must have no effect.
+    // A careless umask has no effect.
     node.sh(&format!("umask 000; make -C {source} -o build {what} DESTDIR={root} BIN={}", bin.display()))
 }
 
-/// What musl needs may be missing in a distribution's Rust, each part of it.
+/// A distribution's Rust may lack any part of what musl needs.
 #[test]
 fn without_a_part_of_musl_the_machines_c_library_is_taken() -> Result<()> {
     let node = Node::new()?;
@@ -75,7 +75,7 @@ fn install_and_uninstall() -> Result<()> {
     node.add_container("c1")?;
     node.sh("mkdir -p /run/root/opt/cni/bin; cd /run/root/opt/cni/bin; echo native > bridge; echo other > other; chmod 755 *")?;
     let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
-    // Twice: an update must not mistake Postern's own file for a native plugin.
+    // Installs twice: an update must not mistake Postern's own file for a native plugin.
     make(&node, "install", "/run/root")?;
     let printed = make(&node, "install", "/run/root")?;
     ensure!(!printed.contains("is kept as"), "{printed}");
@@ -115,7 +115,7 @@ fn install_and_uninstall() -> Result<()> {
         ensure!(mode.starts_with(expected), "not {expected}: {line}");
     }
 
-    // Editors find the schemas at a place that an upgrade does not change.
+    // Editors find the schemas at a path that an upgrade does not change.
     let library = "/run/root/usr/local/lib/postern";
     let command = format!("{}/postern net schema", plugin_bin()?.display());
     node.sh(&format!("cd {library}/schemas; {command} | cmp - conflist.json"))?;
@@ -136,8 +136,8 @@ fn install_and_uninstall() -> Result<()> {
     let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     ensure!(before == after, "before:\n{before}\nafter:\n{after}");
 
-    // Directories that were there before stay, even empty ones. New directories are removed unless another user put a
-    // file there.
+    // Directories that existed before stay, even empty ones. New directories are removed unless another user put a file
+    // into them.
     node.sh("mkdir -p /run/other/usr/local/bin")?;
     make(&node, "install", "/run/other")?;
     node.sh("touch /run/other/opt/mine")?;
@@ -147,7 +147,8 @@ fn install_and_uninstall() -> Result<()> {
     Ok(())
 }
 
-/// Runs of the version before made records whose claims it did not know: the next question reads all of them.
+/// Runs of the previous version made records without an entry in the index of claims. The next question reads all
+/// records.
 #[test]
 fn after_an_installation_the_index_of_claims_is_filled_again() -> Result<()> {
     let node = Node::new()?;
@@ -156,7 +157,7 @@ fn after_an_installation_the_index_of_claims_is_filled_again() -> Result<()> {
     let install =
         format!("{0}/postern-admin install --from {0} --prefix /run/prefix --cni-bin /run/bin", bin.display());
     let head = || node.sh("od -An -tu1 /run/postern/addresses/*");
-    // An image's root has its node's state elsewhere.
+    // An image's root contains no state of its node.
     node.sh(&format!("{install} --destdir /run/root"))?;
     ensure!(head()?.trim() == "2", "{}", head()?);
     node.sh(&install)?;
@@ -178,7 +179,7 @@ fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
 fn a_copy_finds_the_installed_catalog() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    // A single copy reports the missing parts.
+    // A single copy reports the missing parts of an installation.
     node.sh(&format!("mkdir -p /run/bin; cp {}/postern /run/bin/static", plugin_bin()?.display()))?;
     node.sh("mount -t tmpfs -o mode=755 local /usr/local/lib")?;
     let text =
@@ -187,7 +188,7 @@ fn a_copy_finds_the_installed_catalog() -> Result<()> {
     make(&node, "install", "/run/root")?;
     node.sh("cp -a /run/root/usr/local/lib/postern /usr/local/lib/")?;
     add_static(&node, "/run/bin")?.success()?;
-    // A link does so too, with all Linux capabilities of a container before the installation.
+    // A link to the host executable finds the catalog too.
     node.sh("ln -s /usr/local/lib/postern/postern /run/bin/loopback")?;
     let loopback = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"});
     Network::new(&node, &loopback)?.by(Path::new("/run/bin")).interface("lo").add("c1").map(drop)
@@ -199,7 +200,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
         "test ! -L static; ln -s postern fresh; cp postern bridge.copy; mkdir sub; ln -s ../postern sub/static",
     )?;
     add_static(&node, COPY)?.success()?;
-    // The name counts, not the place of the link.
+    // The name counts, not the directory of the link.
     add_static(&node, &format!("{COPY}/sub"))?.success()?;
     for (name, text) in
         [("fresh", "there is no plugin \"fresh\""), ("bridge.copy", "there is no plugin \"bridge.copy\"")]
@@ -209,7 +210,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
     Ok(())
 }
 
-/// The changes to an installation, and the outcome of a call. An operator must be able to understand each.
+/// The changes to an installation, and the outcome of a call. An operator must understand each message.
 const SPOILT: [(&str, &str); 19] = [
     ("chmod 777 .", "/run/copy can be written by others than its owner (mode 777); `chmod go-w /run/copy` mends it"),
     ("chmod 775 postern.d", "postern.d can be written by others than its owner (mode 775)…chmod go-w"),
@@ -264,8 +265,8 @@ const COMMAND: &str = r#"
     (instance $run (export "run" (func $main)))
     (export "wasi:cli/run@0.2.0" (instance $run))"#;
 
-/// Files that `postern add` must refuse, with the reason: the name, text (of a component, if it starts so), policy,
-/// words.
+/// Files that `postern add` must refuse: the name, the text, the policy, and the words of the refusal. A text that
+/// begins with `(` describes a component.
 const NO_PLUGINS: [(&str, &str, &str, &str); 15] = [
     ("text", "hello", "", "not a WebAssembly component"),
     ("empty", "", "", "not a WebAssembly component"),
@@ -335,14 +336,14 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
         |case| case.0.to_owned(),
         |(name, text, policy, words)| {
             let answer = add(name, text, policy)?;
-            ensure!(answer.status != 0, "it was added");
+            ensure!(answer.status != 0, "the file was added");
             ensure!(flat(&answer.stderr).contains(words), "not \"{words}\": {}", answer.stderr);
             let after = listing()?;
-            ensure!(before == after, "something was placed:\n{before}{after}");
+            ensure!(before == after, "a refused file was placed:\n{before}{after}");
             Ok(())
         },
     )?;
-    // A file of the same form that is a plugin.
+    // A file of the same form that is a plugin is added.
     add("nothing", "(component COMMAND)", "versions = [\"1.0.0\"]")?.printed()?;
     node.add_container("c1")?;
     Refusal::of(&fixed(node, COPY, "nothing")?.call("ADD", "c1")?)?

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Two networks with bridges of different names; one that masquerades.
+/// Two networks whose bridges have different names. The second network masquerades.
 const PLAIN: &str = r#"{"cniVersion": "0.4.0", "name": "plain", "type": "bridge", "bridge": "br7", "isGateway": true,
     "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
 const MASQUERADED: &str = r#"{"cniVersion": "1.1.0", "name": "net", "plugins": [
@@ -105,7 +105,7 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
     Ok(())
 }
 
-/// What each kind of link is learned as: what the network says, and nothing else.
+/// `postern learn` grants a link exactly as its network describes it.
 #[test]
 fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
     let ipam = r#""ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}"#;
@@ -160,7 +160,7 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
     Ok(())
 }
 
-/// What a native plugin made is on the node of the rehearsal: bridge, pair, and the addresses in the container.
+/// The rehearsal's node has what a native plugin would make: bridge, pair, and the addresses in the container.
 #[test]
 fn behind_a_native_plugin_the_container_has_the_addresses() -> Result<()> {
     let behind = r#""prevResult": {"cniVersion": "1.0.0",
@@ -269,7 +269,7 @@ fn a_component_that_is_not_installed() -> Result<()> {
 #[test]
 fn without_namespaces_it_says_so() -> Result<()> {
     let node = node_with(&[("plain.conf", PLAIN)])?;
-    // The limit belongs to the namespace: the machine's limit stays.
+    // The limit applies to the new user namespace. The node's limit stays.
     let none = "exec unshare --user --map-root-user sh -ec 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-ec", none, "sh"]).arg(plugin_bin()?.join("postern"));
@@ -282,7 +282,8 @@ fn without_namespaces_it_says_so() -> Result<()> {
     Ok(())
 }
 
-/// The place of the runs has one user, and its container no bridge: each is there for the runs.
+/// The namespaces of a rehearsal map only one user, and have no such bridge. The rehearsal makes the user and the
+/// bridge.
 #[test]
 fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {

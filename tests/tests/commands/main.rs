@@ -1,4 +1,4 @@
-//! What people type: the commands of postern, and its installation.
+//! The commands that people use: postern's command line, and its installation.
 
 mod account;
 mod command_line;

@@ -1,6 +1,6 @@
-//! `postern net` beside cnitool: the same networks, arguments and variables, with plugins that write down how they were
-//! called. Calls, output, exit status and files of the cache have to be the same. With our own plugins: what is left when
-//! `postern net` is killed, or the kernel refuses one of its calls.
+//! `postern net` is compared with cnitool: the same networks, arguments and variables, with plugins that write down
+//! their calls. Calls, output, exit status and files of the cache must be equal. Further tests use our own plugins.
+//! They kill `postern net`, or make one of its system calls fail, and check that DEL removes everything.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{number, picture, same_picture};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A plugin that writes down its name, variables and input. It answers as a file beside it says.
+/// A plugin that writes down its name, variables and input. A file beside the plugin defines its answer.
 const RECORDER: &str = r#"#!/bin/sh
 name=${0##*/}
 { echo "$name $CNI_COMMAND id=$CNI_CONTAINERID ns=$CNI_NETNS args=$CNI_ARGS if=$CNI_IFNAME path=$CNI_PATH"; cat; echo; } >> /run/calls
@@ -27,10 +27,10 @@ R"#;
 
 const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
-/// The ID that both tools give to `/run/netns/x`.
+/// The container ID that both tools use for `/run/netns/x`.
 const ID: &str = "cnitool-55e2cecc95014b0f7fc4";
 
-/// What both tools are asked, one line each: variables and arguments.
+/// The calls of both tools, one line each: variables and arguments.
 struct Case {
     name: &'static str,
     /// Files below `/run`.
@@ -44,7 +44,7 @@ fn case(name: &'static str, files: &[(&'static str, Value)], steps: &[&'static s
     Case { name, files, steps: steps.to_vec() }
 }
 
-/// What is compared of one tool.
+/// The compared output and calls of one tool.
 #[derive(Debug, PartialEq)]
 struct Seen {
     steps: Vec<(Option<i32>, Value, String)>,
@@ -96,7 +96,7 @@ fn cases() -> Vec<Case> {
             ],
         ),
         case(
-            "arguments that are none",
+            "invalid arguments",
             &with(answers(), &[("net.d/a.conflist", two.clone())]),
             &["CNI_ARGS=A add n /run/netns/x", "CNI_ARGS=A=1; add n /run/netns/x", "CNI_IFNAME= add n /run/netns/x"],
         ),
@@ -222,7 +222,7 @@ fn cases() -> Vec<Case> {
             &["status n x"],
         ),
         case(
-            "a plugin that is nowhere",
+            "a plugin without a program",
             &[("net.d/a.conflist", list(json!([{"type": "absent"}])))],
             &["check n /run/netns/x", "del n /run/netns/x"],
         ),
@@ -287,7 +287,7 @@ fn seen(case: &Case, tool: &[&str]) -> Result<Seen> {
         let entry = entry?;
         let text = fs::read_to_string(entry.path())?;
         let mut value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        // The text of a list is the same but for blanks and the order of keys.
+        // The texts of a list differ only in blanks and the order of keys.
         if let Some(config) = value.get_mut("config") {
             let decoded = node.sh(&format!("echo {} | base64 -d", config.as_str().unwrap_or_default()))?;
             *config = serde_json::from_str(&decoded)?;
@@ -317,8 +317,8 @@ fn calls_and_answers_are_cnitools() -> Result<()> {
     Ok(())
 }
 
-/// Lists of each version with plugins that answer in each version, with the specifications' own results: what the next
-/// plugin, the runtime and the cache get of it is cnitool's. That is libcni's own conversion, up and down.
+/// Lists of each version, with plugins that answer in each version with the specifications' own results. The next
+/// plugin, the runtime and the cache get the same from `postern net` as from cnitool, which uses libcni's conversion.
 #[test]
 fn results_of_each_version_in_lists_of_each_version() -> Result<()> {
     let cnitool = cnitool();
@@ -364,7 +364,8 @@ fn results_of_each_version_in_lists_of_each_version() -> Result<()> {
 
 #[test]
 fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
-    // Network `n` with container `ID` and interface `x-eth0`, and container `ID-x` with interface `eth0`: one file.
+    // Network `n` with container `ID` and interface `x-eth0`, and container `ID-x` with interface `eth0`, have the same
+    // file name.
     let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
     let entry = json!({"kind": "cniCacheV1", "containerId": format!("{ID}-x"), "ifName": "eth0", "networkName": "n", "result": {"cniVersion": "1.0.0", "dns": {"domain": "theirs"}}});
     let file = format!("../var/lib/cni/results/n-{ID}-x-eth0");
@@ -375,7 +376,7 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
         "CNI_IFNAME=x-eth0 add n /run/netns/x",
     ];
     let seen = seen(&case("one file", &files, &steps), &[&postern()?, "net"])?;
-    // Neither CHECK nor DEL get the other one's result, and it stays.
+    // Neither CHECK nor DEL get the other attachment's result, and its file stays.
     let inputs: Vec<_> = seen.calls.iter().map(|(_, input)| input.get("prevResult")).collect();
     assert_eq!(inputs, [None; 4], "{:?}", seen.calls);
     let (status, _, error) = seen.steps.last().context("no step")?;
@@ -384,8 +385,8 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
     Ok(())
 }
 
-/// A file of the cache's format without the names that lead to it is nobody's, and so is an array of the same values. An ADD
-/// replaces it, and a DEL removes it.
+/// A cache file that lacks the names of its path belongs to no attachment. An array of the same values belongs to none
+/// either. ADD replaces such a file, and DEL removes it.
 #[test]
 fn a_file_of_the_cache_that_is_nobodys() -> Result<()> {
     let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
@@ -437,7 +438,7 @@ fn a_failed_add_is_removed() -> Result<()> {
     let after = "DEL after it failed too: plugin type=\"one\" failed (delete): netplugin failed with no error message: exit status 1\n";
     assert_eq!(stays.steps, [(Some(1), Value::Null, format!("{error}{after}"))]);
 
-    // An interface that another network made: a DEL would remove that one.
+    // Another network made this interface. A DEL would remove that network's interface.
     let entry = json!({"kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "m", "result": {}});
     let untouched = failing(&[("../var/lib/cni/results/m", entry)], &["add n /run/netns/x"])?;
     assert_eq!(verbs(&untouched), ["one ADD", "two ADD"]);
@@ -453,7 +454,7 @@ fn what_cnitool_lacks() -> Result<()> {
     let case = case("options", &files, &["add -i eth0 n /run/netns/x", "add n /run/netns/y", "status n", gc]);
     let seen = seen(&case, &[&postern()?, "net"])?;
     assert!(seen.steps.iter().all(|(status, ..)| *status == Some(0)), "{:?}", seen.steps);
-    // The attachment that is named stays; the plugin hears of it.
+    // The attachment in `--valid` stays, and the plugin gets its name.
     assert_eq!(seen.cache.keys().collect::<Vec<_>>(), [&format!("n-{ID}-eth0")]);
     let (call, input) = seen.calls.last().context("no call")?;
     assert!(call.starts_with("one GC id= ns= "), "{call}");
@@ -481,7 +482,7 @@ fn names_that_leave_the_cache() -> Result<()> {
 
 #[test]
 fn pipes_are_no_files() -> Result<()> {
-    // Opening a pipe without a writer would wait for ever.
+    // Opening a pipe without a writer would wait forever.
     let list = json!({"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "one"}]});
     let case = case("pipes", &[("net.d/b.conflist", list), ("answers/one.ADD", json!(RESULT))], &[]);
     let node = node(&case)?;
@@ -510,7 +511,7 @@ impl OurList {
         ours.node.add_container("c1")?;
         fs::create_dir_all(ours.node.path("/run/net.d"))?;
         fs::write(ours.node.path("/run/net.d/n.conflist"), list.to_string())?;
-        // What attachments share is there from now on.
+        // The objects that attachments share exist from here on.
         for verb in ["add", "check", "status", "del"] {
             ours.succeeds(verb)?;
         }
@@ -518,7 +519,7 @@ impl OurList {
         Ok(ours)
     }
 
-    /// Returns the call of a verb, behind the words of a wrapper.
+    /// Returns the command of a verb, started by a wrapper.
     fn command(&self, wrapper: &[&str], verb: &str) -> Result<Command> {
         let mut command = self.node.command("env");
         let ports = json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
@@ -539,8 +540,8 @@ impl OurList {
         Ok(began.elapsed())
     }
 
-    /// Fails if a verb that was disturbed said that it is a bug, or if a DEL leaves anything of the attachment. Returns true
-    /// if the verb succeeded.
+    /// Waits for a disturbed verb, then runs DEL. Fails if the verb reported a bug, or if DEL leaves anything of the
+    /// attachment. Returns true if the verb succeeded.
     fn leaves_nothing(&self, disturbed: Child) -> Result<bool> {
         let output = disturbed.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -551,7 +552,7 @@ impl OurList {
     }
 }
 
-/// The processes below one, without itself.
+/// Returns all descendants of a process, without the process itself.
 fn descendants(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
@@ -560,12 +561,12 @@ fn descendants(pid: u32) -> Vec<u32> {
     children.iter().flat_map(|child| std::iter::once(*child).chain(descendants(*child))).collect()
 }
 
-/// True if a process has not ended. One that nobody has asked for its status has.
+/// Returns true if a process has not ended. A zombie has ended.
 fn works(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"))
 }
 
-/// Whoever kills `postern net` at any moment of a verb leaves a plugin at work. The DEL that follows removes all.
+/// If `postern net` is killed at any moment of a verb, a plugin may still run. The next DEL removes everything.
 #[test]
 fn a_killed_postern_net_leaves_nothing() -> Result<()> {
     let ours = OurList::new()?;
@@ -577,13 +578,13 @@ fn a_killed_postern_net_leaves_nothing() -> Result<()> {
         let usual = ours.succeeds("add")?.as_micros();
         match verb {
             "add" => drop(ours.succeeds("del")?),
-            // Without the result GC calls no DEL: it has to remove the attachment itself.
+            // Without a cached result, GC calls no DEL and must remove the attachment itself.
             "gc" => drop(ours.node.sh("rm -f /var/lib/cni/results/*")?),
             _ => {}
         }
         let child = ours.command(&[], verb)?.spawn()?;
         std::thread::sleep(Duration::from_micros(random.below(u64::try_from(usual)?.max(1))));
-        // It is behind timeout(1).
+        // timeout(1) is the parent of `postern net`.
         let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let Some(net) = descendants(child.id()).into_iter().find(|pid| name(pid) == "postern\n") else {
             ours.leaves_nothing(child)?;
@@ -591,7 +592,7 @@ fn a_killed_postern_net_leaves_nothing() -> Result<()> {
         };
         let signal =
             |signal: &str| Command::new("kill").args([signal, &net.to_string()]).stderr(Stdio::null()).status();
-        // While it stands still it starts no other plugin.
+        // While `postern net` is stopped, it starts no other plugin.
         signal("-STOP")?;
         let plugins = descendants(net);
         signal("-KILL")?;
@@ -607,7 +608,7 @@ fn a_killed_postern_net_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// One system call of `postern net` itself fails: the n-th of these names. What it then leaves, a DEL removes.
+/// One system call of `postern net` fails: the n-th call with one of these names. DEL removes everything afterwards.
 #[test]
 fn a_failing_call_of_postern_net_leaves_nothing() -> Result<()> {
     const CALLS: [(&str, &str, &[u8]); 9] = [
@@ -615,7 +616,7 @@ fn a_failing_call_of_postern_net_leaves_nothing() -> Result<()> {
         ("read,recvfrom", "EIO", &[2, 5]),
         ("write", "ENOSPC", &[1, 2]),
         ("pipe2", "EMFILE", &[1, 2]),
-        // The plugin, and the thread that writes to it.
+        // These calls start the plugin, and the thread that writes to it.
         ("clone,clone3,fork,vfork", "EAGAIN", &[1, 2]),
         ("poll", "EINTR", &[1]),
         ("mkdir,mkdirat", "EACCES", &[1]),
@@ -637,6 +638,6 @@ fn a_failing_call_of_postern_net_leaves_nothing() -> Result<()> {
             ended += usize::from(!ours.leaves_nothing(child).with_context(|| format!("{verb}, {inject}"))?);
         }
     }
-    ensure!(ended > 2, "only {ended} faults ended anything");
+    ensure!(ended > 2, "only {ended} faults made a verb fail");
     Ok(())
 }

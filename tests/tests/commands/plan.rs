@@ -1,4 +1,4 @@
-//! `postern plan`: it predicts the operations of an ADD, in order and with the same verdicts, and changes nothing.
+//! `postern plan` predicts the operations of an ADD, in the same order and with the same verdicts. It changes nothing.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// The files that a plan must not change, including their times.
+/// The node's files, with their times. A plan must not change them.
 const FILES: &str =
     "find /run /var/lib /var/log /etc/postern -printf '%p %y %m %U %s %T@ %C@\\n' 2>/dev/null | sort; nft list ruleset";
 
@@ -35,13 +35,13 @@ impl Place {
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
-    /// Runs `postern plan` of a network, by a user without any privilege: `nobody` in a separate user namespace. Fails
-    /// if anything on the node changed.
+    /// Runs `postern plan` of a network as user `nobody` in a separate user namespace, without any privilege. Fails if
+    /// anything on the node changed.
     fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Answer> {
         self.plan_of(&plugin_bin()?, network, arguments)
     }
 
-    /// Runs the same by the postern in another directory.
+    /// Runs `postern plan` like [`Place::plan`], with the postern in another directory.
     fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Answer> {
         self.write("/run/plan.conflist", &network.to_string())?;
         let before = self.looks()?;
@@ -131,7 +131,7 @@ fn fixed() -> Value {
     json!({"type": "static", "ranges": null, "addresses": [{"address": "10.9.0.77/24", "gateway": "10.9.0.1"}]})
 }
 
-/// Returns the operations of a plan in the order of the audit log, which has a delegation after the delegate's
+/// Returns the operations of a plan in the order of the audit log. The log has a delegation after the delegate's
 /// operations.
 fn as_logged(plan: &Value) -> Vec<Value> {
     let mut logged = Vec::new();
@@ -151,7 +151,7 @@ fn as_logged(plan: &Value) -> Vec<Value> {
 /// Returns the part of an operation that plan and log have in common.
 fn common_part(operation: &Value, decision: &str, result: &str) -> Value {
     let mut request = operation["request"].clone();
-    // Chosen by the host.
+    // The host chooses these values.
     if operation["operation"].as_str().is_some_and(|name| name.starts_with("mac-guard")) {
         request["mac"] = UNKNOWN.into();
     }
@@ -166,8 +166,7 @@ fn common_part(operation: &Value, decision: &str, result: &str) -> Value {
     ])
 }
 
-/// Returns a result without the host's random choices. Values masked in the plan are masked in the other too, and no
-/// more.
+/// Returns a result without the host's random choices. Only values that the plan masks are masked in the result too.
 fn masked(result: &Value, plan: &Value) -> Value {
     let mut result = result.clone();
     let interfaces = result.get_mut("interfaces").and_then(Value::as_array_mut);
@@ -183,7 +182,7 @@ fn masked(result: &Value, plan: &Value) -> Value {
     result
 }
 
-/// Name, network, arguments of plan, interface name, `CNI_ARGS`.
+/// Cases: name, network, interface name, `CNI_ARGS`.
 fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let bare = json!({"type": "bridge", "bridge": "br9"});
     vec![
@@ -243,7 +242,7 @@ fn it_foretells_what_an_add_does() -> Result<()> {
     Ok(())
 }
 
-/// Returns a message without the name that the host chose.
+/// Returns a message with a placeholder for the host end's name.
 fn real_name(message: &Value) -> Value {
     let text = message.as_str().unwrap_or_default();
     let Some(at) = text.find("veth") else { return message.clone() };
@@ -251,7 +250,7 @@ fn real_name(message: &Value) -> Value {
     format!("{before}{HOST_END}{after}").into()
 }
 
-/// Runs it for a first container and for a second, which finds bridge, leases and forwarding there.
+/// Compares plan and ADD for two containers. For the second container, bridge, leases and forwarding already exist.
 fn plan_matches_run(network: &Value, ifname: &str, args: &str) -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh(WIRE)?;
@@ -262,7 +261,7 @@ fn plan_matches_run(network: &Value, ifname: &str, args: &str) -> Result<()> {
         )?;
     }
     place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
-    // In this mode a parent has only one link.
+    // In this mode a parent can have only one link.
     let is_only_one = network["plugins"][0]["mode"] == "passthru";
     for container in ["c1", "c2"].into_iter().take(if is_only_one { 1 } else { 2 }) {
         let netns = place.node.netns(container);
@@ -270,14 +269,14 @@ fn plan_matches_run(network: &Value, ifname: &str, args: &str) -> Result<()> {
         let (status, plan) = place.object(network, &arguments)?;
         let (answer, lines) = place.add(network, container, ifname, args)?;
         let planned: Vec<Value> = as_logged(&plan).iter().map(|line| common_part(line, "verdict", "outcome")).collect();
-        // Undoing by the host itself belongs to no plugin.
+        // The host's own undo lines do not belong to a plugin.
         let asked = lines.iter().filter(|line| line["plugin"] != "postern");
         let logged: Vec<Value> = asked.map(|line| common_part(line, "decision", "result")).collect();
         ensure!(planned == logged, "{container}: planned\n{planned:#?}\nlogged\n{logged:#?}");
         let result: Value = serde_json::from_str(&answer.stdout)?;
         ensure!(answer.status == status, "{container}: planned {status}, really {answer:?}");
         if status != 0 {
-            // The same address routed to two containers: the kernel's route is the first one's.
+            // The same address is routed to two containers. The kernel's route leads to the first container.
             let error = &plan["plugins"][0]["error"];
             ensure!(container == "c2" && real_name(&result["msg"]) == error["msg"], "{error}, really {answer:?}");
             continue;
@@ -381,12 +380,12 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
         ensure!(operation["missing"].as_str().is_some_and(|missing| missing.contains(line)), "not {line}: {operation}");
         ensure!(operation["rule"].is_null() && operation["outcome"] == "ok", "{operation}");
     }
-    // Continued to the end, as if it were allowed.
+    // The plan continues after a refusal, as if policy allowed the operation.
     ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
     let origin = |name: &str| Ok::<_, anyhow::Error>(operation(&plan, name)?["from"].clone());
     ensure!(origin("bridge.ensure")? == "shipped", "{plan:#}");
 
-    // The real one ends at the first of them, in the same words.
+    // The real ADD ends at the first refused operation, with the same message.
     let (answer, lines) = place.add(&network, "c1", "eth0", "")?;
     let refused = lines.iter().find(|line| line["decision"] == "deny").context("nothing was refused")?;
     ensure!(answer.status == 1 && refused["operation"] == "mac-guard.ensure", "{answer:?} {refused}");
@@ -414,7 +413,7 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
         (bridge(one), vec!["--container", "c2"]),
         (bridge(json!({"promiscMode": true, "hairpinMode": true})), vec!["--container", "c2"]),
         (bridge(json!({"ipam": {"ranges": [[{"subnet": "10.9.0.1/24"}]]}})), vec!["--container", "c2"]),
-        // Existing objects on the node are in the way.
+        // Existing objects on the node block these ADDs.
         (bridge(json!({"bridge": "op0"})), vec!["--container", "c2"]),
         (bridge(json!({"bridge": "br8", "isGateway": true})), vec!["--container", "c2"]),
         (network("9.9.9", json!({"type": "bridge"})), vec!["--container", "c2"]),
@@ -441,7 +440,8 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
     Ok(())
 }
 
-/// A subnet that covers the node's own addresses, or that others could change, is refused. The plan says so.
+/// A run refuses a subnet that covers the node's own addresses, or whose file others could change. The plan reports the
+/// same error.
 #[test]
 fn subnets_that_a_run_refuses() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -457,7 +457,7 @@ fn subnets_that_a_run_refuses() -> Result<()> {
     for (file, words) in [
         ("/run/flannel/lo", "covers 127.0.0.1, an address of loopback"),
         ("/run/flannel/node", "covers 192.0.2.1, an address of the default route's link"),
-        // Each family has a default route of its own.
+        // Each IP version has its own default route.
         ("/run/flannel/node6", "covers 2001:db8:7::1, an address of the default route's link"),
         ("/run/open/subnet.env", "/run/open can be written by others"),
         ("/run/flannel/written", "can be written by others"),
@@ -479,8 +479,9 @@ fn subnets_that_a_run_refuses() -> Result<()> {
     Ok(())
 }
 
-/// A delegate that has spent its caller's number of operations is refused, and its caller gets an error. The caller
-/// itself is stopped. Both happen in a plan too, and nothing is made if no handle is left for it.
+/// If a delegate needs more operations than the caller has left, the operation is refused, and the caller gets an
+/// error. The caller itself is stopped. A plan does the same. If no handle is left for an object, the object is not
+/// made.
 #[test]
 fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
     let network = bridge(json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}));
@@ -492,7 +493,7 @@ fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
             let (status, plan) = place.object(&network, &["--container", "c2"])?;
             let (answer, _) = place.add(&network, "c2", "eth0", "")?;
             if answer.status == 0 {
-                ensure!(status == 0, "{key} = {most}: an ADD works, and planned is {plan:#}");
+                ensure!(status == 0, "{key} = {most}: ADD succeeds, but the plan fails: {plan:#}");
                 break;
             }
             failures += 1;
@@ -526,10 +527,10 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     let natives: Vec<_> = plugins.iter().map(|plugin| plugin["native"].as_bool()).collect();
     ensure!(natives == [Some(false), Some(true), Some(false)], "{plan:#}");
     ensure!(plugins[1]["digest"].is_null() && plugins[1]["operations"] == json!([]), "{plan:#}");
-    // Only the data that the entry declares reach the plugin.
+    // The plugin gets only the data for capabilities that its entry declares.
     ensure!(plan["result"]["interfaces"][2]["mac"] == "02:aa:bb:cc:dd:ee", "{plan:#}");
     ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
-    // loopback passes on the result that came to it past the native plugin.
+    // The plan skips the native plugin, so loopback passes on the result from before it.
     ensure!(plan["result"]["interfaces"].as_array().is_some_and(|all| all.len() >= 3), "{plan:#}");
 
     let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
@@ -542,7 +543,8 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     Ok(())
 }
 
-/// Plugins behind a native one fail in a plan for what it would have done. An ADD succeeds, so nothing is called a failure.
+/// A plan does not run native plugins, so later plugins miss what a native plugin makes. ADD would succeed, so the plan
+/// reports no failure.
 #[test]
 fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -550,7 +552,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     let list = |plugins: Value| json!({"cniVersion": "1.0.0", "name": "net", "plugins": plugins});
     let given = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
     let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
-    // The first makes the link.
+    // The first plugin makes the link.
     for next in [portmap.clone(), json!({"type": "tuning", "mtu": 1400}), json!({"type": "sbr"})] {
         let network = list(json!([{"type": "calico"}, next, {"type": "bandwidth"}]));
         let (status, plan) = place.object(&network, &["--capability-args", given])?;
@@ -561,7 +563,8 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
         ensure!(status == 0 && !text.contains("FAIL") && !text.contains("would fail"), "{status}: {text}");
         ensure!(text.contains("what follows, can't be known"), "{text}");
     }
-    // One in the middle may make what the next one needs: this says what is missing without it.
+    // A native plugin in the middle may make what the next plugin needs. The plan says what is missing without the
+    // native plugin.
     let mut behind = bridge(json!({}));
     if let Some(plugins) = behind["plugins"].as_array_mut() {
         plugins.extend([json!({"type": "calico"}), json!({"type": "vrf", "vrfname": ""})]);
@@ -569,7 +572,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     let (status, plan) = place.object(&behind, &[])?;
     ensure!(status == 0 && plan["plugins"][2]["error"].is_null(), "{plan:#}");
     ensure!(plan["notes"].to_string().contains("without what it does, vrf fails ("), "{plan:#}");
-    // What no native program comes before fails as ever, and so does what policy refuses.
+    // A plugin's own failure and a refusal by policy are still reported.
     let (status, plan) = place.object(&list(json!([portmap])), &["--capability-args", given])?;
     ensure!(status == 1 && !plan["plugins"][0]["error"].is_null(), "{plan:#}");
     place.write("/etc/postern/policy/bridge.toml", "[grant.bridge]\nnames = [\"other\"]\n")?;
@@ -582,7 +585,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     Ok(())
 }
 
-/// What a native plugin does in the container is taken to be done, and the node's own addresses are the node's.
+/// The plan assumes the native plugin's work in the container, but takes the node's own addresses from the node.
 #[test]
 fn addresses_behind_a_native_plugin() -> Result<()> {
     let place = Place::new(&[])?;
@@ -618,7 +621,7 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     let operator = "[grant.ipam]\ntypes = [\"whereabouts\"]\nnative = [\"whereabouts\"]\n";
     place.write("/etc/postern/policy/bridge.toml", operator)?;
     let (status, plan) = place.object(&network, &[])?;
-    // It works, so nothing fails: the plan ends there, and says so.
+    // ADD would work, so the plan reports no failure. It ends at the native program, and says so.
     ensure!(status == 0 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
     ensure!(plan["plugins"][0]["error"].is_null() && plan["result"].is_null(), "{plan:#}");
     ensure!(plan["notes"].to_string().contains("which plan does not run: what follows can't be known"), "{plan:#}");
@@ -627,7 +630,8 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     Ok(())
 }
 
-/// As with the other commands for networks. A link to a plugin's file is that plugin, as for the kernel.
+/// `plan` finds a network by its name, like the other commands for networks. A link to a plugin's file is that plugin,
+/// as the kernel sees it.
 #[test]
 fn a_network_is_found_by_its_name() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -666,7 +670,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     place.write("/run/plan.conflist", &network.to_string())?;
     place.node.sh_in("c1", "ip link add eth0 type veth peer name other")?;
     let netns = place.node.netns("c1");
-    // User `nobody` may not enter it, and the plan says that it counts as empty.
+    // User `nobody` may not enter the namespace. The plan says that it treats the namespace as empty.
     let Answer { status, stdout: text, .. } = place.plan(&network, &["--netns", &netns])?;
     ensure!(status == 0 && flat(&text).contains("is taken as an empty namespace: "), "status {status}: {text}");
     let Answer { status, stdout: text, .. } = place.plan(&network, &["--netns", "/run/netns/none"])?;
@@ -674,7 +678,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
         status == 0 && flat(&text).contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
         "{text}"
     );
-    // A master in the container may be there: the plan says that it can't look, and that root could.
+    // A master may exist in the container. The plan says that this user can't look for the master, and that root could.
     place.node.sh_in("c1", "ip link add net1 type veth peer name net2")?;
     let inside = macvlan(json!({"master": "net1", "linkInContainer": true}));
     let Answer { status, stdout: text, .. } = place.plan(&inside, &["--netns", &netns])?;
@@ -687,7 +691,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     ensure!(text.ends_with("run `postern plan` as root") && !text.contains("Link not found"), "{text}");
     place.write("/run/plan.conflist", &inside.to_string())?;
     place.node.postern(&format!("plan /run/plan.conflist --netns {netns} --ifname eth1"))?.printed()?;
-    // A user who may enter it sees the obstacle there.
+    // A user who may enter the namespace sees the link that blocks ADD.
     place.write("/run/plan.conflist", &network.to_string())?;
     let before = place.looks()?;
     let plan = |netns: &str| -> Result<(i32, String)> {
@@ -703,7 +707,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     Ok(())
 }
 
-/// A plugin with any operations in any order, under a policy with a large limit: the plan changes nothing.
+/// A plugin asks for any operations in any order, under a policy with a large limit. The plan changes nothing.
 #[test]
 fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -733,7 +737,7 @@ fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     Ok(())
 }
 
-/// A note is told by its length, and a delegate has none here either: its section would be its caller's.
+/// A plan shows a note's length. A delegate has no note in a plan either, because its section would be its caller's.
 #[test]
 fn notes_are_planned_as_they_are_kept() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -768,7 +772,7 @@ fn what_makes_no_sense_is_an_error() -> Result<()> {
         let Answer { status, stdout, stderr } = place.plan(&list, &arguments)?;
         ensure!(status == 1 && stdout.is_empty() && stderr.contains(words), "{status} {stdout} {stderr}");
     }
-    // The plugin refuses the network's name, as with a runtime.
+    // The plugin refuses the network's name, in a plan as in a run.
     let (status, plan) = place.object(&json!({"name": "a b", "plugins": [{"type": "loopback"}]}), &[])?;
     ensure!(status == 1 && plan["plugins"][0]["error"]["code"] == 7, "{plan:#}");
     Ok(())

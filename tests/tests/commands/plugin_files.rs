@@ -1,5 +1,5 @@
-//! Plugins' files in a CNI bin directory: the file that starts each plugin, installers' copies over them, and the kept
-//! files.
+//! Plugins' files in a CNI bin directory: the files that start plugins, the copies with which installers overwrite
+//! them, and the files that `postern add` keeps.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, each};
@@ -45,14 +45,15 @@ fn a_plugins_file_is_one_line_that_starts_the_host() -> Result<()> {
 #[test]
 fn the_option_alone_says_which_plugin() -> Result<()> {
     let node = node()?;
-    // With any name and place of the file.
+    // The file may have any name and any place.
     node.sh(&format!(
         "cd {COPY}; mkdir sub; cp static bridge2; cp static sub/postern; cp static ptp; ln -s static link"
     ))?;
     for (bin, name) in [(COPY, "bridge2"), (COPY, "ptp"), (COPY, "link"), ("/run/copy/sub", "postern")] {
         add(&node, bin, name)?.success().map_err(|error| error.context(name))?;
     }
-    // The host executable's own name and a copy's name don't count beside the option, nor do the arguments after it.
+    // With the option, the name of the host executable or of a copy does not count. Arguments after the option do not
+    // count either.
     node.sh(&format!("cp {COPY}/postern {COPY}/loopback"))?;
     for host in ["/run/copy/postern", "/run/copy/loopback"] {
         for arguments in [
@@ -65,7 +66,7 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
                 .map_err(|error| error.context(format!("{host} {arguments:?}")))?;
         }
     }
-    // In any other case it is the command for people, whatever the environment.
+    // If `--plugin` is not the first argument, the program is the command for people, whatever the environment.
     let answer = with_arguments(&node, "/run/copy/postern", &["inspect", "--plugin=static"])?;
     ensure!(answer.status == 2 && answer.stderr.contains("--plugin"), "{answer:?}");
     Ok(())
@@ -74,7 +75,7 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
 #[test]
 fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     let node = node()?;
-    // A policy and code to which a name with a path would lead.
+    // A policy and code to which a name that contains a path would lead.
     node.sh(&format!("cd {COPY}; for end in json toml cwasm; do cp postern.d/static.$end x.$end; done"))?;
     each(
         [
@@ -100,12 +101,12 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     )?;
     let unknown = with_arguments(&node, "/run/copy/postern", &["--plugin=unknown"])?;
     Refusal::of(&unknown)?.expect(999, "there is no plugin \"unknown\"")?;
-    // No name at all: argv[0] is empty.
+    // argv[0] is empty, so there is no name.
     let script = format!("exec -a '' {COPY}/postern");
     let printed = node.command("bash").args(["-c", &script]).env("CNI_COMMAND", "VERSION").output()?;
     let text = String::from_utf8_lossy(&printed.stdout).into_owned();
     ensure!(text.contains("invalid plugin name: "), "{text}");
-    // A person who types it gets its purpose; the plugin prints its description, as each plugin does.
+    // A person who types this command gets its purpose, and the plugin's description.
     let typed = node.sh(&format!("{COPY}/postern --plugin=static inspect 2>&1"))?;
     ensure!(
         typed.contains("is for the first line of a plugin's file") && typed.contains("CNI static plugin"),
@@ -136,7 +137,7 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
     ensure!(findings(&node, "--bin /run/bin")?.is_empty(), "{:?}", findings(&node, "--bin /run/bin")?);
     let sum = || node.sh(&format!("sha256sum {COPY}/postern {COPY}/postern-admin"));
     let before = sum()?;
-    // The way in which an installer's image copies its plugins.
+    // Copies the plugins in the way of an installer's image.
     let native = native_bin()?;
     node.sh(&format!("cp {native}/bridge {native}/ptp /run/bin/", native = native.display()))?;
     ensure!(sum()? == before, "the host was overwritten");
@@ -149,7 +150,7 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
         ensure!(found.contains(&words), "not {words}: {found:?}");
     }
     ensure!(found.len() == 2, "{found:?}");
-    // It is a directory that files were placed in, so it need not be named.
+    // `postern add` has used this directory, so doctor finds it without an argument.
     ensure!(findings(&node, "")? == found, "{:?}", findings(&node, "")?);
     // The remedy keeps the replaced file.
     node.sh(&format!("for plugin in bridge ptp; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
@@ -158,7 +159,7 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
         "cmp {native}/bridge /run/bin/bridge.native; cmp {native}/ptp /run/bin/ptp.native",
         native = native.display()
     ))?;
-    // Through a link it would have overwritten the host executable.
+    // A write through the link would have overwritten the host executable.
     node.sh("ln -sfn /run/copy/postern /run/bin/ptp")?;
     let found = findings(&node, "")?;
     ensure!(found.len() == 1 && found.iter().all(|line| line.starts_with("note /run/bin/ptp: is a link")), "{found:?}");
@@ -181,7 +182,7 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     let [bridge, loopback, ptp, fixed] = lines(&["bridge", "loopback", "ptp", "static"]).try_into().unwrap_or_default();
     let expected = format!("{bridge}bridge.native one\n{loopback}{ptp}ptp.native /usr/libexec/cni/ptp\n{fixed}");
     ensure!(seen()? == expected, "{}", seen()?);
-    // A repetition changes nothing; another file goes beside the first; the same one is kept once.
+    // Repeated adds change nothing. A different file is kept beside the first. Equal files are kept once.
     add("bridge")?;
     ensure!(seen()? == expected, "{}", seen()?);
     node.sh("echo two > /run/bin/bridge")?;
@@ -195,7 +196,7 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     add("bridge")?;
     node.sh("echo three > /run/bin/bridge")?;
     add("bridge")?;
-    // The same for scripts.
+    // The JSON output names the kept file too.
     let printed = node.sh(&format!(
         "mkdir /run/json; echo one > /run/json/bridge; {COPY}/postern add bridge --bin /run/json --json"
     ))?;
@@ -263,13 +264,13 @@ fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
         |(command, words)| {
             let printed = node.sh(&format!("! {command} 2>&1"))?;
             ensure!(flat(&printed).contains(words), "{printed}");
-            ensure!(listing()? == before, "something was placed");
+            ensure!(listing()? == before, "a refused command placed a file");
             Ok(())
         },
     )
 }
 
-/// A version as programs in Go read one: a `v` or none, numbers, and parts behind `-` and `+`. Returns the numbers.
+/// Reads a version as Go programs do: an optional `v`, numbers, and parts behind `-` and `+`. Returns the numbers.
 fn version(text: &str) -> Option<Vec<u64>> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (text, metadata) = text.split_once('+').map_or((text, None), |(text, metadata)| (text, Some(metadata)));
@@ -281,21 +282,22 @@ fn version(text: &str) -> Option<Vec<u64>> {
     numbers.filter(|_| has_parts(before) && has_parts(metadata))
 }
 
-/// The version that Nomad's fingerprint finds: the first word of all that is printed that is one, if the status is 0.
+/// The version that Nomad's fingerprint finds, if the exit status is 0: the first printed word that is a version.
 fn nomads(printed: &Output) -> Option<Vec<u64>> {
     let all = [printed.stdout.as_slice(), &printed.stderr].concat();
     let all = String::from_utf8_lossy(&all).into_owned();
     all.split_whitespace().find_map(version).filter(|_| printed.status.success())
 }
 
-/// The version that nerdctl finds: the rest of the line of standard error that begins so.
+/// The version that nerdctl finds: the rest of the first line of standard error with this prefix.
 fn nerdctls(printed: &Output) -> Option<Vec<u64>> {
     let errors = String::from_utf8_lossy(&printed.stderr).into_owned();
     let line = errors.lines().find_map(|line| line.strip_prefix("CNI firewall plugin "))?.to_owned();
     version(&line).filter(|_| printed.status.success())
 }
 
-/// What programs look for beside the protocol: Nomad places jobs by it, nerdctl chooses how it isolates networks.
+/// Programs look for a plugin's version outside of the protocol. Nomad places jobs by the version, and nerdctl chooses
+/// the isolation of networks by it.
 #[test]
 fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
     let node = node()?;
@@ -314,7 +316,7 @@ fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
             ensure!(lines.len() == 2 && lines.first() == Some(&&*format!("CNI {plugin} plugin {own}")), "{errors}");
             ensure!(nomads(&printed) == Some(vec![1, 9, 1]), "{plugin}: {printed:?}");
         }
-        // The second line is the native one.
+        // The second line has the native version.
         let native = native_bin()?.join(&plugin);
         if native.exists() && plugin != "flannel" {
             let second = |printed: Output| {
@@ -325,12 +327,12 @@ fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
         }
     }
     ensure!(nerdctls(&start(&format!("{COPY}/firewall"), &[])?) == Some(vec![1, 9, 1]));
-    // The two readers see what was wrong before.
+    // Checks that the two readers detect the earlier faults.
     ensure!(version("0.1.0") == Some(vec![0, 1, 0]) && version("postern").is_none() && version("1.1.0,").is_none());
     Ok(())
 }
 
-/// Nomad starts whatever can be executed in a CNI bin directory, without arguments.
+/// Nomad starts every executable file in a CNI bin directory without arguments.
 #[test]
 fn whatever_lies_in_a_cni_bin_directory_ends_at_once_without_arguments() -> Result<()> {
     let node = node()?;
@@ -344,11 +346,12 @@ fn whatever_lies_in_a_cni_bin_directory_ends_at_once_without_arguments() -> Resu
         ensure!(printed.status.code() == Some(status), "{file}: {printed:?}");
         ensure!(status == 0 || errors.to_lowercase().contains("usage: "), "{file}: {errors}");
     }
-    // Not even the place of a socket is there.
+    // A run without arguments does not even make a socket's directory.
     node.sh("test ! -e /run/cni").map(drop)
 }
 
-/// Words about a place or a file that others could change. Both are taken: their owner may be whoever types the command.
+/// `postern add` warns about a directory or file that others could change. It still uses them, because their owner may
+/// be the person who types the command.
 #[test]
 fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
     let node = node()?;
@@ -384,7 +387,8 @@ fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
     Ok(())
 }
 
-/// Whoever can write a program that runtimes or services start has the host's privileges. `doctor` says it, with the way out.
+/// A user who can write a program that runtimes or services start has the host's privileges. `doctor` reports such a
+/// program, with a remedy.
 #[test]
 fn programs_that_others_could_change_are_errors() -> Result<()> {
     let node = node()?;
@@ -409,7 +413,7 @@ fn programs_that_others_could_change_are_errors() -> Result<()> {
         ensure!(found.len() == 1 && found[0].starts_with(&words) && found[0].ends_with(&remedy), "{file}: {found:?}");
         node.sh(&remedy)?;
     }
-    // A directory of all of them is one defect.
+    // If others can write the whole directory, doctor reports one defect.
     node.sh("chmod 777 /run/bin")?;
     let found = errors()?;
     ensure!(found.len() == 1 && found[0].starts_with("/run/bin: /run/bin can be written by others"), "{found:?}");

@@ -1,4 +1,4 @@
-//! Installing while runs continue, and uninstalling everything.
+//! Installation while runs continue, and complete uninstallation.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Network, Node, copy_bin, flat, native_bin, plugin_bin};
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The CNI bin directory that is installed to.
+/// The CNI bin directory for installations.
 const BIN: &str = "/run/bin";
 
 const PLUGINS: &str = "bridge host-local loopback ptp static";
@@ -39,7 +39,7 @@ fn installation(build: &str) -> String {
     format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
 }
 
-/// A network of a plugin that delegates: a run opens code twice, the second time after it has read its configuration.
+/// A network of a plugin that delegates. Its runs open code twice: the second time after they read the configuration.
 fn network(node: &Node) -> Result<Network> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
     Ok(Network::new(node, &json!({"cniVersion": "1.0.0", "type": "ptp", "ipam": ipam}))?.by(Path::new(BIN)))
@@ -51,7 +51,7 @@ fn call(node: &Node, verb: &str, container: &str, id: &str) -> Result<()> {
     node.call(&call)?.success().with_context(|| format!("{verb} of {id}")).map(drop)
 }
 
-/// Runs an attachment and its end; returns the first failure.
+/// Attaches a container and detaches it. Returns the first failure.
 fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
     ["ADD", "DEL"].iter().try_for_each(|verb| call(node, verb, container, id))
 }
@@ -95,14 +95,14 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
         let build = if at % 2 == 0 { "/run/second" } else { "/run/first" };
         node.sh(&installation(build)).map(drop)
     })?;
-    ensure!(count >= 10, "installed only {count} times meanwhile");
+    ensure!(count >= 10, "installed only {count} times during the runs");
     ensure!(
         failures.is_empty(),
         "{} of 240 attachments failed, {count} installations: {}",
         failures.len(),
         failures.join("\n")
     );
-    // Exactly both versions are there: each has its own content.
+    // Exactly two versions exist, and each has its own content.
     let versions = node.sh("ls -A /usr/local/lib/postern/versions")?;
     ensure!(versions.lines().count() == 2, "{versions}");
     ensure!(node.sh("find /usr/local /run/bin -name '.*postern-new' -o -name .new")?.is_empty());
@@ -113,7 +113,7 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
 fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
     let node = node()?;
     let bin = plugin_bin()?;
-    // Two components of one name, each with a policy for it alone.
+    // Two components of the same name. Each component's policy fits only this component.
     let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-ptp.wasm");
     node.sh(&format!(
         "{}; cp {} /run/1.wasm; cp /run/1.wasm /run/2.wasm; printf '\\0\\3\\1xy' >> /run/2.wasm
@@ -127,14 +127,14 @@ fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
         let add = format!("postern add /run/{number}.wasm --policy /run/{number}.toml --name ptp --bin {BIN}");
         node.sh(&format!("PATH=/usr/local/bin:$PATH; {add}")).map(drop)
     })?;
-    ensure!(count >= 2, "added only {count} times meanwhile");
+    ensure!(count >= 2, "added only {count} times during the runs");
     ensure!(
         failures.is_empty(),
         "{} of 240 attachments failed, added {count} times: {}",
         failures.len(),
         failures.join("\n")
     );
-    // The replaced version is gone, and the other plugins are there.
+    // The replaced version is gone, and the other plugins are still there.
     let left = node.sh("cd /usr/local/lib/postern; ls -A versions/*; ls postern.d/*.json | wc -l")?;
     ensure!(!left.contains("postern-new") && left.ends_with("\n5\n"), "{left}");
     Ok(())
@@ -144,7 +144,7 @@ fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
 fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
     let node = node()?;
     node.add_container("c1")?;
-    // One directory, and links to its host executable, as before there were versions; with a foreign plugin.
+    // An installation from before versions existed: one directory, links to its host executable, and a foreign plugin.
     let bin = plugin_bin()?;
     node.sh(&format!(
         "{}; mkdir {BIN}; cd /usr/local/lib; mkdir postern; cp -a /run/first/postern /run/first/postern-admin /run/first/postern.d postern/
@@ -224,7 +224,7 @@ fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
             let before = listing()?;
             let printed = node.sh(&format!("! {} {arguments} 2>&1", installation("/run/first")))?;
             ensure!(flat(&printed).contains(words), "{printed}");
-            ensure!(listing()? == before, "something was placed");
+            ensure!(listing()? == before, "a refused installation placed a file");
             node.sh(&format!("from={}; {mend}", bin.display())).map(drop)
         },
     )?;
@@ -236,7 +236,7 @@ fn root_needs_no_compiler() -> Result<()> {
     let node = node()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (source, bin) = (source.display(), plugin_bin()?);
-    // sudo's own search path, and nothing else of the environment.
+    // Only sudo's own search path, without the rest of the environment.
     let make = |arguments: &str| {
         node.sh(&format!(
             "env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -272,14 +272,15 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     let printed = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(flat(&printed).contains("the audit log stays in /var/log/postern"), "{printed}");
     ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
-    // Again is no error.
+    // A second uninstallation is no error.
     node.sh(&uninstall)?;
-    // The rest of a killed installation, and a file of Postern that an older one kept as native.
+    // The remains of a killed installation, and a file of Postern that an older installation kept as native.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     node.sh(&format!("cd {BIN}; cp bridge bridge.native; echo x > .ptp.postern-new; mkdir /usr/local/lib/postern/versions/.new; {uninstall}"))?;
     ensure!(tree()? == before, "after a killed installation:\n{}", tree()?);
 
-    // With a living attachment its record is set aside, and an installer's plugin is unchanged.
+    // Uninstalling with a living attachment sets the attachment's record aside. It does not change an installer's
+    // plugin.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     call(&node, "ADD", "c1", "alive")?;
     node.sh(&format!("echo newer > {BIN}/ptp"))?;
@@ -294,14 +295,14 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     Ok(())
 }
 
-/// Nobody who means one plugin, or only looks, removes an installation.
+/// A command that names one plugin, or only shows, never removes an installation.
 #[test]
 fn uninstall_removes_nothing_unasked() -> Result<()> {
     let node = node()?;
     node.add_container("c1")?;
     let bin = plugin_bin()?;
     let (bin, native) = (bin.display(), native_bin()?);
-    // Without names it installs all that the build has.
+    // Without names, it installs all plugins of the build.
     node.sh(&format!(
         "mkdir {BIN}; cp {}/ptp {BIN}/ptp; {bin}/postern-admin install --from {bin} --cni-bin {BIN}
          test $(ls {BIN} | grep -vc native) = $(ls {bin}/postern.d/*.json | wc -l)",
@@ -328,18 +329,18 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
         ensure!(answer.status == status && answer.words().contains(expected), "{words}: {answer:?}");
         ensure!(tree()? == before, "{words}: before:\n{before}\nafter:\n{}", tree()?);
     }
-    // A build without plugins is none.
+    // A build without plugins can't be installed.
     node.sh(&format!("mkdir -p /run/empty/postern.d; cp {bin}/postern* /run/empty 2>/dev/null || true"))?;
     let answer = node.postern_of("/usr/local/bin", "install --from /run/empty")?;
     let words = "/run/empty/postern.d has no plugin: run `make build` first";
     ensure!(answer.status != 0 && answer.words().contains(words), "{answer:?}");
     ensure!(tree()? == before, "an empty build was installed");
     node.postern_of("/usr/local/bin", "uninstall --yes")?.printed()?;
-    ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "it is left");
+    ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "files are left");
     Ok(())
 }
 
-/// One of several directories can be given back. What the other ones need stays.
+/// Plugins can be uninstalled from one of several directories. What the other directories need stays.
 #[test]
 fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     let node = node()?;
@@ -359,7 +360,7 @@ fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     let library =
         || node.sh("find /usr/local/lib/postern /usr/local/bin /run/postern | grep -v bin-directories | sort");
     let before = library()?;
-    // A directory without any of its files, one that is misspelt, and the second one.
+    // A misspelt directory, the second directory, and the second directory again without its files.
     for (directory, count) in [("/run/none", 2), ("/run/second", 1), ("/run/second", 1)] {
         let printed = make(&format!("uninstall CNI_BIN={directory}"))?;
         let stays = format!("postern itself stays in /usr/local/lib/postern, for the plugins in {BIN}");
@@ -370,9 +371,9 @@ fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     }
     ensure!(node.sh(&format!("cmp {}/ptp /run/second/ptp; ls /run/second", native.display()))? == "ptp\n");
     attach(&node, "c1", "y")?;
-    // A copy that finds another installation's catalog is that one's.
+    // A copy that finds another installation's catalog belongs to that installation.
     node.sh(&format!("cp /usr/local/lib/postern/postern {BIN}/loopback; mkdir {BIN}/postern.d"))?;
-    // The last one takes everything along.
+    // Uninstalling from the last directory removes everything.
     let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
     ensure!(printed.contains("postern is removed from /usr/local/lib/postern"), "{printed}");
     ensure!(node.sh(&format!("ls {BIN}; ls /usr/local/lib"))? == "loopback\npostern.d\n", "{printed}");

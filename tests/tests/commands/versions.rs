@@ -1,5 +1,5 @@
-//! VERSION tells what a component supports: it is asked once, when it is added, and policy narrows it. A run in another
-//! version is refused by the host.
+//! VERSION tells the versions that a component supports. The host asks a component once, when it is added. Policy can
+//! narrow the versions. The host refuses a run in any other version.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, Watched, each, test_bin};
@@ -11,10 +11,10 @@ const COPY: &str = "/run/copy";
 
 const ALL: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
-/// What the component `claims` has where a test writes.
+/// The placeholder in the component `claims`, which tests overwrite.
 const PLACEHOLDER: &str = "print what this plugin claims";
 
-/// The length of that place.
+/// The length of the placeholder.
 const LENGTH: usize = 300;
 
 /// Returns a component of the tests.
@@ -25,7 +25,7 @@ fn component(name: &str) -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("no {}: `tests/setup test` makes it", path.display()))
 }
 
-/// Returns a component that answers VERSION so: see `tests/guests/hostile/src/bin/claims.rs`.
+/// Returns a component that answers VERSION with this claim: see `tests/guests/hostile/src/bin/claims.rs`.
 fn claiming(claim: &str) -> Result<Vec<u8>> {
     let mut wasm = component("claims")?;
     let at =
@@ -40,7 +40,7 @@ fn versions(supported: &[&str]) -> String {
     format!("print {}", json!({"cniVersion": "1.1.0", "supportedVersions": supported}))
 }
 
-/// A node with a copy of the tests' CNI bin directory, and an `/etc` of its own.
+/// A node with a copy of the tests' CNI bin directory, and its own `/etc`.
 fn place() -> Result<Watched> {
     let watched = Watched::new(&["c1"])?;
     watched.node.sh(PRIVATE_ETC)?;
@@ -93,7 +93,7 @@ const REFUSED: [(&str, &str, &str); 14] = [
     (r#"print {"cniVersion":"1.1.0","supportedVersions":["1.0"]}"#, "", "\"1.0\" is no version"),
     (r#"print {"cniVersion":"1.1.0","supportedVersions":[1]}"#, "", "cannot unmarshal number"),
     (r#"print {"cniVersion":"1.1.0"}"#, "", "missing field supportedVersions"),
-    // What makes no sense is refused whatever policy says.
+    // A nonsensical answer is refused, whatever policy says.
     ("print hello", "versions = [\"1.0.0\"]", "answer to VERSION: expected value"),
     ("print", "", "does not tell its CNI versions (VERSION): it printed nothing"),
     (r#"fail {"code":4,"msg":"unknown CNI_COMMAND: VERSION"}"#, "", "it failed: unknown CNI_COMMAND: VERSION"),
@@ -117,11 +117,11 @@ fn odd_claims_are_refused_and_nothing_is_placed() -> Result<()> {
         |case| case.0.to_owned(),
         |(claim, policy, words)| {
             let Answer { status, stdout, stderr } = add(node, "claims", &claiming(claim)?, policy)?;
-            ensure!(status != 0 && stdout.is_empty(), "it was added: {stdout}");
+            ensure!(status != 0 && stdout.is_empty(), "the component was added: {stdout}");
             ensure!(flat(&stderr).contains(words), "not \"{words}\": {stderr}");
             ensure!(!stderr.contains('\u{1b}') && stderr.len() < 2000, "{stderr:?}");
             let after = listing()?;
-            ensure!(before == after, "something was placed:\n{before}{after}");
+            ensure!(before == after, "a refused component left a file:\n{before}{after}");
             Ok(())
         },
     )
@@ -130,7 +130,7 @@ fn odd_claims_are_refused_and_nothing_is_placed() -> Result<()> {
 #[test]
 fn a_version_that_a_component_lacks_is_refused_before_it_runs() -> Result<()> {
     let mut watched = place()?;
-    // The newest one is for a host of later days.
+    // The newest version in the claim is for future hosts.
     let claim = versions(&["99.0.0", "0.4.0", "0.3.1", "0.4.0"]);
     let report = added(&watched.node, "claims", &claiming(&claim)?, "")?;
     ensure!(report.get("versions") == Some(&json!(["0.3.1", "0.4.0"])), "{report}");
@@ -177,16 +177,16 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
         "versions = [\"0.4.0\", \"1.0.0\", \"1.1.0\"]",
     )?;
     ensure!(supported(&watched, "claims")? == json!(["0.4.0", "1.0.0"]), "the shipped policy");
-    // The operator's list replaces the shipped one. It can name no version that the component lacks.
+    // The operator's list replaces the shipped list. It can't allow a version that the component lacks.
     node.sh("printf 'versions = [\"0.3.1\", \"1.1.0\"]' > /etc/postern/policy/claims.toml")?;
     ensure!(supported(&watched, "claims")? == json!(["0.3.1"]), "the operator's policy");
     for (version, code) in [("0.3.1", 100), ("0.4.0", 1), ("1.0.0", 1), ("1.1.0", 1)] {
         Refusal::of(&call(&watched, "claims", "ADD", Some(version))?)?.expect(code, "")?;
     }
-    // An attachment is removed in the version that made it, and never in one that the component doesn't know.
+    // DEL uses the version that made the attachment, but never a version that the component lacks.
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.0.0"))?)?.expect(100, "it ran")?;
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.1.0"))?)?.expect(1, "incompatible CNI versions")?;
-    // The refusal by policy is in the log.
+    // The log has the refusal by policy.
     let log = node.postern_of(COPY, "log --container c1 --json")?;
     let log = log.printed()?;
     ensure!(log.contains("plugin.start") && log.contains("incompatible CNI versions"), "{log}");
@@ -213,7 +213,8 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     Ok(())
 }
 
-/// Returns a shipped plugin's component as a build against another patch version of `postern:cni` is: nothing else differs.
+/// Returns a shipped plugin's component, as if built against another patch version of `postern:cni`. Nothing else
+/// differs.
 fn of_patch(plugin: &str, patch: u8) -> Result<Vec<u8>> {
     let mut wasm = component(&format!("postern-{plugin}"))?;
     let (package, version) = (b"postern:cni/", b"@0.1.");
@@ -224,7 +225,7 @@ fn of_patch(plugin: &str, patch: u8) -> Result<Vec<u8>> {
         if !rest.starts_with(package) {
             continue;
         }
-        // The interface has letters and hyphens.
+        // The interface's name has letters and hyphens.
         let name =
             rest.iter().skip(package.len()).take_while(|byte| byte.is_ascii_lowercase() || **byte == b'-').count();
         let end = found + package.len() + name;
@@ -241,13 +242,13 @@ fn routed(watched: &Watched, version: &str) -> Result<Network> {
     Ok(Network::new(&watched.node, &json!({"cniVersion": version, "type": "ptp", "ipam": ipam}))?.by(Path::new(COPY)))
 }
 
-/// A plugin that was built before the newest functions came runs as it did, with the policy that it had.
+/// A plugin that was built before the newest functions existed runs unchanged, with its old policy.
 #[test]
 fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     let mut watched = place()?;
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
     let network = routed(&watched, "1.0.0")?;
-    // What the first attachment of a node leaves (forwarding) is there before.
+    // The first attachment of a node leaves forwarding on. Its effect exists before the comparison.
     network.add("c1")?.del()?;
 
     added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
@@ -263,7 +264,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     }
     watched.unchanged()?;
 
-    // Built anew it can do nothing more: a ceiling is about functions, not about their versions.
+    // A rebuilt component can do nothing more: the ceiling is about functions, not about their versions.
     let node = &watched.node;
     std::fs::write(node.path("/run/file.wasm"), component("postern-ptp")?)?;
     let difference = node.postern_of(COPY, "inspect --diff ptp /run/file.wasm --json")?.success()?;
@@ -272,9 +273,9 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
         ensure!(difference.get(functions) == Some(&json!({})), "{functions}: {difference}");
     }
 
-    // A newer one may count on what this host does not have.
+    // A newer component may need functions that this host lacks.
     let Answer { status, stderr, .. } = add(node, "newer", &of_patch("ptp", 9)?, &policy)?;
-    ensure!(status != 0, "it was added");
+    ensure!(status != 0, "the component was added");
     let words = flat(&stderr);
     ensure!(words.contains("@0.1.9, but this host has postern:cni@0.1."), "{stderr}");
     ensure!(words.contains(": update Postern, or build the plugin for 0.1."), "{stderr}");
@@ -285,7 +286,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;
     let (older, newer) = (routed(&watched, "1.0.0")?, routed(&watched, "1.1.0")?);
-    // What the first attachment of a node leaves (forwarding) is there before.
+    // The first attachment of a node leaves forwarding on. Its effect exists before the comparison.
     older.add("c1")?;
     older.call("DEL", "c1")?.success()?;
     watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
@@ -303,7 +304,7 @@ fn installations_of_before_are_as_before() -> Result<()> {
     let node = &watched.node;
     added(node, "claims", &claiming(&versions(&["0.4.0"]))?, "versions = [\"0.4.0\", \"1.0.0\"]")?;
     ensure!(supported(&watched, "claims")? == json!(["0.4.0"]), "now");
-    // A manifest without versions: policy alone tells them.
+    // A manifest without versions: only policy tells the versions.
     let manifest = node.path(Path::new(COPY).join("postern.d/claims.json"));
     let mut old: Value = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
     ensure!(old.as_object_mut().and_then(|keys| keys.remove("versions")) == Some(json!(["0.4.0"])), "{old}");
@@ -312,7 +313,7 @@ fn installations_of_before_are_as_before() -> Result<()> {
     Refusal::of(&call(&watched, "claims", "ADD", Some("1.0.0"))?)?.expect(100, "it ran")?;
     std::fs::write(node.path(Path::new(COPY).join("postern.d/claims.toml")), "")?;
     ensure!(supported(&watched, "claims")? == json!(ALL), "before, without a list in its policy");
-    // A component that names none needs a policy that does.
+    // If a component names no versions, its policy must name them.
     let report = added(node, "claims", &claiming("print")?, "versions = [\"1.0.0\"]")?;
     ensure!(report.get("versions") == Some(&json!(["1.0.0"])), "{report}");
     ensure!(supported(&watched, "claims")? == json!(["1.0.0"]), "by policy");
@@ -323,7 +324,7 @@ fn installations_of_before_are_as_before() -> Result<()> {
 fn version_runs_no_guest() -> Result<()> {
     let watched = place()?;
     added(&watched.node, "claims", &claiming(&versions(&["0.4.0"]))?, "")?;
-    // Its code can't be run any more, and is not needed.
+    // VERSION still works although the plugin's code can't be run any more.
     watched.node.sh(&format!("echo > {COPY}/postern.d/claims.cwasm"))?;
     ensure!(supported(&watched, "claims")? == json!(["0.4.0"]), "VERSION");
     Refusal::of(&call(&watched, "claims", "ADD", Some("0.4.0"))?)?
@@ -331,7 +332,7 @@ fn version_runs_no_guest() -> Result<()> {
     let about = Call::new(Path::new(COPY), "claims", "ADD", "").without("CNI_COMMAND");
     let about = watched.node.call(&about)?;
     ensure!(about.stderr.contains("CNI protocol versions supported: 0.4.0\n"), "{about:?}");
-    // Without its manifest nothing tells what it supports.
+    // Without the manifest, the host does not know the supported versions.
     watched.node.sh(&format!("rm {COPY}/postern.d/claims.json"))?;
     Refusal::of(&call(&watched, "claims", "VERSION", None)?)?.expect(999, "claims.json is missing")
 }
@@ -343,7 +344,7 @@ fn about(watched: &Watched, plugin: &str) -> Result<String> {
     Ok(answer.stderr.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Returns a component with a further custom section, as `wasm-tools metadata add --version` writes it.
+/// Returns a component with an additional custom section, in the form that `wasm-tools metadata add --version` writes.
 fn with_version(mut wasm: Vec<u8>, version: &str) -> Result<Vec<u8>> {
     let name = "version";
     let length = u8::try_from(1 + name.len() + version.len()).ok().filter(|length| *length < 128);
@@ -357,7 +358,8 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
     let watched = place()?;
     let node = &watched.node;
     let wasm = claiming(&versions(&["1.0.0"]))?;
-    // Even under the name of one that comes with Postern. The SDK has put the version into the program.
+    // A foreign plugin reports its own version, even under the name of a plugin of Postern. The SDK has put the version
+    // into the program.
     ensure!(about(&watched, "bridge")?.starts_with("CNI bridge plugin v1.9.1+postern."), "before");
     let report = added(node, "bridge", &wasm, "")?;
     ensure!(report.get("version") == Some(&json!("0.3.7-claims")), "{report}");
@@ -368,12 +370,13 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
         let inspected = node.postern_of(COPY, arguments)?.stdout;
         ensure!(inspected.contains(line), "{inspected}");
     }
-    // A tool's section of the whole component has priority.
+    // A tool's section for the whole component has priority.
     for (said, printed) in [("2.0.1", "v2.0.1"), ("v2.0.2+linux.7", "v2.0.2+linux.7")] {
         added(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
         ensure!(about(&watched, "bridge")? == format!("CNI bridge plugin {printed}"), "{said}");
     }
-    // What no program understands, and what only plugins of Postern say, is left out, and said.
+    // Versions that no program understands, and versions that only Postern's plugins may have, are left out. `postern
+    // add` says so.
     for said in
         ["1.9.1+postern.0.1.0", "v1.9.1+postern", "2.0", "latest", "2.0.1\u{1b}[2J", "2.0.1 or later", "\n2.0.1"]
     {
@@ -394,10 +397,10 @@ fn a_plugin_that_came_with_postern_is_no_other_when_it_is_added_again() -> Resul
     ensure!(before.starts_with("CNI static plugin v1.9.1+postern."), "{before}");
     added(&watched.node, "static", &own, &policy)?;
     ensure!(about(&watched, "static")? == before, "{}", about(&watched, "static")?);
-    // With one byte more it is another component.
+    // A component with one more byte is a different component.
     added(&watched.node, "static", &[own.as_slice(), b"\0\x03\x01xy"].concat(), &policy)?;
     ensure!(about(&watched, "static")? == "CNI static plugin version unknown");
-    // A manifest of an earlier Postern has no version.
+    // An earlier Postern's manifest has no version.
     let manifest = watched.node.path(Path::new(COPY).join("postern.d/ptp.json"));
     let mut old: Value = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
     ensure!(old.as_object_mut().and_then(|keys| keys.remove("version")).is_some(), "{old}");

@@ -1,4 +1,4 @@
-//! A node to be broken, and the output of `postern ls`, `show` and `doctor` about it.
+//! A node that tests break, and the output of `postern ls`, `show` and `doctor` about it.
 
 use crate::account::table::{Broken, Remedy};
 use anyhow::{Context, Result, ensure};
@@ -6,14 +6,14 @@ use postern_tests::{Network, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The containers: one that is broken, and one without any finding.
+/// The containers: tests break the first, and the second has no finding.
 pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
 
 /// A node with two containers and a separate catalog, so that the catalog can be broken too.
 pub struct BrokenNode {
     /// The node.
     pub node: Node,
-    /// The network of both.
+    /// The network of both containers.
     pub network: Network,
 }
 
@@ -47,7 +47,7 @@ impl BrokenNode {
         self.network.add(container).map(drop)
     }
 
-    /// Runs a script on the node, with the variables that rows use.
+    /// Runs a script on the node, with the variables that the table's rows use.
     pub fn script(&self, script: &str) -> Result<String> {
         self.node.sh(&format!(
             "bin={BIN}; origin={}; record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/* || true); \
@@ -62,7 +62,7 @@ impl BrokenNode {
         let printed = answer.stdout + &answer.stderr;
         ensure!(
             printed.chars().all(|c| c == '\n' || !c.is_control()),
-            "{arguments} speaks to the terminal: {printed:?}"
+            "{arguments} prints control characters: {printed:?}"
         );
         Ok((printed, answer.status))
     }
@@ -72,7 +72,7 @@ impl BrokenNode {
         Ok((serde_json::from_str(&printed).with_context(|| printed.clone())?, status))
     }
 
-    /// Returns doctor's findings, without those about features that this kernel or this place lacks.
+    /// Returns doctor's findings, without findings about features that this kernel or this test's namespace lacks.
     pub fn findings(&self) -> Result<(Vec<Value>, i32)> {
         let (report, status) = self.doctor()?;
         let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -94,7 +94,7 @@ impl BrokenNode {
             let states = self.states()?;
             let of =
                 |name: &str| states.iter().find(|(container, _)| container == name).map(|(_, state)| state.as_str());
-            // A record that can't be read does not show its attachment.
+            // An unreadable record does not show its attachment.
             let named = if broken.state == "damaged" { "" } else { "c1" };
             ensure!(of(named) == Some(broken.state), "ls: {states:?}");
             let table = self.postern("ls")?.0;
@@ -154,7 +154,7 @@ impl BrokenNode {
             }
         }
         let again = match broken.remedy {
-            // A defect of all attachments.
+            // These defects concern all attachments.
             Remedy::Again if ["the bridge was deleted", "masquerading was flushed"].contains(&broken.name) => {
                 &CONTAINERS[..]
             }
@@ -172,7 +172,7 @@ impl BrokenNode {
         self.is_healthy().context("after the remedy")
     }
 
-    /// Runs doctor's further commands as it prints them: a link that was down has lost its routes, too.
+    /// Runs doctor's further commands as doctor prints them: a link that was down has lost its routes too.
     fn run_further_commands(&self) -> Result<()> {
         for _ in 0..3 {
             let findings = self.findings()?.0;
@@ -198,7 +198,7 @@ impl BrokenNode {
     }
 }
 
-/// Returns a text of an object; empty if it is absent.
+/// Returns a text of an object, or an empty text if the key is absent.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! A node that is broken on purpose, in each way of [`table`]: the output of `postern ls`, `show` and `doctor`, and the
-//! success of their remedies.
+//! A test breaks a node in each way of [`table`]. It checks the output of `postern ls`, `show` and `doctor`, and that
+//! their remedies succeed.
 
 mod broken_node;
 mod table;
@@ -39,7 +39,7 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
     try_all(&STACKED, &stacked())
 }
 
-/// Attachments of native plugins have no record: no remedy removes anything of them, and their rules are no finding.
+/// Attachments of native plugins have no record. No remedy removes anything of them, and their rules are no finding.
 #[test]
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
@@ -51,7 +51,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         broken_node.node.add_container(container)?;
         native.add(container)?;
     }
-    // An attachment of another native program, which sets its container's end down.
+    // Another native program makes an attachment, and sets its container's end down.
     broken_node.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
          for try in $(seq 200); do ip link show veth0123abcd | grep -q 'state [A-Z]*DOWN' && break; sleep .02; done")?;
     broken_node.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;
@@ -62,7 +62,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     let (findings, _) = broken_node.findings()?;
     let commands: Vec<&Value> =
         findings.iter().filter(|finding| finding.get("is_command") == Some(&json!(true))).collect();
-    ensure!(commands.is_empty(), "a remedy for what is alive: {commands:?}");
+    ensure!(commands.is_empty(), "doctor has a remedy against living attachments: {commands:?}");
     ensure!(findings.iter().all(|finding| text(finding, "area") != "rules"), "{findings:?}");
     let pair = findings
         .iter()
@@ -72,7 +72,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         text(pair, "what").contains("its other end, eth1, is down") && !text(pair, "remedy").contains("delete"),
         "{pair}"
     );
-    // One container is gone: only its own rules are a finding, and the remedy leaves the rules of the other.
+    // One container is gone. Only its rules are a finding, and the remedy leaves the other container's rules.
     broken_node.node.remove_container("n2")?;
     let (findings, _) = broken_node.findings()?;
     let rules: Vec<&Value> = findings.iter().filter(|finding| text(finding, "area") == "rules").collect();
@@ -86,7 +86,8 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// Both are facts of the kernel, and belong to no attachment: the list is the same, and people get a message.
+/// An unwritable log belongs to the node, and to no attachment. `ls` lists the same attachments, and prints a message
+/// for people.
 #[test]
 fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
@@ -100,11 +101,11 @@ fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     Ok(())
 }
 
-/// A run that hangs keeps its attachment's record locked: the process, its start time and its verb are reported.
+/// A run that hangs keeps its attachment's record locked. `postern` reports the process, its start time and its verb.
 #[test]
 fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
-    // Its DEL waits for the lock of the leases, which another program keeps.
+    // The DEL waits for the lock of the leases, which another program keeps.
     let pids = broken_node.node.sh(&format!(
         "cat > /run/hang <<'END'\n{}\nEND
          flock /var/lib/cni/networks/net/lock sleep 100 >/dev/null 2>&1 </dev/null & echo $!
@@ -116,7 +117,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     let pids: Vec<&str> = pids.split_whitespace().collect();
     let [keeper, run] = pids.as_slice() else { bail!("{pids:?}") };
     let soon = broken_node.states()?;
-    ensure!(soon.iter().all(|(_, state)| state != "stuck"), "it has only just begun: {soon:?}");
+    ensure!(soon.iter().all(|(_, state)| state != "stuck"), "a run that has just begun is called stuck: {soon:?}");
     std::thread::sleep(std::time::Duration::from_secs(31));
     let states = broken_node.states()?;
     ensure!(states == [("c1".to_owned(), "stuck".to_owned()), ("c2".to_owned(), "ok".to_owned())], "{states:?}");
@@ -129,7 +130,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     ensure!(status == 1 && text(stuck, "what").contains(&told), "{stuck}");
     ensure!(text(stuck, "remedy") == format!("kill -KILL {run}"), "{stuck}");
     ensure!(text(lock, "what").contains(&format!("process {keeper} (flock)")), "{lock}");
-    // The time for which a foreign program has had a lock is unknown: it may be working normally.
+    // `postern` does not know how long a foreign program has had a lock. The program may work normally.
     ensure!(
         text(lock, "remedy").contains(&format!("`ps -fp {keeper}")) && text(lock, "severity") == "warning",
         "{lock}"
@@ -139,7 +140,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     {
         broken_node.node.sh(command)?;
     }
-    // The run leaves the same state as a killed DEL. A killed process that nobody has asked for its status is a zombie.
+    // The killed run leaves the same state as a killed DEL. A killed process that no parent has waited for is a zombie.
     broken_node.node.sh(&format!("while grep -q '^State:.[^Z]' /proc/{run}/status 2>/dev/null; do sleep .02; done"))?;
     broken_node.script("$bin/postern gc --yes")?;
     let states = broken_node.states()?;
@@ -147,7 +148,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     Ok(())
 }
 
-/// A namespace is found by a path that another user chose, and its links have hostile names.
+/// Another user chose the path that leads to the namespace, and its links have hostile names.
 #[test]
 fn what_a_container_chooses_does_no_harm() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
@@ -167,7 +168,7 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     Ok(())
 }
 
-/// Root in a container can make any number of addresses and routes. They are no finding, and nothing is to be run.
+/// Root in a container can make any number of addresses and routes. `doctor` reports no finding and no command.
 #[test]
 fn any_number_of_addresses_is_no_finding() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
@@ -185,7 +186,7 @@ fn any_number_of_addresses_is_no_finding() -> Result<()> {
     Ok(())
 }
 
-/// A network's demands on its ports are compared with the ports in their present state.
+/// `doctor` compares the network's settings for its ports with the ports' present state.
 #[test]
 fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let mut config = bridged();
@@ -200,7 +201,7 @@ fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     ensure!(text(found, "what").ends_with("is without isolation, where the network demands otherwise"), "{found}");
     broken_node.attach_again("c1")?;
     let (findings, _) = broken_node.findings()?;
-    ensure!(findings.is_empty(), "made anew: {findings:?}");
+    ensure!(findings.is_empty(), "after a new ADD: {findings:?}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ pub struct Broken {
     pub name: &'static str,
     /// The script that breaks it, with `$record` (c1's), `$veth` (its host end) and `$bin`.
     pub by: &'static str,
-    /// The state of c1 in `ls`, and a part of the output of `show c1`; empty: not checked.
+    /// The state of c1 in `ls`, and a part of the output of `show c1`. Empty means not checked.
     pub state: &'static str,
     pub show: &'static str,
     /// A part of a finding of `doctor`, and its severity.
@@ -24,16 +24,16 @@ pub enum Remedy {
     Native,
     /// The remedy in words: the container's DEL and ADD.
     Again,
-    /// The remedy in words, done by this script.
+    /// The remedy in words. This script does it.
     Script(&'static str),
-    /// The same if its use is unknown: doctor then names nothing that removes anything.
+    /// The remedy in words. The object's use is unknown, so doctor names no command that removes anything.
     Words(&'static str),
     /// The version that wrote the record, because only that version knows it. The script undoes the change to a later
     /// version's record.
     Writer(&'static str),
 }
 
-/// All of them.
+/// All ways to break a node with bridged containers.
 pub const BROKEN: [Broken; 51] = [
     Broken {
         name: "the pair was deleted",
@@ -81,7 +81,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Doctor,
     },
     Broken {
-        name: "a lease was given to another",
+        name: "a lease was given to another container",
         by: "printf 'c9\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.2",
         state: "drift",
         show: "address 10.9.0.2 is leased to c9 eth0 too",
@@ -199,7 +199,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
     },
     Broken {
-        name: "a lease of nobody",
+        name: "a lease without an owner",
         by: "printf 'gone\\033[2J\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.77; touch -d '1 hour ago' /var/lib/cni/networks/net/10.9.0.77",
         state: "ok",
         show: "",
@@ -208,7 +208,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Words("rm /var/lib/cni/networks/net/10.9.0.77"),
     },
     Broken {
-        name: "a rule of nobody",
+        name: "a rule without an owner",
         by: "nft add rule inet cni_plugins_masquerade masq_checks ip saddr 10.9.0.78 ip daddr != 10.9.0.0/24 masquerade \
              comment '\"aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb, net: net, if: eth0, id: gone\"'",
         state: "ok",
@@ -273,7 +273,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Script("cp -a $origin/postern.d/ptp.cwasm $bin/postern.d/"),
     },
     Broken {
-        name: "a policy that means nothing",
+        name: "a policy with an unknown key",
         by: "echo '[grant.nonsense]' >> $bin/postern.d/ptp.toml",
         state: "",
         show: "",
@@ -379,7 +379,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "no route to 0.0.0.0/0 via 10.9.0.1",
         doctor: "no route to 0.0.0.0/0 via 10.9.0.1",
         severity: "error",
-        // A route to another place is in the way of the command.
+        // The wrong route blocks doctor's command.
         remedy: Remedy::Script("ip -n c1 route replace default via 10.9.0.1 dev eth0"),
     },
     Broken {
@@ -425,7 +425,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is a port of no bridge",
         doctor: "is a port of no bridge",
         severity: "error",
-        // The record doesn't contain the settings of the port.
+        // The old record does not contain the port's settings.
         remedy: Remedy::Again,
     },
     Broken {
@@ -487,7 +487,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Doctor,
     },
     Broken {
-        name: "policies of an operator that others can write, and none is there",
+        name: "an empty directory of policies that others can write",
         by: "mount -t tmpfs -o mode=755 etc /etc; mkdir -p /etc/postern/policy; chmod 0777 /etc/postern/policy",
         state: "",
         show: "",
@@ -496,7 +496,7 @@ pub const BROKEN: [Broken; 51] = [
         remedy: Remedy::Doctor,
     },
     Broken {
-        name: "half a plugin that nobody calls",
+        name: "a policy whose plugin is missing",
         by: "cp $bin/postern.d/ptp.toml $bin/postern.d/half.toml",
         state: "",
         show: "",
@@ -506,7 +506,7 @@ pub const BROKEN: [Broken; 51] = [
     },
 ];
 
-/// The same for the containers of a routed network.
+/// Ways to break a node with containers of a routed network.
 pub const ROUTED: [Broken; 4] = [
     Broken {
         name: "the host's route to the container was removed",
@@ -546,7 +546,7 @@ pub const ROUTED: [Broken; 4] = [
     },
 ];
 
-/// The same for links that are stacked on a link of the node.
+/// Ways to break a node with links that are stacked on a link of the node.
 pub const STACKED: [Broken; 6] = [
     Broken {
         name: "the container's link was deleted",

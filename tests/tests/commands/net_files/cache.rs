@@ -1,5 +1,5 @@
-//! Files of the cache, against a model of what was written: operations in random order, names that make one file's name
-//! of two attachments, names that are none, and files that break in between.
+//! Random operations on the files of the cache are compared with a model. The names include invalid names, and names
+//! that give two attachments the same file. Other programs break files in between.
 
 use crate::net_files::{WORDS, object, place, repeat};
 use anyhow::{Context, Result, ensure};
@@ -13,10 +13,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Operations of one run.
+/// The number of operations in one run.
 const OPERATIONS: usize = 60;
 
-// `a` + `b-c` and `a-b` + `c`: one file.
+// `a` + `b-c` and `a-b` + `c` give the same file name.
 const NETWORKS: [&str; 5] = ["a", "a-b", "a-b-c", "n", "A"];
 const CONTAINERS: [&str; 6] = ["c", "b-c", "b", "1", "c-x", "C"];
 const INTERFACES: [&str; 4] = ["eth0", "c-eth0", "x-eth0", "x"];
@@ -37,7 +37,7 @@ const VERSIONS: [&str; 8] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0
 const KEYS_OF_ENTRIES: [&str; 9] =
     ["kind", "containerId", "config", "ifName", "networkName", "netns", "cniArgs", "capabilityArgs", "result"];
 
-/// The keys of an object, with those that it has twice.
+/// The keys of an object. A key that appears twice in the text appears twice here.
 struct Keys(Vec<String>);
 
 impl<'de> serde::Deserialize<'de> for Keys {
@@ -60,11 +60,11 @@ impl<'de> serde::Deserialize<'de> for Keys {
     }
 }
 
-/// What the model knows of a file.
+/// The model's knowledge about a file.
 enum Slot {
-    /// It is as it was written.
+    /// The file is as it was written.
     Own { network: String, attachment: Attachment, outcome: Box<Outcome> },
-    /// It was changed from outside. The text tells whose it says to be.
+    /// The file was changed from outside. Its text names the attachment that it claims.
     Changed,
 }
 
@@ -90,7 +90,10 @@ fn what_was_written_is_read_and_nothing_else() -> Result<()> {
         Ok(())
     })?;
     println!("{read} results read, {taken} files that were another attachment's");
-    ensure!(taken > 0 && read > 0 || number("POSTERN_FUZZ_RUNS").is_some(), "that tests nothing");
+    ensure!(
+        taken > 0 && read > 0 || number("POSTERN_FUZZ_RUNS").is_some(),
+        "no result was read, or no file was another attachment's"
+    );
     Ok(())
 }
 
@@ -98,7 +101,7 @@ fn file_name(network: &str, attachment: &Attachment) -> String {
     format!("{network}-{}-{}", attachment.container_id, attachment.ifname)
 }
 
-/// Returns a list of this name and version without a plugin: the cache looks at none.
+/// Returns a list with this name and version, and without plugins, which the cache ignores.
 fn list_of(network: &str, version: &str) -> List {
     List {
         name: network.to_owned(),
@@ -129,7 +132,7 @@ impl Model {
             fs::remove_dir_all(root)?;
         }
         fs::create_dir_all(root.join("outside"))?;
-        // What a name that leaves the directory would reach.
+        // Files that a name outside of the cache's directory would reach.
         fs::write(root.join("outside/kept-c-eth0"), "kept")?;
         fs::write(root.join("kept-c-eth0"), "kept")?;
         let cache = Cache::of(&root.join("cni"));
@@ -146,7 +149,7 @@ impl Model {
             None => true,
             Some(Slot::Own { network: other, attachment: of, .. }) => is_same(other, of, network, attachment),
             Some(Slot::Changed) => self.claim(&file_name(network, attachment)).is_none_or(|claim| {
-                // Who would not look for it here can't have it.
+                // A claim counts only if its names lead to this file.
                 let [of, container, ifname] = &claim;
                 let leads_here =
                     file_name(of, &Attachment::new(container, "", ifname)) == file_name(network, attachment);
@@ -157,10 +160,10 @@ impl Model {
         }
     }
 
-    /// Returns the names in a file that has all parts of the format; `None` for any other.
+    /// Returns the names in a file that has all parts of the format, or `None` for other files.
     fn claim(&self, name: &str) -> Option<[String; 3]> {
         let content = fs::read(self.path(name)).ok()?;
-        // What is no Unicode is replaced, as Go's decoder does.
+        // Invalid Unicode is replaced, as in Go's decoder.
         let content = unicode::json(&content);
         let file: Value = serde_json::from_str(&content).ok()?;
         let Keys(keys) = serde_json::from_str(&content).ok()?;
@@ -180,7 +183,7 @@ impl Model {
         Some([text("networkName")?, text("containerId")?, text("ifName")?])
     }
 
-    /// Returns an attachment: half of the time one that was written.
+    /// Returns a random attachment. Half of the time, the attachment has been written before.
     fn any(&self, random: &mut Random) -> (String, Attachment) {
         let own = self.slots.values().filter_map(|slot| match slot {
             Slot::Own { network, attachment, .. } => Some((network.clone(), attachment.clone())),
@@ -234,14 +237,14 @@ impl Model {
         let version = random.one_of(&VERSIONS);
         let found = self.cache.result(&list_of(network, version), attachment);
         match self.slots.get(&file_name(network, attachment)) {
-            None => ensure!(found?.is_none(), "a result from nowhere"),
+            None => ensure!(found?.is_none(), "a result without a file"),
             Some(Slot::Own { network: other, attachment: of, outcome }) => {
                 if is_same(other, of, network, attachment) {
                     *read += 1;
-                    let found = found?.context("it is lost")?;
+                    let found = found?.context("the result is lost")?;
                     ensure!(found.result == outcome.result, "{found:?} instead of {outcome:?}");
                     let version = if version.is_empty() { "0.1.0" } else { version };
-                    ensure!(found.version.as_str() == version, "it is in {}", found.version);
+                    ensure!(found.version.as_str() == version, "the result's version is {}", found.version);
                 } else {
                     ensure!(found?.is_none(), "the result of {other} {of:?} was taken");
                 }
@@ -260,7 +263,7 @@ impl Model {
         Ok(())
     }
 
-    /// Another program breaks or replaces a file, or puts one there.
+    /// Breaks or replaces a file, or adds one, as another program might.
     fn damage(&mut self, random: &mut Random) -> Result<()> {
         let names: Vec<String> = self.slots.keys().cloned().collect();
         let name = match names.is_empty() || random.index(3) == 0 {
@@ -279,7 +282,7 @@ impl Model {
                 }
                 Err(_) => WORDS.value(random, 3).to_string().into_bytes(),
             },
-            // The entry of another network under this name.
+            // Writes the entry of another network under this name.
             _ => json!({
                 "kind": "cniCacheV1", "networkName": random.one_of(&NETWORKS), "containerId": random.one_of(&CONTAINERS),
                 "ifName": random.one_of(&INTERFACES), "result": {"cniVersion": "1.0.0"},
@@ -295,7 +298,7 @@ impl Model {
         Ok(())
     }
 
-    /// Names that are none are refused by all operations.
+    /// All operations refuse invalid names.
     fn no_names(&self, random: &mut Random, network: &str, attachment: &Attachment) -> Result<()> {
         let (mut network, mut attachment) = (network.to_owned(), attachment.clone());
         let wrong = random.one_of(&NO_NAMES).to_owned();
@@ -305,7 +308,7 @@ impl Model {
             _ => &mut attachment.ifname,
         };
         *place = wrong.clone();
-        // The one of these that a link may be called.
+        // `-` is the only one of these names that a link may have.
         if attachment.ifname == "-" {
             return Ok(());
         }
@@ -321,7 +324,7 @@ impl Model {
         Ok(())
     }
 
-    /// Compares the names of the files with the model: in the cache, and outside.
+    /// Compares the names of the files in the cache and outside with the model.
     fn look(&self) -> Result<()> {
         let mut there: Vec<String> = Vec::new();
         for entry in fs::read_dir(self.root.join("cni/results"))? {
@@ -330,9 +333,9 @@ impl Model {
         there.sort();
         ensure!(there.iter().eq(self.slots.keys()), "{there:?} instead of {:?}", self.slots.keys());
         let outside: Vec<_> = fs::read_dir(&self.root)?.chain(fs::read_dir(self.root.join("cni"))?).collect();
-        ensure!(outside.len() == 4, "something is outside: {outside:?}");
+        ensure!(outside.len() == 4, "a file was written outside of the cache: {outside:?}");
         for kept in ["kept-c-eth0", "outside/kept-c-eth0"] {
-            ensure!(fs::read(self.root.join(kept))? == b"kept", "{kept} was written");
+            ensure!(fs::read(self.root.join(kept))? == b"kept", "{kept} was changed");
         }
         Ok(())
     }
@@ -373,7 +376,7 @@ impl Model {
             for ifname in INTERFACES {
                 let has = self.cache.has_interface(&Attachment::new(container, "", ifname));
                 let known = all.iter().any(|[_, of, name]| of == container && name == ifname);
-                // A changed file can name a network that is not among these.
+                // A changed file can name a network that is not in `NETWORKS`.
                 let elsewhere =
                     || self.slots.keys().filter_map(|name| self.claim(name)).any(|claim| claim[1] == container);
                 ensure!(has == known || has && elsewhere(), "{container} {ifname}: {has}");
@@ -383,7 +386,7 @@ impl Model {
     }
 }
 
-/// True if this can be the name of a network or a container.
+/// Returns true if the text can be the name of a network or a container.
 fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(is_plain) && text.chars().all(|c| is_plain(c) || "_.-".contains(c))

@@ -1,4 +1,4 @@
-//! Directories with list files, and what lies beside them.
+//! Directories with list files, and files beside these directories.
 
 use crate::net_files::{list, place, repeat};
 use anyhow::{Context, Result, ensure};
@@ -10,10 +10,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Names of networks: some would lead out of the directory.
+/// Names of networks. Some of them would lead out of the directory.
 const NETWORKS: [&str; 9] = ["n", "a", "a-b", "../outside", "..", ".", "/run/net-files/outside", "x/../../outside", ""];
 
-/// The program of plugins that no network may have.
+/// The program of plugins that lie outside of the directory.
 const OUTSIDE: &str = "outside";
 
 #[test]
@@ -48,11 +48,14 @@ fn no_network_has_plugins_of_another_directory() -> Result<()> {
         Ok(())
     })?;
     println!("{found} found, {refused} refused");
-    ensure!(found > 0 && refused > 0 || number("POSTERN_FUZZ_RUNS").is_some(), "that tests nothing");
+    ensure!(
+        found > 0 && refused > 0 || number("POSTERN_FUZZ_RUNS").is_some(),
+        "no network was found, or no network was refused"
+    );
     Ok(())
 }
 
-/// Makes a file: a list, a plugin, a directory of plugins, or something with such a name.
+/// Makes a file: a list, a plugin, a directory of plugins, or a directory or link with such a name.
 fn file(random: &mut Random, directory: &Path, at: usize) -> Result<()> {
     let name = random.one_of(&NETWORKS);
     let ending = random.one_of(&["conflist", "conf", "json", "txt", "CONFLIST", "conflist.bak"]);
@@ -81,9 +84,9 @@ fn file(random: &mut Random, directory: &Path, at: usize) -> Result<()> {
     Ok(())
 }
 
-/// The plugins of a network are those of one file, and after them those of its own directory.
+/// A network has the plugins of one file, followed by the plugins of its own directory.
 fn judge(network: &List, name: &str, directory: &Path) -> Result<()> {
-    ensure!(network.name == name, "it is called {}", network.name);
+    ensure!(network.name == name, "the network's name is {}", network.name);
     let programs: Vec<&str> = network.plugins.iter().map(|plugin| plugin.program.as_str()).collect();
     ensure!(!programs.is_empty() && !programs.contains(&OUTSIDE), "{programs:?}");
     let added = programs.iter().filter(|program| **program == "added").count();
@@ -92,7 +95,7 @@ fn judge(network: &List, name: &str, directory: &Path) -> Result<()> {
         let entries = fs::read_dir(own).into_iter().flatten().flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "conf")).count()
     });
-    // A file of a single plugin, whatever became of its type.
+    // A file of a single plugin, even with a damaged type.
     let is_single = programs.len() == 1 && added == 0 && !["bridge", "portmap", "tuning"].contains(&programs[0]);
     ensure!(is_single || network.only_inlined && added == 0 || added == there, "{added} of {there} were added");
     Ok(())

@@ -28,7 +28,7 @@ fn list_files_are_read_or_refused() -> Result<()> {
                     refused += 1;
                     ensure!(matches!(error.code, 6 | 7), "code {}: {}", error.code, shown());
                     let is_known = REFUSALS.iter().any(|beginning| error.msg.starts_with(beginning));
-                    // It may name what it refuses, as libcni does.
+                    // An error may quote the refused text, as libcni does.
                     ensure!(is_known && error.msg.len() < 1000 + 3 * text.len(), "{}: {}", error.msg, shown());
                 }
             }
@@ -39,7 +39,10 @@ fn list_files_are_read_or_refused() -> Result<()> {
         Ok(())
     })?;
     println!("{read} read, {refused} refused");
-    ensure!(read > 0 && refused > 0 || number("POSTERN_FUZZ_RUNS").is_some(), "that tests nothing");
+    ensure!(
+        read > 0 && refused > 0 || number("POSTERN_FUZZ_RUNS").is_some(),
+        "no list was read, or no list was refused"
+    );
     Ok(())
 }
 
@@ -55,18 +58,18 @@ fn text(random: &mut Random) -> Vec<u8> {
     text
 }
 
-/// Judges a list by what another reader finds in its text.
+/// Checks a list against what another reader finds in its text.
 fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     let read: Value = serde_json::from_str(&unicode::json(text))?;
-    ensure!(read["name"] == list.name.as_str(), "it is called {}", list.name);
+    ensure!(read["name"] == list.name.as_str(), "the list's name is {}", list.name);
     let given = read["cniVersion"].as_str().unwrap_or_default();
     let known = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
     let named = |text: &str| {
         text == given || read["cniVersions"].as_array().is_some_and(|all| all.iter().any(|one| one == text))
     };
-    ensure!(named(&list.version), "nobody said version {}", list.version);
+    ensure!(named(&list.version), "the text does not name version {}", list.version);
     if read.get("cniVersions").is_some() {
-        // The highest known spelling is not below any known candidate.
+        // If the text names known versions, the list does not take a lower known version.
         let rank = |text: &str| known.iter().position(|one| *one == text);
         let best = known.iter().rfind(|one| named(one)).and_then(|one| rank(one));
         ensure!(best.is_none() || rank(&list.version).is_none_or(|rank| Some(rank) >= best), "{}", list.version);
@@ -87,7 +90,7 @@ fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     for (plugin, entry) in list.plugins.iter().zip(plugins) {
         input(random, list, plugin, entry)?;
     }
-    ensure!(List::parse(&list.text)? == *list && list.text == text, "its text is another list");
+    ensure!(List::parse(&list.text)? == *list && list.text == text, "the text that was kept is another list");
     Ok(())
 }
 
@@ -101,7 +104,7 @@ fn doubles(value: &Value) -> Value {
     }
 }
 
-/// Judges what a plugin would get: its own entry, the list's name and version, and no capability that it didn't declare.
+/// Checks a plugin's input: its own entry, the list's name and version, and only declared capabilities.
 fn input(random: &mut Random, list: &List, plugin: &Plugin, entry: &Value) -> Result<()> {
     ensure!(!plugin.program.is_empty(), "a plugin without a program");
     let spelled = |key: &str| {
@@ -135,11 +138,14 @@ fn input(random: &mut Random, list: &List, plugin: &Plugin, entry: &Value) -> Re
     }
     let lost = object(entry.clone()).keys().find(|key| !input.contains_key(*key)).cloned();
     ensure!(lost.is_none(), "{lost:?} is lost");
-    ensure!(!input.contains_key("prevResult") || entry.get("prevResult").is_some(), "a result from nowhere");
+    ensure!(
+        !input.contains_key("prevResult") || entry.get("prevResult").is_some(),
+        "a `prevResult` that the entry lacks"
+    );
     Ok(())
 }
 
-/// A single plugin becomes a list of that plugin, or is refused.
+/// A single plugin becomes a list with only that plugin, or is refused.
 fn single(plugin: &Plugin) -> Result<()> {
     let Ok(list) = List::of_single(plugin) else { return Ok(()) };
     ensure!(list.name == plugin.name && list.plugins == [plugin.clone()], "{list:?}");

@@ -1,8 +1,8 @@
-//! Random list files, directories of networks and caches of results, as `postern net` reads them. Nothing panics, errors
-//! have their codes, and no file makes another network's entry be taken.
+//! Random list files, directories of networks and caches of results, as `postern net` reads them. Nothing panics, and
+//! errors have their codes. No file gives a network the entry of another network.
 //!
-//! `POSTERN_FUZZ_SEED` sets another first seed, `POSTERN_FUZZ_RUNS` the number of runs. Without it, as many are run as fit
-//! into `SECONDS`, or into `POSTERN_FUZZ_SECONDS`. `make fuzz` gives them a share of its time.
+//! `POSTERN_FUZZ_SEED` sets the first seed, `POSTERN_FUZZ_RUNS` the number of runs. Without `POSTERN_FUZZ_RUNS`, each
+//! test runs for `SECONDS`, or for `POSTERN_FUZZ_SECONDS`. `make fuzz` gives these tests a share of its time.
 
 #![allow(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 /// The time of each test here, in seconds.
 const SECONDS: u64 = 3;
 
-/// The runs that are made however slow the machine is.
+/// The least number of runs, even on a slow machine.
 const LEAST: u64 = 40;
 
-/// Runs `run` with a new sequence of random numbers, again and again. `what` is printed with the number of runs.
+/// Calls `run` again and again, each time with a new sequence of random numbers. Prints `what` with the number of runs.
 fn repeat(what: &str, mut run: impl FnMut(&mut Random) -> Result<()>) -> Result<()> {
     let first = number("POSTERN_FUZZ_SEED").unwrap_or(1);
     let asked = number("POSTERN_FUZZ_RUNS");
@@ -50,7 +50,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied()).unwrap_or_default()
 }
 
-/// Returns an empty directory for a test, of which the node sees nothing.
+/// Returns an empty directory for a test. The rest of the node does not see this directory.
 fn place(name: &str) -> Result<PathBuf> {
     let place = PathBuf::from("/run/net-files").join(name);
     if place.exists() {
@@ -60,7 +60,7 @@ fn place(name: &str) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// What random JSON is made of.
+/// The vocabulary of random JSON.
 const WORDS: Vocabulary<'_> = Vocabulary { keys: &KEYS, texts: &TEXTS };
 
 /// Keys of lists, plugins and entries of the cache, some in another spelling.
@@ -120,7 +120,7 @@ const TEXTS: [&str; 24] = [
     "99999999999999999999.0.0",
 ];
 
-/// Returns the object, or an empty one.
+/// Returns the value if it is an object, else an empty object.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

@@ -1,4 +1,4 @@
-//! A change of policy is held against the list that made a living attachment: that of the runtimes' cache.
+//! A policy change is checked against the list that made a living attachment. The runtimes' cache has this list.
 
 use super::Place;
 use anyhow::{Context, Result, ensure};
@@ -19,7 +19,7 @@ fn attached() -> Result<Place> {
     Ok(place)
 }
 
-/// Returns the verbs with the operations that are refused for the one attachment.
+/// Returns each refused verb with its refused operation, for the only attachment.
 fn refused(report: &Value) -> Result<Vec<(String, String)>> {
     let attachments = report["attachments"].as_array().context("attachments")?;
     ensure!(attachments.len() == 1, "{report}");
@@ -28,7 +28,7 @@ fn refused(report: &Value) -> Result<Vec<(String, String)>> {
     Ok(refused.iter().map(|one| (text(&one["verb"]), text(&one["operation"]))).collect())
 }
 
-/// The network's file was changed, or is gone. The cache has the list that made the attachment.
+/// The network's file was changed or removed. The cache has the list that made the attachment.
 #[test]
 fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
     let place = attached()?;
@@ -46,10 +46,10 @@ fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
             refused.iter().any(|(verb, operation)| (verb.as_str(), operation.as_str()) == ("CHECK", "bridge.find")),
             "{report}"
         );
-        // No ADD to the present network is refused.
+        // The new policy refuses no ADD to the present network.
         ensure!(report["errors"] == 0, "{report}");
     }
-    // A file of the same list, written in another way, is asked once.
+    // A file that contains the same list in another notation is checked only once.
     let same: Value = serde_json::from_str(&list("valbr"))?;
     place.write("/etc/cni/net.d/10-val.conflist", &serde_json::to_string_pretty(&same)?)?;
     let (_, report) = place.object("--policy /run/bridge.toml")?;

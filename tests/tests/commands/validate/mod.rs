@@ -1,6 +1,6 @@
-//! `postern net validate` on a node: what it finds in files, and what policy and a change of policy would refuse. What it
-//! calls an error, native plugins refuse; without the error they take the same file. False alarms are looked for in every
-//! differential case whose ADD succeeds (`differential/validated.rs`).
+//! `postern net validate` on a node: its findings in files, and what a policy or a policy change would refuse. Native
+//! plugins refuse what it calls an error, and accept the same file without the error. `differential/validated.rs` looks
+//! for false alarms in every differential case whose ADD succeeds.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -18,7 +18,7 @@ struct Place {
 }
 
 impl Place {
-    /// A node with directories of the operator and of networks of its own.
+    /// A node with its own directories of the operator and of networks.
     fn new() -> Result<Self> {
         let node = Node::new()?;
         node.sh(&format!("{PRIVATE_ETC} mkdir -p /etc/cni/net.d"))?;
@@ -38,7 +38,7 @@ impl Place {
         Ok((answer.status, answer.json()?))
     }
 
-    /// Runs `postern net VERB` of this network for container c1, with these data for capabilities.
+    /// Runs `postern net VERB` of this network for container c1, with this data for capabilities.
     fn net(&self, verb: &str, network: &str, capabilities: &str) -> Result<Answer> {
         let bin = plugin_bin()?;
         let mut command = Command::new(bin.join("postern"));
@@ -103,7 +103,7 @@ note: policy was not asked, because of the errors
     Ok(())
 }
 
-/// A network of others' programs and Postern's: nothing is said of what can't be known.
+/// A network of other vendors' programs and Postern's plugins. Validation does not claim what it can't know.
 #[test]
 fn no_add_is_said_to_fail_behind_a_native_program() -> Result<()> {
     let place = Place::new()?;
@@ -140,13 +140,13 @@ fn programs_and_further_files_of_a_network() -> Result<()> {
     };
     ensure!(help("missing-plugin").contains(&"`bridge` may be meant".to_owned()), "{report}");
     ensure!(help("unknown-key") == ["`mtu` may be meant"], "{report}");
-    // In CI the node's programs say nothing.
+    // With `--file-only`, as in CI, the node's programs do not count.
     let (_, report) = place.object("/etc/cni/net.d/20-val.conflist --file-only")?;
     ensure!(!codes(&report).iter().any(|one| one.contains("missing-plugin")), "{report}");
     Ok(())
 }
 
-/// Each of these is refused by every ADD, for what the file says alone. Beside each, what nearly is the same works.
+/// Every ADD refuses each of these files because of its text alone. For each error, a similar file works.
 #[test]
 fn what_each_add_refuses_is_told() -> Result<()> {
     let place = Place::new()?;
@@ -163,7 +163,7 @@ fn what_each_add_refuses_is_told() -> Result<()> {
     let small = |subnet: &str| json!([{"type": "ptp", "mtu": 1200, "ipam": ipam(subnet)}]);
     let isolated = json!({"type": "firewall", "ingressPolicy": "same-bridge"});
     let rates = json!({"type": "bandwidth", "ingressRate": 1_000_000, "ingressBurst": 1_000_000});
-    // The finding, or none, and the plugins.
+    // The finding or an empty text, and the plugins.
     let cases = [
         ("bad-value plugins[0].bridge", bridge("all")),
         ("bad-value plugins[0].bridge", bridge("default")),
@@ -196,7 +196,7 @@ fn what_each_add_refuses_is_told() -> Result<()> {
     for (finding, plugins) in cases {
         let list = json!({"cniVersion": "1.0.0", "name": "refused", "plugins": plugins});
         place.write("/etc/cni/net.d/10-refused.conflist", &list.to_string())?;
-        // The file alone is enough.
+        // The file alone suffices for the finding.
         let (_, report) = place.object("refused --file-only")?;
         let found = codes(&report);
         match finding {
@@ -212,7 +212,7 @@ fn what_each_add_refuses_is_told() -> Result<()> {
     Ok(())
 }
 
-/// libcni writes whole numbers without fraction and exponent. A finding has the file's own words.
+/// libcni writes whole numbers without fraction and exponent. A finding quotes the file's text.
 #[test]
 fn numbers_are_read_as_runtimes_hand_them_on() -> Result<()> {
     let place = Place::new()?;
@@ -269,7 +269,7 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     place.node.add_container("c1")?;
     Network::new(&place.node, &serde_json::from_str(&list(""))?)?.add("c1")?;
 
-    // As it is, nothing would be refused.
+    // An unchanged policy would refuse nothing.
     place.write("/run/same.toml", "[grant.bridge]\nnames = [\"val*\"]\n")?;
     let (status, report) = place.object("--policy /run/same.toml --plugin bridge")?;
     ensure!(status == 0 && report["errors"] == 0, "{report}");
@@ -289,8 +289,8 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     ensure!(found.iter().any(|one| one["path"] == "plugins[0].bridge"), "{report}");
     let refused = report["attachments"][0]["refused"].as_array().context("refused")?;
     ensure!(refused.iter().any(|one| one["verb"] == "CHECK" && one["operation"] == "bridge.find"), "{report}");
-    ensure!(!refused.iter().any(|one| one["verb"] == "DEL"), "policy never keeps a DEL from its end: {report}");
-    // The words are for people, too.
+    ensure!(!refused.iter().any(|one| one["verb"] == "DEL"), "policy refuses a DEL: {report}");
+    // The text output has the same findings.
     let Answer { status, stdout, .. } = place.validate("--policy /run/bridge.toml")?;
     ensure!(status == 1 && stdout.contains("attachment c1 eth0 of network valnet: CHECK would be refused"), "{stdout}");
     ensure!(stdout.contains("1 of 1 attachment refused"), "{stdout}");
@@ -300,7 +300,8 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     Ok(())
 }
 
-/// What works is no error: names that lead to our plugins, native IPAM programs that policy allows, masters of others.
+/// Working configurations are no error: names that lead to our plugins, native IPAM programs that policy allows, and
+/// masters that other programs make.
 #[test]
 fn what_this_node_makes_of_a_network() -> Result<()> {
     let place = Place::new()?;
@@ -331,20 +332,20 @@ fn what_this_node_makes_of_a_network() -> Result<()> {
     )?;
     let (found, report) = check(&native)?;
     ensure!(found.is_empty() && report["notes"].to_string().contains("which plan does not run"), "{report:#}");
-    // A program of that name is none of a foreign plugin's.
+    // A native program with our plugin's name is not a foreign plugin's program.
     let (found, report) = check(&foreign.replace("host-local", "calico-ipam").replace("whereabouts", "calico"))?;
     ensure!(found.is_empty(), "{report:#}");
-    // Multus gives a name.
+    // Multus gives the network its name.
     let text = r#"{"cniVersion": "1.0.0", "type": "macvlan", "master": "valpeer"}"#;
     let (found, report) = check(text)?;
     ensure!(report["errors"] == 0 && found == ["1:1 missing-key "], "{report:#}");
-    // The kernel gives a port's frames to its bridge.
+    // The kernel passes a port's frames to the port's bridge.
     let (found, report) = check(&text.replace("\"type\"", "\"name\": \"n\", \"type\"").replace("valpeer", "valport"))?;
     ensure!(found == ["1:46 add-fails type"] && report.to_string().contains("is a port of"), "{report:#}");
     Ok(())
 }
 
-/// A chain that another program makes, for portmap's marks. firewall makes the operator's chain by itself.
+/// portmap needs a chain for its marks that another program makes. firewall makes the operator's chain itself.
 #[test]
 fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
     let place = Place::new()?;
@@ -362,7 +363,7 @@ fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
     let (found, report) = check("")?;
     ensure!(found == absent && report["errors"] == 0, "{report:#}");
     ensure!(report["findings"][0]["message"].to_string().contains("no chain \\\"KUBE-MARK-MASQ\\\""), "{report:#}");
-    // An ADD says the same, and firewall's does not.
+    // ADD of portmap reports the same error. ADD of firewall succeeds.
     place.node.add_container("c1")?;
     for (more, is_refused) in [("", true), (", \"snat\": false", false)] {
         let (found, report) = check(more)?;
@@ -377,7 +378,7 @@ fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
         ensure!(found.is_empty() && report["notes"] == json!([]), "{family}: {report:#}");
         place.node.sh(&format!("{family} -t nat -X KUBE-MARK-MASQ"))?;
     }
-    // Whoever may not read the rules gets a note, and no verdict.
+    // A user who may not read the rules gets a note instead of a finding.
     let (found, report) = check("")?;
     ensure!(found == absent, "{report:#}");
     let bin = plugin_bin()?;

@@ -1,5 +1,5 @@
-//! What the tables call wrong, native plugins refuse on ADD, and for that fault alone: the same configuration without it
-//! then succeeds on the same node.
+//! Native plugins refuse on ADD what the tables call an error, and only because of this error: the same configuration
+//! without the error succeeds on the same node.
 
 use anyhow::{Result, ensure};
 use postern_keys::sample::Broken;
@@ -9,10 +9,10 @@ use postern_tests::{Call, Node, flat, native_bin, skip_part};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Keys of later plugins, which the native ones of Debian do not read.
+/// Keys of later plugin versions, which Debian's native plugins do not read.
 const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "addSourceHints"), ("sbr", "gateways")];
 
-/// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
+/// Values out of range that only our plugins refuse. Native plugins ignore them, or fail when the container is used.
 const OURS_ALONE: &[(&str, &str)] = &[
     ("bridge", "ipMasqBackend"),
     ("portmap", "containerPort"),
@@ -23,20 +23,20 @@ const OURS_ALONE: &[(&str, &str)] = &[
     ("tuning", "txQLen"),
 ];
 
-/// Keys whose good value needs hardware: a network card of a PCI bus. `tests/vm/pci` has some.
+/// Keys whose valid value needs a network card on a PCI bus. `tests/vm/pci` has such cards.
 const NEEDS_MORE: &[(&str, &str)] = &[("host-device", "pciBusID"), ("host-device", "deviceID")];
 
-/// Keys that need VLANs of a bridge. Not every kernel has them. Where it has not, they are counted as skipped.
+/// Keys that need VLANs of a bridge. If the kernel lacks VLANs, these keys are counted as skipped.
 const NEEDS_VLANS: &[(&str, &str)] = &[("bridge", "vlan"), ("bridge", "vlanTrunk")];
 
-/// What the configurations of the tables refer to: links of the node, a default route, the file of flanneld.
+/// The objects that the tables' configurations name: links of the node, a default route, flanneld's file.
 const NODE: &str = "ip link add eth1 type veth peer name wire1; ip link set eth1 up; ip link set wire1 up
     ip link add eno1 address 02:00:00:00:00:01 type veth peer name wire2
     ip addr add 192.168.9.1/24 dev eth1; ip route add default via 192.168.9.254 dev eth1
     mkdir -p /run/flannel
     printf 'FLANNEL_NETWORK=10.63.0.0/16\\nFLANNEL_SUBNET=10.63.1.1/24\\nFLANNEL_MTU=1400\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env";
 
-/// The link that the `prevResult` of the tables names, for a plugin that comes after another one.
+/// The link that the tables' `prevResult` names, for a plugin that comes after another plugin.
 const CHAINED: &str =
     "ip link add veth1 address 02:00:00:00:00:09 type veth peer name eth0 address 02:00:00:00:00:02 netns c1
     ip link set veth1 up; ip -n c1 link set eth0 up; ip -n c1 addr add 10.1.2.3/24 dev eth0";
@@ -46,7 +46,7 @@ fn node(plugin: &Plugin) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh(NODE)?;
-    // The chain that the network names for marks. A kernel without tables of one IP version has none.
+    // The chain that the network names for marks. A kernel without iptables for one IP version has no such chain.
     if plugin.name == "portmap" {
         node.sh("iptables -t nat -N KUBE-MARK-MASQ")?;
     }
@@ -56,10 +56,10 @@ fn node(plugin: &Plugin) -> Result<Node> {
     Ok(node)
 }
 
-/// Returns a configuration as the native plugin of Debian and the users of a test's namespace need it.
+/// Returns a configuration that Debian's native plugin accepts and that fits the users in a test's namespace.
 fn fitting(plugin: &Plugin, mut config: Value) -> Value {
     match plugin.name {
-        // It knows no later version.
+        // Debian's plugin knows no later version.
         "flannel" => config["cniVersion"] = json!("0.4.0"),
         "tap" => {
             for key in ["owner", "group"] {
@@ -68,7 +68,7 @@ fn fitting(plugin: &Plugin, mut config: Value) -> Value {
                 }
             }
         }
-        // It panics on sysctls of `args` if the network names none.
+        // The native tuning panics on sysctls of `args` if the network names no sysctl.
         "tuning" if config.pointer("/args/cni/sysctl").is_some() => {
             config["sysctl"] = json!({"net.core.somaxconn": "400"})
         }
@@ -77,7 +77,7 @@ fn fitting(plugin: &Plugin, mut config: Value) -> Value {
     config
 }
 
-/// Calls ADD of the native plugin. Returns what it prints if it refuses.
+/// Calls ADD of the native plugin. Returns its output if it refuses the configuration.
 fn refusal(node: &Node, native: &Path, plugin: &Plugin, config: &Value) -> Result<Option<String>> {
     let interface = if plugin.name == "loopback" { "lo" } else { "eth0" };
     let call = Call::new(native, plugin.name, "ADD", config.to_string());
@@ -85,12 +85,12 @@ fn refusal(node: &Node, native: &Path, plugin: &Plugin, config: &Value) -> Resul
     Ok((answer.status != 0).then(|| format!("{} {}", flat(&answer.stdout), flat(&answer.stderr))))
 }
 
-/// True if the key of this name is on the way to the fault.
+/// Returns true if the key of this name is on the path to the error.
 fn is_in(broken: &Broken, name: &str) -> bool {
     broken.path.iter().any(|step| step == name)
 }
 
-/// True if native plugins take the fault, as the lists above say.
+/// Returns true if native plugins accept the error, according to the lists above.
 fn is_excused(plugin: &Plugin, broken: &Broken) -> bool {
     let name = broken.path.iter().rev().find_map(Value::as_str).unwrap_or_default();
     let value = broken.path.iter().try_fold(&broken.config, |at, step| match step {
@@ -102,7 +102,8 @@ fn is_excused(plugin: &Plugin, broken: &Broken) -> bool {
         || NATIVE_LACKS.contains(&(plugin.name, name))
 }
 
-/// The plugins that there is a native one of, and whose links the kernel has. `POSTERN_PLUGINS` names others.
+/// Returns the plugins that have a native counterpart and whose links the kernel has. `POSTERN_PLUGINS` names other
+/// plugins.
 fn plugins(native: &Path) -> Result<Vec<&'static Plugin>> {
     let wanted = std::env::var("POSTERN_PLUGINS").unwrap_or_default();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.split(' ').any(|one| one == name);
@@ -122,9 +123,10 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     let (mut accepted, mut unsound, mut count) = (Vec::new(), Vec::new(), 0);
     let plugins = plugins(&native)?;
     for plugin in &plugins {
-        // Its client reads next to nothing: the daemon does, and needs a server. `--test dhcp` (differential.rs) asks it.
+        // The dhcp client reads almost nothing of its configuration. The daemon does, and needs a server: see `--test
+        // dhcp` (differential.rs).
         if plugin.name == "dhcp" {
-            skip_part("dhcp", "its native daemon needs a server, which the program `dhcp` has");
+            skip_part("dhcp", "its native daemon needs a server, which the test program `dhcp` has");
             continue;
         }
         let cases: Vec<_> = sample::broken(plugin).into_iter().filter(|broken| !is_excused(plugin, broken)).collect();
@@ -134,7 +136,7 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
             if needs(NEEDS_VLANS) && !has_vlans {
                 continue;
             }
-            // One node for all faults of a configuration, unless one of them leaves something there.
+            // All errors of a configuration share one node, unless one of them leaves a link.
             let mut here = node(plugin)?;
             for broken in same {
                 count += 1;
@@ -155,7 +157,7 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     }
     println!("{count} faults of {} plugins", plugins.len());
     ensure!(accepted.is_empty(), "native plugins accept {} of {count}:\n{}", accepted.len(), accepted.join("\n"));
-    ensure!(unsound.is_empty(), "native plugins refuse what has no fault:\n{}", unsound.join("\n"));
-    ensure!(count > if plugins.len() > 9 { 250 } else { 0 }, "only {count} were tried");
+    ensure!(unsound.is_empty(), "native plugins refuse correct configurations:\n{}", unsound.join("\n"));
+    ensure!(count > if plugins.len() > 9 { 250 } else { 0 }, "only {count} errors were tried");
     Ok(())
 }
