@@ -41,21 +41,21 @@ impl Place {
         Ok(Network::new(&self.node, &json!([bridge, bandwidth]))?.at_by(0, &self.bridge))
     }
 
-    /// Limits an interface of c1. The attachment's result is that of bridge.
+    /// Limits an interface of c1. The attachment has the result of bridge.
     fn limit(&self, ifname: &str, limits: &Value) -> Result<Attachment> {
         let (attachment, answer) = self.attach(ifname, limits)?;
         answer.success().map(|_| attachment)
     }
 
-    /// As [`Place::limit`], with bandwidth's answer.
+    /// Limits an interface like [`Place::limit`], and also returns bandwidth's answer.
     fn attach(&self, ifname: &str, limits: &Value) -> Result<(Attachment, Answer)> {
         let attachment = self.net(limits)?.interface(ifname).add_first(1, "c1")?;
         let answer = attachment.call_at(1, "ADD")?;
         Ok((attachment, answer))
     }
 
-    /// Sends 4 MB from one container (or the node) to an address of another, and returns the bytes and the microseconds
-    /// that it saw.
+    /// Sends 4 MB from one container or the node to an address of another. Returns the received bytes, and the time in
+    /// microseconds.
     fn pour(&self, from: Option<&str>, to: Option<&str>, address: &str) -> Result<(u64, u64)> {
         let command = |of: Option<&str>| match of {
             Some(container) => self.node.command_in(container, TALK),
@@ -82,8 +82,8 @@ fn detach(attachment: &Attachment) -> Result<()> {
     attachment.network.call("DEL", &attachment.container)?.success().map(drop)
 }
 
-/// What may arrive within a time: the burst, what may wait, and the rate for as long as it took. One datagram more was on
-/// its way. No time is a limit here: a slow machine only lets more through.
+/// Returns the most bytes that may arrive within a time: the burst, the waiting bytes, one datagram on its way, and the
+/// rate times the time. The time has no limit, because a slow machine only receives more.
 fn most(microseconds: u64) -> u64 {
     let waiting = BURST + RATE / 40;
     BURST + waiting + 1500 + RATE * microseconds / 1_000_000
@@ -103,7 +103,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
     ensure!(names.len() == 4 && names.iter().any(|name| name.starts_with("bwp")), "{names:?}");
     c1.network.add_first(1, "c2")?;
     c1.call_at(1, "CHECK")?.success()?;
-    // The plugin before is content with what was added.
+    // CHECK of bridge accepts the link that bandwidth added to the result.
     let before = std::mem::replace(&mut c1.result, result);
     c1.call_at(0, "CHECK")?.success()?;
     c1.result = before;
@@ -120,7 +120,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
             "{from:?} to {to:?}: {bytes} bytes in {microseconds} µs are more than allowed"
         );
     }
-    // The test would notice: another container has no limit.
+    // Another container has no limit, so this test can fail.
     let (bytes, microseconds) = place.pour(None, Some("c2"), "10.1.0.3:7")?;
     ensure!(bytes > most(microseconds), "without a limit only {bytes} bytes come in {microseconds} µs");
     detach(&c1)?;
@@ -128,7 +128,8 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
     Ok(())
 }
 
-/// Rates of containerd: its burst is the largest that 32 bits hold. After a rollback the native plugin finds its own numbers.
+/// Limits as containerd requests them, with the largest burst that 32 bits hold. After a rollback the native plugin
+/// finds its own numbers.
 #[test]
 fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -143,7 +144,8 @@ fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
     detach(&c1)
 }
 
-/// Host namespaces can share the directory of records. What the record of another one lists is not here.
+/// Several host namespaces can share the directory of records. A record of another host namespace claims nothing in
+/// this one.
 #[test]
 fn a_record_of_another_host_namespace_claims_nothing() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -159,13 +161,13 @@ fn a_record_of_another_host_namespace_claims_nothing() -> Result<()> {
     detach(&c1)
 }
 
-/// The native plugin has one name for both, and fails.
+/// The native plugin uses one name for both ifbs, and fails.
 #[test]
 fn two_interfaces_of_one_container_have_an_ifb_each() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
     let first = place.limit("eth0", &limits())?;
     let second = place.limit("eth1", &limits())?;
-    ensure!(place.node.sh("ip -br link show type ifb | grep -c bwp")?.trim() == "2", "two links");
+    ensure!(place.node.sh("ip -br link show type ifb | grep -c bwp")?.trim() == "2", "there must be two ifbs");
     detach(&first)?;
     second.call_at(1, "CHECK")?.success()?;
     detach(&second)?;
@@ -173,7 +175,7 @@ fn two_interfaces_of_one_container_have_an_ifb_each() -> Result<()> {
     Ok(())
 }
 
-/// A plugin twice in one list: each limits its direction.
+/// A list may contain the plugin twice. Each entry limits one direction.
 #[test]
 fn a_list_may_have_it_twice() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -182,7 +184,7 @@ fn a_list_may_have_it_twice() -> Result<()> {
     let list = json!([first.config(0, &json!({}))?, first.config(1, &json!({}))?, second]);
     let mut c1 = Network::new(&place.node, &list)?.add_first(2, "c1")?;
     let result = c1.call_at(2, "ADD")?.success()?;
-    // A third one finds its direction limited.
+    // A third entry finds its direction limited already.
     c1.call_at(2, "ADD")?.success()?;
     c1.result = result;
     let other = json!({"ingressRate": 80, "prevResult": c1.result});
@@ -197,7 +199,7 @@ fn a_list_may_have_it_twice() -> Result<()> {
     Ok(())
 }
 
-/// Behind a native bridge the kernel confirms the host end. An operator can name the links that count instead.
+/// Behind a native bridge, the kernel confirms the host end. An operator can name the allowed links instead.
 #[test]
 fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
     let place = Place::new(native_bin()?)?;
@@ -217,7 +219,7 @@ fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
     Ok(())
 }
 
-/// What somebody wiped comes back; links are not made again.
+/// `postern reapply` restores removed limits, but makes no link again.
 #[test]
 fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -239,7 +241,7 @@ fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
     detach(&c1)
 }
 
-/// A link that has the name of the host end by now is another's, even if it has the same limit.
+/// A later link with the host end's name belongs to another owner, even if it has the same limit.
 #[test]
 fn limits_of_a_later_link_of_the_same_name_stay() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -254,7 +256,7 @@ fn limits_of_a_later_link_of_the_same_name_stay() -> Result<()> {
     ))?;
     ensure!(
         place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))? == before,
-        "the same limit"
+        "the later link's limit is not the same"
     );
     c1.call_at(1, "DEL")?.success()?;
     ensure!(

@@ -1,6 +1,6 @@
-//! A plugin that comes behind another one, and changes that one's link in the container. The chained plugin is the rogue:
-//! its configuration lists what it asks the gate for. What it changed is undone by a failed ADD, by the next ADD after a
-//! kill, and by DEL, whoever made the link.
+//! A plugin behind another plugin changes the other plugin's link in the container. The chained plugin is the rogue:
+//! its configuration lists the operations that it asks for. A failed ADD, the next ADD after a kill, and DEL undo its
+//! changes, whichever plugin made the link.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, test_bin};
@@ -8,30 +8,30 @@ use postern_tests::{Attachment, Network, Node, merge, native_bin};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What the chained plugin may do.
+/// The chained plugin's policy.
 const POLICY: &str = "[grant.link]\n[grant.addresses]\n[grant.routes]\n[grant.link-sysctl]\n[grant.leases]\n\
     directories = [\"/run/chained\"]\nranges = [\"10.8.0.0/24\"]\n[previous]\nin-container = \"true\"";
 
-/// All that a change of the link can be seen by. Link-local addresses come when the kernel has time.
+/// Shows all changes of the link. The kernel adds link-local addresses at any time, so they are left out.
 const LOOK: &str = "ip -o address show dev eth0 | grep -v 'scope link' | sed 's/ valid_lft.*//; s/ tentative//; s/ nodad//' | sort
     ip -o link show dev eth0 | sed 's/.*<//; s/ qdisc [a-z_]*//; s/ qlen.*//; s/[, ]*[A-Z_]*LOWER_UP//'
     (ip route show table all; ip -6 route show table all) | grep 'dev eth0' | grep -v -e fe80 -e ff00 -e '^local' -e '^broadcast' | sort
     cd /proc/sys/net/ipv6/conf/eth0; head accept_dad enhanced_dad ndisc_notify keep_addr_on_down disable_ipv6
     head ../lo/disable_ipv6 /proc/sys/net/ipv4/conf/eth0/arp_notify";
 
-/// The plugin that makes the link: a native one leaves no record.
+/// The maker of the link. A native plugin leaves no record.
 #[derive(Clone, Copy, Debug)]
 enum Maker {
     Ours,
     Native,
-    /// Root, by hand: the link is down.
+    /// Root made the link by hand, and the link is down.
     Hand,
 }
 
 struct Place {
     node: Node,
     maker: Maker,
-    /// What the maker has made.
+    /// The maker's attachment.
     made: Attachment,
     before: String,
 }
@@ -70,7 +70,7 @@ impl Place {
         Ok(())
     }
 
-    /// The chained plugin behind the maker, with these operations, and `last` after the operations.
+    /// Returns the chained plugin after the maker, with these operations, and `last` after them.
     fn chained(&self, operations: &[Value], last: &Value) -> Result<Attachment> {
         let mut steps = vec![json!({"call": {"op": "link-own"}})];
         steps.extend(operations.iter().map(|operation| json!({"call": operation})));
@@ -81,8 +81,7 @@ impl Place {
     }
 }
 
-/// What one operation of the chained plugin changes, in a set that can be done at once. Addresses and routes need a link
-/// that is up.
+/// Sets of operations, and what each set changes. Addresses and routes need a link that is up.
 fn changes() -> Vec<(&'static str, Vec<Value>)> {
     let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
     let route = |route: Value| json!({"op": "routes-add", "link": 0, "routes": [route]});
@@ -166,25 +165,25 @@ fn del_takes_back_what_the_plugin_changed() -> Result<()> {
     Ok(())
 }
 
-/// Nobody has undone the ADD of a killed run. The next one does, and `postern gc`.
+/// A killed run does not undo its ADD. The next ADD does, and so does `postern gc`.
 #[test]
 fn after_a_kill_the_next_run_takes_it_back() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native] {
         let place = Place::new(maker)?;
-        // The last change of each set, as LOOK shows it.
+        // The last change of each set, in the form that LOOK shows.
         for (name, last) in [
             ("routes", "2001:db8::/32"),
             ("settings", "==> enhanced_dad <==\n0"),
             ("IPv6 off", "==> disable_ipv6 <==\n1"),
         ] {
             let (_, operations) = changes().into_iter().find(|(known, _)| *known == name).context("no such set")?;
-            ensure!(!place.before.contains(last), "{name}: there already: {}", place.before);
+            ensure!(!place.before.contains(last), "{name}: the change exists before ADD: {}", place.before);
             for next in ["ADD", "DEL", "gc"] {
                 let hangs = place.chained(&operations, &json!({"hang": true}))?;
                 let mut run = place.node.start(&hangs.request(0, "ADD")?)?;
                 let until = Instant::now() + Duration::from_secs(20);
                 while !place.look()?.contains(last) {
-                    ensure!(Instant::now() < until, "{name}: it changes nothing: {}", place.look()?);
+                    ensure!(Instant::now() < until, "{name}: ADD changes nothing: {}", place.look()?);
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 run.kill()?;
@@ -202,7 +201,7 @@ fn after_a_kill_the_next_run_takes_it_back() -> Result<()> {
     Ok(())
 }
 
-/// What was there before is not the plugin's: its failed ADD does not take it away.
+/// Objects from before ADD are not the plugin's, so a failed ADD does not remove them.
 #[test]
 fn what_was_there_stays() -> Result<()> {
     let mut place = Place::new(Maker::Ours)?;
@@ -225,7 +224,7 @@ fn what_was_there_stays() -> Result<()> {
             ],
             "file exists",
         ),
-        // It is another route for the kernel, beside the one that is there.
+        // For the kernel this is another route beside the existing route.
         (vec![add(&other)], "forwarding.enable"),
     ] {
         let answer = place.chained(&operations, &denied())?.call_at(0, "ADD")?;
@@ -236,7 +235,7 @@ fn what_was_there_stays() -> Result<()> {
     Ok(())
 }
 
-/// Only a route that the kernel made can be removed so.
+/// `routes-remove-connected` removes only a route that the kernel made.
 #[test]
 fn connected_routes_are_the_kernels_own() -> Result<()> {
     let mut place = Place::new(Maker::Ours)?;
@@ -255,7 +254,7 @@ fn connected_routes_are_the_kernels_own() -> Result<()> {
     Ok(())
 }
 
-/// A plugin may make each route by an operation of its own, and write one setting as often as it likes.
+/// A plugin may make each route with a separate operation, and write one setting many times.
 #[test]
 fn many_single_changes_are_made_and_undone() -> Result<()> {
     let place = Place::new(Maker::Ours)?;
@@ -275,7 +274,8 @@ fn many_single_changes_are_made_and_undone() -> Result<()> {
     place.is_as_before("after a failed ADD")
 }
 
-/// `lo` is for all attachments of a container: the setting that one of them needs is put back by the last one.
+/// All attachments of a container share `lo`. The DEL of the last attachment that needs a setting puts the setting
+/// back.
 #[test]
 fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
     let place = Place::new(Maker::Native)?;
@@ -303,7 +303,8 @@ fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
     Ok(())
 }
 
-/// Which attachment changed a setting before is asked by the index of claims: no run opens the records of others for it.
+/// The index of claims tells which attachment changed a setting earlier. No run opens other attachments' records for
+/// this.
 #[test]
 fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()> {
     let place = Place::new(Maker::Native)?;
@@ -312,7 +313,7 @@ fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()>
     let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
     let config = place.chained(&[set("disable_ipv6", false), set("accept_dad", false)], &passes(&place))?;
     let off = || place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
-    // The first question reads all records, and fills the index.
+    // The first run reads all records, and fills the index.
     off()?;
     config.call_at(0, "ADD")?.success()?;
     place.node.sh(
@@ -321,15 +322,15 @@ fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()>
     for verb in ["DEL", "ADD"] {
         place.node.call_under(&strace.map(str::to_owned), &config.request(0, verb)?)?.success()?;
         let text = std::fs::read_to_string(place.node.path(trace))?;
-        ensure!(text.contains("disable_ipv6"), "{verb}: the trace lacks what the run does: {text}");
+        ensure!(text.contains("disable_ipv6"), "{verb}: the trace lacks the setting: {text}");
         let copies = text.lines().filter(|line| line.contains(&"0".repeat(40))).count();
-        ensure!(copies == 0, "{verb} opens records of others {copies} times");
+        ensure!(copies == 0, "{verb} opens other attachments' records {copies} times");
         off()?;
     }
     Ok(())
 }
 
-/// An ADD can't bring back a link that another program made, and so does not delete it.
+/// ADD can't restore a link that another program made, so it does not delete the link.
 #[test]
 fn an_add_deletes_no_link_of_another() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native, Maker::Hand] {
@@ -341,14 +342,14 @@ fn an_add_deletes_no_link_of_another() -> Result<()> {
     Ok(())
 }
 
-/// The third party's plugin has its own keys. What the grant takes from them counts as what the operator named.
+/// A third party's plugin has its own keys. Values that the grant takes from these keys count as named by the operator.
 #[test]
 fn the_grant_decides_whatever_the_keys_are_called() -> Result<()> {
     let mut place = Place::new(Maker::Ours)?;
     let policy = r#"[grant.link]\nlook-only = "true"\n[grant.link-settings]\nmacs = ["${config.own.address}", "02:00:00:00:00:78"]
         mtu = ["${config.size}"]\npromisc = ["true"]\ndirectories = ["/run/third"]\n[grant.namespace-sysctl]\nkeys = ["net.core.*"]"#;
     place.node.sh(&format!("printf '{policy}' > /etc/postern/policy/chained.toml"))?;
-    // With spoofing protection.
+    // The attachment has spoofing protection.
     place.made.del()?;
     place.made = place.made.network.with(&json!({"macspoofchk": true})).add("c1")?;
     place.before = place.look()?;
@@ -369,16 +370,16 @@ fn the_grant_decides_whatever_the_keys_are_called() -> Result<()> {
     ensure!(["02:00:00:00:00:77", "mtu 1400", "\n99"].iter().all(|part| now.contains(part)), "{now}");
     ensure!(
         place.node.sh("nft list ruleset")?.contains("02:00:00:00:00:77"),
-        "the spoofing protection does not follow"
+        "the spoofing protection lacks the new address"
     );
     call("DEL", &done)?.success()?;
     place.is_as_before("DEL")?;
     for (operation, code, words) in [
-        // Policy alone names it.
+        // Only the policy names this address.
         (change(json!({"mac": "02:00:00:00:00:78"})), 999, "is named by neither configuration nor CNI_ARGS"),
         (change(json!({"mac": "02:00:00:00:00:79"})), 110, "with address 02:00:00:00:00:79"),
         (change(json!({"allmulti": false})), 110, "without all multicast frames"),
-        // A pod may have written it.
+        // A pod may have written this value.
         (set("98"), 999, "does not list"),
     ] {
         Refusal::of(&call("ADD", std::slice::from_ref(&operation))?)?

@@ -1,6 +1,6 @@
-//! Lists in which each plugin is ours or the native one: bridge, portmap and firewall in every mixture, with both packet
-//! filters; bandwidth and tuning beside them in the orders that users write. What one side made, the other checks and
-//! removes, with the container running.
+//! Lists in which each plugin is ours or native: bridge, portmap and firewall in every mixture, with both packet
+//! filters. Longer lists add bandwidth and tuning, in the orders that users write. Each side checks and removes what
+//! the other side made, while the container runs.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, each};
@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
 const SHORT: &[&str] = &["bridge", "portmap", "firewall"];
-/// Long lists. A plugin can be there twice.
+/// Long lists. A plugin may appear twice.
 const LONG: [&[&str]; 4] = [
     &["bridge", "portmap", "bandwidth", "firewall", "tuning"],
     &["bridge", "tuning", "firewall", "bandwidth", "portmap"],
@@ -20,7 +20,7 @@ const LONG: [&[&str]; 4] = [
     &["bridge", "firewall", "portmap", "tuning", "bandwidth"],
 ];
 
-/// Forwards nothing of its own accord. `out` is behind link `wan`.
+/// Makes a node that forwards nothing by default. `out` is behind link `wan`.
 const WIRE: &str = "
     ip link set lo up; sysctl -qw net.ipv4.ip_forward=1
     ip link add wan type veth peer name wan netns out; ip address add 192.0.2.1/24 dev wan; ip link set wan up
@@ -46,10 +46,10 @@ impl Side {
     }
 }
 
-/// The sides of the plugins of a list.
+/// One side for each plugin of a list.
 type Sides = Vec<Side>;
 
-/// Returns the sides that the bits of a number stand for.
+/// Returns the sides that a number's bits encode.
 fn sides(bits: u32, plugins: &[&str]) -> Sides {
     plugins.iter().enumerate().map(|(at, _)| if bits & (1 << at) == 0 { Ours } else { Native }).collect()
 }
@@ -80,7 +80,8 @@ impl Place {
         Ok(Self { node, backend, plugins })
     }
 
-    /// The configuration of one plugin. The native DEL fails after masquerading by nftables.
+    /// Returns the configuration of one plugin. bridge masquerades only by iptables, because the native DEL fails after
+    /// masquerading by nftables.
     fn config(&self, plugin: &str) -> Value {
         let mut config = json!({"type": plugin});
         merge(
@@ -109,7 +110,7 @@ impl Place {
         Network::new(&self.node, &json!({"cniVersion": "1.0.0", "plugins": configs}))
     }
 
-    /// The list of the place, each plugin by its side.
+    /// Returns the list of the place, with each plugin of its side.
     fn net(&self, sides: &[Side]) -> Result<Network> {
         let list = self.list(self.plugins)?;
         sides.iter().enumerate().try_fold(list, |list, (at, side)| Ok(list.at_by(at, &side.bin()?)))
@@ -120,19 +121,19 @@ impl Place {
         for (at, plugin) in self.plugins.iter().enumerate() {
             let before = c1.result.clone();
             c1.add_at(at).with_context(|| format!("{sides:?}"))?;
-            // bandwidth adds its link.
+            // bandwidth adds its link to the result.
             let is_same = before.is_null() || before == c1.result || *plugin == "bandwidth";
             ensure!(is_same, "{plugin} changed the result: {}", c1.result);
         }
         Ok(c1)
     }
 
-    /// Returns the attachment in the hands of these sides.
+    /// Returns the attachment with the plugins of these sides.
     fn of(&self, c1: &Attachment, sides: &[Side]) -> Result<Attachment> {
         Ok(Attachment { network: self.net(sides)?, ..c1.clone() })
     }
 
-    /// DEL by these sides, with one try for native plugins too.
+    /// Calls DEL by these sides once, also for native plugins.
     fn del(&self, c1: &Attachment, sides: &[Side]) -> Result<()> {
         let c1 = self.of(c1, sides)?;
         (0..self.plugins.len()).rev().try_for_each(|at| {
@@ -146,21 +147,21 @@ impl Place {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("stdout")?).read_line(&mut line)?;
-        ensure!(line.trim() == "ready", "nothing is served");
+        ensure!(line.trim() == "ready", "the server is not ready");
         Ok(Server(child))
     }
 
-    /// Who the container's server sees: a sender outside, by the node's port.
+    /// Returns the sender that the container's server sees for a connection from outside through the node's port.
     fn seen(&self) -> Result<String> {
         Ok(self.node.sh_in("out", &format!("{TALK} ask tcp 192.0.2.1:8080"))?.trim().to_owned())
     }
 
-    /// True if the server answers by the node's port. A busy machine can take longer than one try waits.
+    /// Returns true if the server answers through the node's port. On a busy machine the first tries may fail.
     fn forwards(&self) -> Result<bool> {
         Ok(self.seen()? == "192.0.2.2" || self.seen()? == "192.0.2.2")
     }
 
-    /// What is there of an attachment: its rules, link and lease.
+    /// Returns what is left of an attachment: its rules, link and lease.
     fn left(&self) -> Result<String> {
         self.node.sh(
             "nft -s list ruleset 2>/dev/null | grep -E '10\\.4\\.0\\.[0-9]+[^/0-9]|comment \"c1' || true
@@ -171,7 +172,7 @@ impl Place {
     }
 }
 
-/// Adds the list of one mixture, sends traffic, and has others check and remove it.
+/// Adds one mixture of the list, sends traffic, checks it by all sides, and removes it.
 fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     let c1 = place.add(made)?;
     let _server = place.serve()?;
@@ -180,12 +181,12 @@ fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     for sides in [made, removed] {
         place.of(&c1, sides)?.check().with_context(|| format!("CHECK by {sides:?}"))?;
     }
-    ensure!(place.forwards()?, "CHECK changed something");
+    ensure!(place.forwards()?, "the forward does not work after CHECK");
     for time in ["first", "repeated"] {
         place.del(&c1, removed).with_context(|| format!("{time} DEL"))?;
         ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
     }
-    // Native plugins know nothing of records. DEL of ours ends them, as the next ADD would.
+    // Native plugins do not know records. DEL of our plugins removes the records, as the next ADD would.
     place.del(&c1, &vec![Ours; place.plugins.len()])?;
     let records = place.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")?;
     ensure!(records.is_empty(), "records are left: {records}");
@@ -201,7 +202,7 @@ fn every_mixture(backend: &'static str) -> Result<()> {
     )
 }
 
-/// One mixture, removed by those that made it or by the other sides.
+/// One mixture, removed by the sides that made it, or by the opposite sides.
 fn mixture(backend: &'static str, plugins: &'static [&'static str], bits: u32, by_others: bool) -> Result<()> {
     let made = sides(bits, plugins);
     let removed = if by_others { made.iter().map(|side| side.other()).collect() } else { made.clone() };
@@ -209,7 +210,7 @@ fn mixture(backend: &'static str, plugins: &'static [&'static str], bits: u32, b
     lives(&place, &made, &removed).with_context(|| format!("{plugins:?}: made by {made:?}, removed by {removed:?}"))
 }
 
-/// Long lists: all ours, all native, and mixtures in which any two plugins meet on all combinations of sides.
+/// Long lists: all ours, all native, and mixtures in which every two plugins have all combinations of sides.
 #[test]
 fn long_lists_in_the_orders_that_users_write() -> Result<()> {
     let bits = [0b00_0000, 0b11_1111, 0b00_1110, 0b01_0101, 0b10_0011, 0b11_1000];
@@ -238,14 +239,15 @@ fn every_mixture_by_iptables() -> Result<()> {
     every_mixture("iptables")
 }
 
-/// Postern is rolled back under a running container, and comes back: rules and ways stay, and each side can go on.
+/// Postern is rolled back while a container runs, and then installed again. Rules and forwards work, and each side can
+/// continue.
 #[test]
 fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend, SHORT)?;
         let c1 = place.add(&[Ours; 3])?;
         let _server = place.serve()?;
-        // Native plugins take portmap and firewall over, and give them back. The container's link stays.
+        // Native plugins replace portmap and firewall, and ours replace them again. The container's link stays.
         for side in [Native, Ours, Native] {
             let taken = place.of(&c1, &[Ours, side, side])?;
             for at in [2, 1] {
@@ -267,7 +269,8 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
     Ok(())
 }
 
-/// firewall has no version below 0.4.0, natively either. DEL answers so, and removes what the record lists all the same.
+/// firewall has no version below 0.4.0, like the native plugin. DEL fails with this error, but still removes what the
+/// record lists.
 #[test]
 fn firewall_without_an_earlier_result() -> Result<()> {
     let place = Place::new("iptables", SHORT)?;
@@ -278,7 +281,7 @@ fn firewall_without_an_earlier_result() -> Result<()> {
             Refusal::of(&answer)?.expect(1, "incompatible CNI versions")?;
         }
         let rules = place.node.sh("iptables-save -t filter | grep -cE '10\\.4\\.0\\.[0-9]+/32' || true")?;
-        // The rules name addresses only: without record and result nobody knows whose they are.
+        // The rules name only addresses. Without record and result, no plugin knows the owner of the rules.
         ensure!((rules.trim() == "0") == is_removed, "{made:?}: {rules}");
         place.del(&c1, &[Native, Native, Ours])?;
         ensure!(place.left()?.is_empty(), "{made:?}: {}", place.left()?);
@@ -286,8 +289,8 @@ fn firewall_without_an_earlier_result() -> Result<()> {
     Ok(())
 }
 
-/// Results of other vendors' interface plugins: the text of `sandbox` is theirs (Antrea, hostnic-cni, terway#358), and so
-/// are indices, gateways and empty entries (cni#1191). Each plugin behind works, and hands on what it does not change.
+/// Results of other vendors' interface plugins, with their own texts of `sandbox` (Antrea, hostnic-cni, terway#358),
+/// indices, gateways and empty entries (cni#1191). Each later plugin works, and passes on what it does not change.
 #[test]
 fn results_of_third_parties() -> Result<()> {
     const BEHIND: &[&str] = &["tuning", "portmap", "firewall", "bandwidth", "sbr"];
@@ -329,7 +332,7 @@ fn results_of_third_parties() -> Result<()> {
                     "tuning" => patch["mac"] = json!("02:00:00:00:00:77"),
                     "firewall" => patch["ingressPolicy"] = json!("open"),
                     "sbr" => patch = json!({"prevResult": previous, "backend": null, "ingressPolicy": null}),
-                    // Neither uses addresses: what is wrong with one is not theirs.
+                    // bandwidth does not use addresses, so wrong addresses do not concern it.
                     "bandwidth" => patch["prevResult"]["ips"] = json!([previous["ips"][0], foreign, null]),
                     _ => {}
                 }
@@ -360,8 +363,9 @@ fn results_of_third_parties() -> Result<()> {
     )
 }
 
-/// Addresses of third parties that their results name in another way than our plugins would: a single address on the link, with
-/// the network in the result (Terway), and one that a plugin between ours adds. Plugins of both sides work with them.
+/// Addresses in the results of third parties, in other forms than our plugins use. Terway puts a single address on the
+/// link and the network into the result. In the second case, a plugin between ours adds an address. Plugins of both
+/// sides work with them.
 #[test]
 fn addresses_of_third_parties() -> Result<()> {
     let place = Place::new("nftables", SHORT)?;

@@ -1,4 +1,5 @@
-//! The packet filter of a network that names none: as the native plugins choose, or as the operator says in one line.
+//! The packet filter of a network whose configuration names none: the native plugins' choice, or the operator's
+//! setting.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -37,7 +38,7 @@ impl Place {
             .collect())
     }
 
-    /// Makes an attachment, and expects its rules in one packet filter.
+    /// Makes an attachment, and expects its rules in only one packet filter.
     fn expect(&self, before: &str, filter: &str) -> Result<()> {
         self.node.sh(before)?;
         self.net.add("c1")?;
@@ -49,7 +50,7 @@ impl Place {
     }
 }
 
-/// The operator's line comes first, then what policy leaves, then the native plugins' choice.
+/// The operator's setting comes first, then the filters that policy allows, then the native plugins' choice.
 #[test]
 fn the_default_is_native_unless_an_operator_says_otherwise() -> Result<()> {
     let place = Place::new()?;
@@ -58,14 +59,14 @@ fn the_default_is_native_unless_an_operator_says_otherwise() -> Result<()> {
     place.expect(&format!("echo 'packet-filter = \"iptables\"' > {NODE_FILE}"), "iptables")?;
     place.expect(&format!("echo 'grant.masquerade = {{ backends = [\"nftables\"] }}' > {POLICY}"), "nftables")?;
     place.expect(&format!("rm {POLICY} {NODE_FILE}"), "iptables")?;
-    // Only nftables can be used.
+    // On this node only nftables can be used.
     let hide = "mkdir /run/real /run/sbin; mount --bind /usr/sbin /run/real
         for file in $(ls /run/real | grep -v tables); do ln -s /run/real/$file /run/sbin/$file; done
         mount --bind /run/sbin /usr/sbin";
     place.expect(hide, "nftables")
 }
 
-/// An attachment keeps the packet filter that its record lists, whatever the default has become.
+/// An attachment keeps the packet filter that its record lists, even if the default changes.
 #[test]
 fn a_changed_default_leaves_attachments_where_they_are() -> Result<()> {
     let place = Place::new()?;
@@ -80,18 +81,18 @@ fn a_changed_default_leaves_attachments_where_they_are() -> Result<()> {
         (old, new) = (old.check()?, new.check()?);
     }
     place.node.sh("nft flush chain ip nat POSTROUTING")?;
-    ensure!(new.call_at(0, "CHECK")?.status != 0, "the rules of c2 are gone");
+    ensure!(new.call_at(0, "CHECK")?.status != 0, "CHECK overlooked the removed rules of c2");
     old = old.check()?;
-    // Without a record the rules of either are enough.
+    // Without a record, rules of either packet filter satisfy CHECK.
     place.node.sh("rm /run/postern/attachments/*")?;
     let old = old.check()?;
-    ensure!(new.call_at(0, "CHECK")?.status != 0, "the rules of c2 are gone, without a record too");
+    ensure!(new.call_at(0, "CHECK")?.status != 0, "CHECK without a record overlooked the removed rules of c2");
     [old, new].iter().try_for_each(Attachment::del)?;
     ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
     Ok(())
 }
 
-/// Settings that can't be read stop what depends on them, and nothing else.
+/// Unreadable settings stop only the runs that depend on them.
 #[test]
 fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
     let place = Place::new()?;
@@ -104,11 +105,11 @@ fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
     let refused = place.net.call("ADD", "c1")?;
     ensure!(refused.status != 0 && refused.stdout.contains("can be written by others"), "{refused:?}");
     let doctor = place.node.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
-    ensure!(doctor.contains("node.toml"), "doctor tells it: {doctor}");
+    ensure!(doctor.contains("node.toml"), "doctor does not name node.toml: {doctor}");
     Ok(())
 }
 
-/// Where iptables is the nf_tables variant, no program runs, and no helper is there that could run one.
+/// If iptables is the nf_tables variant, no iptables program runs, and no helper exists that could run one.
 #[test]
 fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     const TRACE: &str = "/var/log/trace";
@@ -136,21 +137,21 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
         ensure!(place.filters()?.is_empty(), "left by {backend}");
         Ok(counts)
     };
-    // The first ADD makes directories, and has a process that removes them if it fails.
+    // The first ADD makes directories, and forks a process that removes them if ADD fails.
     life("nftables")?;
     let (nftables, iptables) = (life("nftables")?, life("iptables")?);
     ensure!(iptables == nftables && iptables.iter().all(|(programs, _)| *programs == 0), "{nftables:?}, {iptables:?}");
-    // A rule in a form that nobody writes for masquerading: it might take the program to tell what it is.
+    // No plugin writes rules of this form. DEL may need iptables' program to read the rule.
     let (result, ..) = traced("ADD", &json!({}))?;
     let odd = "iptables -t nat -A $(nft list chains | grep -o 'CNI-[0-9a-f]*') -m limit --limit 1/s -j RETURN";
     place.node.sh(odd)?;
     let (_, _, processes) = traced("DEL", &json!({"prevResult": result}))?;
-    ensure!(nftables.last().is_some_and(|(_, without)| processes > *without), "there is a helper");
+    ensure!(nftables.last().is_some_and(|(_, without)| processes > *without), "DEL started no helper");
     ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
     Ok(())
 }
 
-/// Legacy iptables is used as native plugins use it, and `doctor` says that there is a better way.
+/// Legacy iptables is used by its programs, as the native plugins use it. `doctor` suggests a better setting.
 #[test]
 fn legacy_iptables_is_used_by_its_programs() -> Result<()> {
     let place = Place::new()?;

@@ -1,4 +1,4 @@
-//! host-device: after any failure, the link is on the host under its own name, or a message tells its place.
+//! host-device: after any failure, the link is on the host under its own name, or a message says where it is.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// A link of the node, with its state, and one that stays at its other end.
+/// A link of the node with its settings, and its peer, which stays on the node.
 const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 mtu 1400 type veth peer name wire1
     ip link property add dev dev1 altname spare1; ip link set dev1 alias rack-7; ip link set dev1 up; ip link set wire1 up";
 
@@ -23,7 +23,7 @@ impl Place {
         node.add_container("c1")?;
         node.add_container("c2")?;
         node.sh(DEVICES)?;
-        // The node also has its own operator's directory.
+        // The node also has its own directory of operator's policies.
         node.sh(PRIVATE_ETC)?;
         let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
         let net = Network::new(&node, &json!({"type": "host-device", "device": "dev1", "ipam": ipam}))?.with(patch);
@@ -37,7 +37,7 @@ impl Place {
         Ok(())
     }
 
-    /// Fails unless the device is on the host as before, and no lease or record is left.
+    /// Fails unless the device is on the host as before, without a lease or record.
     fn is_as_it_was(&self) -> Result<()> {
         let text = self.node.sh("ip -d -j link show dev dev1")?;
         let links: Value = serde_json::from_str(&text)?;
@@ -64,7 +64,7 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
     place.node.sh("! ip link show dev dev1 2> /dev/null")?;
     c1.check()?;
-    // Changes by root in the container stay there, and are reported.
+    // Changes by root in the container stay in the container, and DEL reports them.
     place.node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66 mtu 1300 promisc on alias /etc; \
@@ -77,7 +77,7 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// The container's namespace can't be opened, and may be alive. DEL fails, and gives nothing up.
+/// The container's namespace can't be opened, but may be alive. DEL fails, and releases nothing.
 #[test]
 fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -92,7 +92,7 @@ fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// A link that root in the container stacks on the device would keep the device's wire after DEL.
+/// Root in the container stacks a link on the device. This link would keep the device's wire after DEL.
 #[test]
 fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -107,9 +107,9 @@ fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// Each netlink request and answer of a DEL fails once, one after the other, and the DEL is killed at each request. A failure
-/// can be a passing one (ENOBUFS): it keeps neither the device down nor a link on it that the container stacked. If a DEL
-/// does not succeed, the next one does all of it.
+/// Each netlink request and answer of a DEL fails once, one after the other. DEL is also killed at each request. A
+/// temporary failure (ENOBUFS) keeps neither the device down nor a link that the container stacked on it. If a DEL
+/// fails, the next DEL does everything.
 #[test]
 fn one_failed_request_of_a_del_keeps_nothing_down() -> Result<()> {
     let (mut tried, mut failures) = (0, Vec::new());
@@ -142,9 +142,9 @@ fn one_failed_request_of_a_del_keeps_nothing_down() -> Result<()> {
     Ok(())
 }
 
-/// Puts an XDP program that passes all packets on eth0. In mode "held" a process holds it there, and netlink can't
-/// remove it. In mode "tcx" it is one that netlink does not even show. Prints "ready", or "not known" for a kernel without
-/// that, or "not permitted" for a user who may load no program. Ends at the end of standard input.
+/// Puts an XDP program that passes all packets on eth0. In mode "held" a process holds the program, and netlink can't
+/// remove it. In mode "tcx" netlink does not even show the program. Prints "ready". Prints "not known" if the kernel
+/// lacks the mode, and "not permitted" if the user may not load programs. Ends when standard input ends.
 const XDP: &str = r#"
 import ctypes, os, platform, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -184,7 +184,8 @@ print("ready", flush=True)
 sys.stdin.read()
 "#;
 
-/// A program that reads the device's packets does not come home with it. One that can't be removed keeps it down.
+/// A program that reads the device's packets does not return to the node with the device. If it can't be removed, the
+/// device stays down.
 #[test]
 fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
     for mode in ["plain", "held", "tcx"] {
@@ -195,11 +196,11 @@ fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
         let mut line = String::new();
         BufReader::new(holder.stdout.take().context("stdout")?).read_line(&mut line)?;
         if line == "not permitted\n" {
-            skip("only root of the machine may load BPF programs");
+            skip("only root of the node may load BPF programs");
             return Ok(());
         }
         if line == "not known\n" {
-            skip_part(mode, "this kernel has no such programs");
+            skip_part(mode, "this kernel has no BPF programs of this mode");
             continue;
         }
         ensure!(line == "ready\n", "{mode}: the program can't be put on the device: {line:?}");
@@ -237,13 +238,13 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(filter
 os.execv(sys.argv[2], sys.argv[2:])
 "#;
 
-/// Where the host may not look for programs, a device stays down, and the message has the way out. A kernel without bpf(2)
-/// gives the same answer as a filter, and has no programs.
+/// If the host may not look for programs, a device stays down, and the message names the remedy. A kernel without
+/// bpf(2) gives the same answer as a seccomp filter, but has no programs.
 #[test]
 fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
     let is_there = |path: &str| Path::new(path).exists();
     let has_bpf = is_there("/proc/sys/kernel/unprivileged_bpf_disabled");
-    // In a user namespace of its own nobody may attach a program, and the kernel itself refuses the look.
+    // In a separate user namespace no user may attach a program, and the kernel itself refuses the look.
     let is_nested = std::fs::read_link("/proc/self/ns/user")? != Path::new("user:[4026531837]");
     for (errno, stays_down) in [("38", has_bpf), ("1", !is_nested), ("13", true)] {
         let place = Place::new(&json!({}))?;
@@ -261,7 +262,7 @@ fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
     Ok(())
 }
 
-/// The device comes home under any name that it got in the container.
+/// The device returns to the node, whatever name it got in the container.
 #[test]
 fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -272,7 +273,7 @@ fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
     )?;
     place.net.call("DEL", "c1")?.success()?;
     place.is_as_it_was()?;
-    // The other link was made in the container, and stays.
+    // The container made the other link, which stays.
     place.node.sh_in("c1", "ip link show dev eth0")?;
     Ok(())
 }
@@ -292,7 +293,7 @@ fn a_failed_add_leaves_it_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The run is killed at random instants. DEL, the next ADD or a collection brings the device home.
+/// The run is killed at random instants. DEL, the next ADD or `postern gc` moves the device back to the node.
 #[test]
 fn a_run_that_was_killed_loses_nothing() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -318,7 +319,7 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
     for (prepare, words, policy) in [
         ("ip addr add 192.0.2.1/24 dev dev1; ip route add default via 192.0.2.254", "default route", "default-link"),
         ("ip link add br7 type bridge; ip link set dev1 master br7", "which is a port", "ports"),
-        // The same for a link of the node that is stacked on the device, and for one on that.
+        // A link that the node stacked on the device, or on such a link, has the same effect.
         (
             "ip link add up1 link dev1 type macvlan mode bridge; ip addr add 192.0.2.1/24 dev up1; ip link set up1 up
              ip route add default via 192.0.2.254",
@@ -364,7 +365,7 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
 #[test]
 fn devices_of_others_stay_where_they_are() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    // A bridge port of another attachment, by its name.
+    // A bridge port of another attachment, requested by its name.
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]});
     let bridge = json!({"name": "other", "type": "bridge", "bridge": "br9", "isGateway": true, "ipam": ipam});
     let c2 = Network::new(&place.node, &bridge)?.add("c2")?;
@@ -378,7 +379,7 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
         let answer = place.net.call_at(0, "ADD", "c1", &json!({"device": device}))?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{device}: {answer:?}");
     }
-    // A device that the policy does not name.
+    // A device that the policy does not allow.
     place.policy("[grant.device]\nnames = [\"eno*\"]\n")?;
     let answer = place.net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("policy does not allow plugin"), "{answer:?}");
@@ -386,7 +387,7 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
     Ok(())
 }
 
-/// An address that several links have identifies none.
+/// An address that several links have identifies no link.
 #[test]
 fn an_address_that_several_links_have_is_refused() -> Result<()> {
     let place = Place::new(&json!({"device": null, "hwaddr": "02:00:00:00:ee:01"}))?;
@@ -399,7 +400,7 @@ fn an_address_that_several_links_have_is_refused() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// The plugin's code is missing: the record is enough.
+/// The plugin's code is missing, and the record suffices.
 #[test]
 fn it_comes_home_without_its_plugin() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -412,7 +413,7 @@ fn it_comes_home_without_its_plugin() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// The container is gone: a virtual link is gone too, and its address is free.
+/// The container is gone, and its virtual link too. The link's address is free.
 #[test]
 fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -429,15 +430,15 @@ fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     Ok(())
 }
 
-/// After a reboot the device is where its driver put it, as the new boot has set it up. A record of the boot before neither
-/// moves nor changes it, and is no obstacle to the next ADD.
+/// After a reboot the device is where its driver put it, with the new boot's settings. A record of the earlier boot
+/// neither moves nor changes the device, and does not block the next ADD.
 #[test]
 fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
     for next in ["DEL", "gc", "ADD"] {
         let place = Place::new(&json!({}))?;
         place.net.add("c1")?;
         place.node.remove_container("c1")?;
-        // A namespace ends in its own time, and the wire's other end with it.
+        // The kernel ends a namespace some time later, and the wire's other end with it.
         place
             .node
             .sh("for n in $(seq 100); do ip link show dev wire1 > /dev/null 2>&1 || exit 0; sleep .05; done; exit 1")?;
@@ -457,7 +458,7 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
         }
         let kept = |text: &str| -> Result<Value> {
             let mut links: Value = serde_json::from_str(text)?;
-            // A link that was away has another index in its pair's words.
+            // A device that was away has a new index, and its peer shows another index.
             for key in ["ifindex", "link_index", "link"] {
                 links[0][key] = Value::Null;
             }
@@ -471,8 +472,8 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
     Ok(())
 }
 
-/// A device at home that a record lists is that attachment's, whether the index of claims has it, is absent, or was filled by an
-/// earlier version.
+/// A device on the node that a record lists belongs to that attachment. The index of claims may contain the device, be
+/// absent, or come from an earlier version.
 #[test]
 fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
     let index = "cd /run/postern/addresses";
@@ -481,12 +482,12 @@ fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
     for change in ["true", "rm -r /run/postern/addresses", &earlier, &empty] {
         let place = Place::new(&json!({}))?;
         place.net.add("c1")?;
-        // Somebody brings it home by hand.
+        // An operator moves the device back to the node by hand.
         place.node.sh(&format!("ip -n c1 link set eth0 netns $$ name dev1; {change}"))?;
         let lost = change == empty;
         let refused = place.net.call("ADD", "c2")?;
         let words = "\\\"dev1\\\" belongs to another attachment";
-        // Without its entry it would not be found: so this test can fail.
+        // An empty index hides the claim, so this test can fail.
         ensure!(refused.stdout.contains(words) != lost, "{change}: {refused:?}");
     }
     Ok(())

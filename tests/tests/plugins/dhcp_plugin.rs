@@ -1,5 +1,5 @@
-//! The IPAM plugin dhcp in front of a service that this test plays: what the host asks, what it believes, what it gives
-//! back. `dhcp_service` has the real service and real servers.
+//! The IPAM plugin dhcp with a simulated service: the requests of the host, the answers that it believes, and the
+//! leases that it releases. `dhcp_service` tests the real service with real servers.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::dhcp::{lease, play};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// A separate CNI bin directory of the node: a copy, so that its policies can be changed.
 const BIN: &str = "/run/cni-bin";
 
-/// What the service answers to `acquire` and `check`; `None` is no answer at all.
+/// The service's answer to `acquire` and `check`. `None` means no answer.
 type Script = Arc<Mutex<Option<Value>>>;
 
-/// A service that answers as it is told, and notes what it is asked.
+/// A service that gives the answers of its script, and notes the requests.
 struct Service {
     script: Script,
     asked: Arc<Mutex<Vec<Value>>>,
-    /// What it says when it is asked for all leases.
+    /// The service's answer to a request for all leases.
     listed: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// The kinds of asks since the last call.
+    /// Returns the kinds of requests since the last call.
     fn asked(&self) -> Vec<String> {
         self.asks().iter().map(|(kind, _)| kind.clone()).collect()
     }
@@ -61,7 +61,7 @@ impl Service {
     }
 }
 
-/// The answer to one ask, or to none for a minute.
+/// Returns the answer to one request, or waits a minute and returns none.
 fn answer_to(ask: Value, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mutex<Vec<Value>>) -> Option<Value> {
     asked.lock().ok()?.push(ask.clone());
     let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
@@ -102,7 +102,7 @@ impl Place {
         Network::new(&self.node, &other)?.by(Path::new(BIN)).add("c2").map(drop)
     }
 
-    /// Fails unless an ADD is refused so, the lease given back, and nothing left.
+    /// Fails unless ADD is refused with this error, the lease is released, and nothing is left.
     fn refused(&self, code: u64, words: &str) -> Result<()> {
         self.service.asked();
         Refusal::of(&self.net.call("ADD", "c1")?)?.expect(code, words)?;
@@ -130,7 +130,7 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     ensure!(c1.result.get("routes") == Some(&json!([{"dst": "0.0.0.0/0", "gw": "10.9.0.1"}])), "{c1:?}");
     let shown = place.node.sh("ip -n c1 -4 -o address show dev eth0; ip -n c1 route")?;
     ensure!(shown.contains("10.9.0.42/24") && shown.contains("default via 10.9.0.1"), "{shown}");
-    // The service gets all of the attachment from the host.
+    // The host sends the service all data of the attachment.
     let asks = place.service.asks();
     let [(kind, ask)] = asks.as_slice() else { anyhow::bail!("{asks:?}") };
     let text = |key: &str| ask.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -158,7 +158,7 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     let log = place.node.sh("cat /var/log/postern/audit.jsonl")?;
     ensure!(log.contains(r#""dhcp.acquire""#) && log.contains(r#""dhcp.release""#), "{log}");
-    // Before it is given back, the host takes the address from the link. Once: nothing else is in the log.
+    // The host removes the address from the link before it releases the lease. The log has only one line for each.
     let taken: Vec<&str> = log.lines().filter(|line| line.contains(r#""operation":"address.remove""#)).collect();
     let [line] = taken.as_slice() else { anyhow::bail!("{taken:?} of {log}") };
     ensure!(line.contains(r#""request":{"address":"10.9.0.42/24","link":"eth0"}"#), "{line}");
@@ -179,12 +179,13 @@ fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
     Refusal::of(&place.net.call("ADD", "c1")?)?
         .expect(999, "error dialing DHCP daemon…start it: `systemctl enable --now postern-dhcp.socket`")?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
-    // Natively nothing is asked, and a kubelet evicts the pods of a node that is not ready.
+    // By default STATUS succeeds, like the native STATUS, which asks no service: a kubelet evicts the pods of a node
+    // that is not ready.
     let status = place.net.call("STATUS", "c1")?;
     ensure!(status.status == 0 && status.stderr.contains("would fail: error dialing DHCP daemon"), "{status:?}");
     postern_tests::proof::strict_status(&place.node)?;
     Refusal::of(&place.net.call("STATUS", "c1")?)?.expect(50, "error dialing DHCP daemon")?;
-    // Another path, which policy grants because the network names it.
+    // Another path for the socket. Policy grants this path because the network names it.
     let other = json!({"ipam": {"daemonSocketPath": "/run/other.sock"}});
     Refusal::of(&place.net.call_at(0, "ADD", "c1", &other)?)?.expect(999, "dial unix /run/other.sock")?;
     let doctor = place.node.command(format!("{BIN}/postern")).arg("doctor").arg("--json").output()?;
@@ -200,7 +201,7 @@ fn status_asks_the_service() -> Result<()> {
     Ok(())
 }
 
-/// What a server on the network can do to a node.
+/// Leases with which a server on the network could harm a node.
 #[test]
 fn leases_that_no_container_may_have() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -234,7 +235,7 @@ fn leases_that_no_container_may_have() -> Result<()> {
     Ok(())
 }
 
-/// The same of DHCPv6, and what a router says.
+/// Leases of DHCPv6 and answers of a router that could harm a node.
 #[test]
 fn ipv6_leases_that_no_container_may_have() -> Result<()> {
     let place = Place::new(&json!({"ipam": {"families": ["ipv6"]}}))?;
@@ -265,7 +266,7 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
         ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
         ensure!(place.left()? == left, "{address}: {}", place.left()?);
     }
-    // A server that gives what it may. It chooses no address of the node here, either.
+    // A server gives an allowed lease. Here too, the server chooses no address of the node.
     place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
     place.service.asks();
     place.net.add("c1")?;
@@ -274,14 +275,15 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
     place.net.call("DEL", "c1")?.success()?;
     Refusal::of(&place.net.call_at(0, "ADD", "c1", &json!({"isGateway": true}))?)?
         .expect(999, "the gateway of 2001:db8:9::7/64 would be fe80::1…leave isGateway out")?;
-    // A service of an older version knows IPv4 alone.
+    // A service of an older version knows only IPv4.
     let both = json!({"isGateway": false, "ipam": {"families": ["ipv4", "ipv6"]}});
     place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
     Refusal::of(&place.net.call_at(0, "ADD", "c1", &both)?)?
         .expect(999, "has 0 IPv6 addresses for the attachment, and not 1…older version")
 }
 
-/// A native daemon speaks another protocol. Each verb but DEL says so at once, and names its unit and the way out.
+/// A native daemon speaks another protocol. Each verb except DEL says so at once, and names the daemon's unit and a
+/// remedy.
 #[test]
 fn a_native_daemon_is_not_asked() -> Result<()> {
     let place = Place::new(&json!({"ipam": {"daemonSocketPath": "/run/cni/native.sock"}}))?;
@@ -313,21 +315,21 @@ fn a_native_daemon_is_not_asked() -> Result<()> {
              systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now postern-dhcp.socket",
         )?;
     }
-    // Whatever lease it has: the container goes.
+    // DEL removes the container's attachment, although the native daemon may keep a lease.
     place.net.call("DEL", "c1")?.success()?;
-    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(began.elapsed() < Duration::from_secs(5), "DEL waited: {:?}", began.elapsed());
     ensure!(heard.lock().is_ok_and(|heard| heard.is_empty()));
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
 }
 
-/// The server would choose an address and a route of the node.
+/// Here a server would choose an address and a route of the node.
 #[test]
 fn a_server_chooses_no_address_of_the_node() -> Result<()> {
     let place = Place::new(&json!({"isGateway": true}))?;
     place.refused(999, "\"br9\" does not get 10.9.0.1/24, because a DHCP server chose it")?;
     ensure!(!place.node.sh("ip -o -4 address")?.contains("10.9.0.1"));
-    // Where the operator has put it there, nothing is made.
+    // If the operator has put the gateway on the bridge, ADD adds no address.
     place.node.sh("ip address add 10.9.0.1/24 dev br9")?;
     place.net.add("c1")?;
     place.net.call("DEL", "c1")?.success().map(drop)
@@ -348,17 +350,17 @@ fn an_operator_can_name_the_networks_of_leases() -> Result<()> {
 #[test]
 fn a_failed_add_gives_the_lease_back() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    // A router that can't be reached: the route fails after all else was made.
+    // The router can't be reached, so the route fails after everything else was made.
     place.service.says(Some(lease("10.9.0.42/24", "10.5.0.1")));
     place.refused(999, "10.5.0.1")?;
-    // The service's own error is handed on.
+    // ADD passes on the service's own error.
     place
         .service
         .says(Some(json!({"refused": {"code": 999, "words": "no more tries", "details": "no server answered"}})));
     place.refused(999, "no more tries…no server answered")
 }
 
-/// The runtime hears of it before it gives up, and the lease that may still come is given back.
+/// ADD answers before the runtime gives up. If the lease comes later, the service gets it back.
 #[test]
 fn a_wait_without_end_ends_in_time() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -374,7 +376,7 @@ fn a_wait_without_end_ends_in_time() -> Result<()> {
     Ok(())
 }
 
-/// Its socket is there, and nobody takes the connections. That says nothing of a server.
+/// The socket exists, but the service takes no connection. The error does not blame a DHCP server.
 #[test]
 fn a_service_that_takes_no_connection_is_said_to_be_stuck() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -396,7 +398,7 @@ fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
         let mut run = place.node.start(&place.net.request(0, "ADD", "c1", &json!({}))?)?;
         let end = Instant::now() + Duration::from_secs(20);
         while !place.service.asked().contains(&"acquire".to_owned()) {
-            ensure!(Instant::now() < end, "it never asked");
+            ensure!(Instant::now() < end, "ADD never asked the service");
             std::thread::sleep(Duration::from_millis(20));
         }
         run.kill()?;
@@ -423,11 +425,11 @@ fn collections_give_leases_back() -> Result<()> {
     let collect =
         |valid: Value| place.net.call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
     collect(json!([{"containerID": "c1", "ifname": "eth0"}]))?;
-    ensure!(place.service.asked().is_empty(), "a valid attachment's lease");
+    ensure!(place.service.asked().is_empty(), "GC released a valid attachment's lease");
     collect(json!([]))?;
     ensure!(place.service.asked() == ["release"]);
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
-    // People's collection, when the container is gone.
+    // An operator runs `postern gc` after the container is gone.
     place.net.add("c1")?;
     place.node.remove_container("c1")?;
     place.service.asked();
@@ -439,7 +441,7 @@ fn collections_give_leases_back() -> Result<()> {
     Ok(())
 }
 
-/// Others could have put the socket there: nothing is sent to it.
+/// Others could have made the socket, so the host sends nothing to it.
 #[test]
 fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -451,7 +453,7 @@ fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     Ok(())
 }
 
-/// A main plugin that makes its link after it has the addresses (ptp) has none to ask for.
+/// A main plugin that makes its link after it has the addresses, such as ptp, has no link for a DHCP request.
 #[test]
 fn plans_say_what_only_a_server_knows() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -473,7 +475,7 @@ fn plans_say_what_only_a_server_knows() -> Result<()> {
     Ok(())
 }
 
-/// What `show`, `doctor` and `validate` say about leases and their service.
+/// The output of `show`, `doctor` and `validate` about leases and their service.
 #[test]
 fn people_see_how_leases_stand() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -501,7 +503,7 @@ fn people_see_how_leases_stand() -> Result<()> {
     expect("show c1", "10.9.0.42/24, for 1h more, by the service at /run/cni/dhcp.sock")?;
     let sound = say("doctor")?;
     ensure!(!sound.contains("DHCP lease of") && !sound.contains("no DHCP service"), "{sound}");
-    // A lease that is lost, and one that no record knows.
+    // A lost lease, and a lease without a record.
     let lost = json!({"lost": "no server renewed it"});
     place.service.lists(vec![held("c1", lost.clone()), held("c7", json!("bound")), held("c8", lost)]);
     expect("show c1", "lost: no server renewed it")?;
@@ -510,7 +512,7 @@ fn people_see_how_leases_stand() -> Result<()> {
     expect("doctor", "it keeps an IPv4 lease of net/c8/eth0 that is lost (no server renewed it)")?;
     place.service.lists(Vec::new());
     expect("doctor", "the DHCP service at /run/cni/dhcp.sock has no lease of 10.9.0.42/24")?;
-    // A network whose keys make no sense, and no service.
+    // A network with nonsensical keys, and a node without a service.
     expect(&format!("net validate {file}"), "10-net.conflist")?;
     std::fs::write(place.node.path(file), list(json!({"type": "dhcp", "daemonSocketPath": 7})).to_string())?;
     expect(&format!("net validate {file}"), "daemonSocketPath")?;

@@ -1,4 +1,4 @@
-//! Containers that the plugins attached really reach each other, are masqueraded and guarded, and DEL leaves nothing.
+//! Attached containers really reach each other, are masqueraded and guarded, and DEL leaves nothing.
 
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::{Attachment, Names, Network, Node, compare, merge, plugin_bin};
@@ -20,20 +20,20 @@ impl Place {
         Ok(Self { net: Network::new(&node, &config)?.with(patch), node })
     }
 
-    /// True if `address` answers the container within some seconds.
+    /// Returns true if `address` answers the container within some seconds.
     fn pings(&self, container: &str, address: &str) -> bool {
         self.node
             .sh_in(container, &format!("for i in 1 2 3 4 5; do busybox ping -c1 -W1 {address} && exit; done; exit 1"))
             .is_ok()
     }
 
-    /// True if a single packet to `address` is answered.
+    /// Returns true if a single packet to `address` is answered.
     fn pings_once(&self, container: &str, address: &str) -> bool {
         self.node.sh_in(container, &format!("busybox ping -c1 -W1 {address}")).is_ok()
     }
 
-    /// Gives the container's link another hardware address. Returns when the kernel lets packets pass it again, some time
-    /// after the link was set up.
+    /// Gives the container's link another hardware address. Returns when the kernel lets packets pass the link again,
+    /// some time after it is set up.
     fn change_address(&self, container: &str, mac: &str) -> Result<()> {
         self.node.sh_in(
             container,
@@ -117,7 +117,7 @@ fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
 #[test]
 fn masquerade_reaches_the_outside() -> Result<()> {
     for plugin in ["bridge", "ptp"] {
-        // Without masquerading there is no route back: otherwise the test would prove nothing.
+        // Without masquerading the outside has no route back. Otherwise the test would prove nothing.
         let plain = Place::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
         let outside = plain.add_outside()?;
         plain.net.add("c1")?;
@@ -186,8 +186,8 @@ fn del_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Root in a container says that it has the gateway's IPv6 address, before the gateway comes or later. The node does not ask,
-/// and a gateway that was lost so is put there anew.
+/// Root in a container claims the gateway's IPv6 address, before or after the bridge gets it. The node does not use
+/// duplicate address detection for the gateway. A gateway that was lost by such a claim is restored.
 #[test]
 fn a_gateway_is_not_asked_for() -> Result<()> {
     let node = Node::new()?;
@@ -204,22 +204,23 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
     add("c1", &v4)?;
     ensure!(
         node.sh("cat /proc/sys/net/ipv6/conf/br9/accept_dad")?.trim() == "0",
-        "the bridge asks for its own address"
+        "the bridge uses duplicate address detection"
     );
     node.sh_in("c1", "ip -6 address add fd00:9::1/64 dev eth0 nodad")?;
     add("c2", &v6)?;
     let gateway = || node.sh("ip -6 -o address show dev br9 | grep -F fd00:9::1/64");
     ensure!(!gateway()?.contains("tentative") && !gateway()?.contains("dadfailed"), "{}", gateway()?);
-    // As an earlier version left it.
+    // The state that an earlier version left.
     node.sh("ip -6 address delete fd00:9::1/64 dev br9; echo 1 > /proc/sys/net/ipv6/conf/br9/accept_dad
         ip -6 address add fd00:9::1/64 dev br9
         for time in $(seq 50); do ip -6 -o address show dev br9 | grep -q dadfailed && break; sleep 0.1; done")?;
-    ensure!(gateway()?.contains("dadfailed"), "the attack is none: {}", gateway()?);
+    ensure!(gateway()?.contains("dadfailed"), "the attack had no effect: {}", gateway()?);
     let doctor = || node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()));
     ensure!(doctor()?.contains("the gateway fd00:9::1/64 on br9 is not used"), "{}", doctor()?);
     add("c3", &v6)?;
     ensure!(!gateway()?.contains("dadfailed") && !doctor()?.contains("is not used"), "{}", gateway()?);
-    // Nor does a bridge that another one made: with 2, the kernel would switch its IPv6 off for good. It may be up already.
+    // The same holds for a bridge that another program made, and that may already be up. With 2, the kernel would
+    // switch the bridge's IPv6 off for good.
     for (bridge, script) in [("br8", "true"), ("br7", "ip link set br7 up")] {
         node.sh(&format!(
             "ip link add {bridge} type bridge; echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad; {script}"
@@ -228,19 +229,19 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
         let network = network(bridge, "bridge", subnet)?.with(&json!({"bridge": bridge}));
         add(&format!("{bridge}a"), &network)?;
         let dad = || node.sh(&format!("cat /proc/sys/net/ipv6/conf/{bridge}/accept_dad"));
-        ensure!(dad()?.trim() == "0", "{bridge} asks for its own address");
-        // The gateway is there already.
+        ensure!(dad()?.trim() == "0", "{bridge} uses duplicate address detection");
+        // The bridge has the gateway already.
         node.sh(&format!("echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad"))?;
         add(&format!("{bridge}b"), &network)?;
-        ensure!(dad()?.trim() == "0", "{bridge} asks for its own address, with a gateway");
+        ensure!(dad()?.trim() == "0", "{bridge} uses duplicate address detection, with a gateway");
     }
-    // As the kernel leaves a bridge that was attacked.
+    // The kernel leaves an attacked bridge in this state.
     node.sh("echo 1 > /proc/sys/net/ipv6/conf/br8/disable_ipv6")?;
     let able = "sysctl -w net/ipv6/conf/br8/disable_ipv6=0 && ip address add fd00:18::1/64 dev br8";
     ensure!(doctor()?.contains(able), "{}", doctor()?);
     node.sh(&format!("{able} > /dev/null"))?;
     ensure!(!doctor()?.contains("does not have the gateway"), "{}", doctor()?);
-    // A pair's end is no better: its other end is the container's.
+    // The host end of a pair is at risk too, because its other end is in the container.
     let pair = network("pair", "ptp", "fd00:8::/64")?;
     add("c4", &pair)?;
     let ends = node.sh("ip -6 -o address | grep -F fd00:8::1/")?;

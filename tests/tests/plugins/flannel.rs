@@ -1,5 +1,5 @@
-//! flannel: what it delegates, what is written down for DEL and for a rollback, and traffic between two nodes. The native
-//! flannel (up to CNI 0.4.0) runs beside ours, with native delegates too.
+//! flannel: its delegation, what ADD writes down for DEL and for a rollback, and traffic between two nodes. The native
+//! flannel (up to CNI 0.4.0) is compared with ours, with native delegates too.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const FILE: &str =
     "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
 
-/// A node with a subnet file and one container; the runtime is this test.
+/// A node with a subnet file and one container. This test is the runtime.
 struct Place {
     node: Node,
 }
@@ -33,7 +33,7 @@ impl Place {
         Ok(())
     }
 
-    /// A network of flannel, with this patch on the usual configuration.
+    /// Returns a network of flannel, with the usual configuration changed by this patch.
     fn net(&self, patch: &Value) -> Result<Network> {
         Ok(Network::new(&self.node, &json!({"type": "flannel", "delegate": {"bridge": "br9"}}))?.with(patch))
     }
@@ -53,13 +53,14 @@ impl Place {
     }
 }
 
-/// Rootless operation apart, the native flannel 0.9 of Debian's bullseye; `None` says so.
+/// Returns the directory of the native flannel 0.9 from Debian's bullseye. Prints a message and returns `None` if it is
+/// missing.
 fn native() -> Result<Option<PathBuf>> {
     let bin = native_bin()?;
     if bin.join("flannel").exists() {
         return Ok(Some(bin));
     }
-    skip_part("beside the native flannel", "there is no native flannel (tests/fetch-native)");
+    skip_part("comparison with the native flannel", "there is no native flannel (tests/fetch-native)");
     Ok(None)
 }
 
@@ -84,7 +85,7 @@ fn every_version_and_every_verb() -> Result<()> {
             let collect =
                 |valid: Value| net.call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": valid}))?.success();
             collect(json!([{"containerID": "c1", "ifname": "eth0"}]))?;
-            ensure!(!place.state()?.is_empty(), "GC took a valid attachment");
+            ensure!(!place.state()?.is_empty(), "GC removed a valid attachment");
             collect(json!([]))?;
             place.is_clean().context("after GC")?;
         }
@@ -96,7 +97,7 @@ fn every_version_and_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// Leaves out what each run chooses: link-layer addresses, names of pairs, the path of the namespace.
+/// Leaves out what each run chooses: link-layer addresses, names of pairs, and the path of the namespace.
 fn plain(result: &Value) -> Value {
     let mut result = result.clone();
     for interface in result.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -112,12 +113,12 @@ fn plain(result: &Value) -> Value {
     result
 }
 
-/// Every version beside native plugins, with three delegates. The native flannel 0.9 knows versions up to 0.4.0. For all
-/// versions, the native plugin that is delegated to gets the configuration that ours has written down.
+/// Compares every version with native plugins, with three delegates. The native flannel 0.9 knows versions up to 0.4.0.
+/// In all versions, a native delegate gets the configuration that our flannel has written down.
 #[test]
 fn every_version_beside_the_native_plugins() -> Result<()> {
     const LOOK: &str = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route";
-    /// What is broken in the container, for CHECK.
+    /// Faults in the container, for CHECK.
     const FAULTS: [&str; 3] = ["ip route del 10.244.0.0/16", "ip addr flush dev eth0", "ip link set eth0 name other"];
     let flannel = native()?;
     let mut compared = 0;
@@ -136,7 +137,7 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
             let looks = ours.node.sh_in("c1", LOOK)?;
             let written: Value = serde_json::from_str(&ours.state()?)?;
 
-            // The delegate by itself, natively.
+            // The native delegate alone, without flannel.
             let other = Place::new(FILE)?;
             let delegate = Network::new(&other.node, &written)?.by(&native_bin()?);
             let natively = delegate.add("c1").with_context(|| step.clone())?;
@@ -147,13 +148,13 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
                 for attachment in [&c1, &natively] {
                     attachment.call_at(0, "CHECK")?.success().with_context(|| step.clone())?;
                 }
-                // One after the other: each is found before those that are there already.
+                // The faults come one after the other. CHECK finds each new fault before the older faults.
                 for fault in FAULTS {
                     for node in [&ours.node, &other.node] {
                         node.sh_in("c1", fault)?;
                     }
                     let (mine, theirs) = (c1.call_at(0, "CHECK")?, natively.call_at(0, "CHECK")?);
-                    // Natively a route is printed as Go prints it. The words before it say what is wrong.
+                    // The native plugin prints a route as Go does. The first two words name the error.
                     let words = |answer: &Answer| {
                         let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
                         let first: Vec<String> =
@@ -167,13 +168,13 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
                     ensure!(mine.status == 1, "{step}: {fault}: {mine:?}");
                     compared += 1;
                 }
-                // DEL finds it by this name.
+                // DEL finds the link by this name.
                 for node in [&ours.node, &other.node] {
                     node.sh_in("c1", "ip link set other name eth0")?;
                 }
             }
 
-            // The native flannel, as far as it knows the version.
+            // The native flannel, if it knows the version.
             if let Some(bin) = flannel.as_ref().filter(|_| version <= "0.4.0") {
                 let place = Place::new(FILE)?;
                 let net = place.net(&patch)?.by(bin);
@@ -181,7 +182,7 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
                 ensure!(plain(result) == plain(&natively.result), "{step}: {result:#} {natively:?}");
                 ensure!(looks == place.node.sh_in("c1", LOOK)?, "{step}: the container of native flannel");
                 let mut theirs: Value = serde_json::from_str(&place.state()?)?;
-                // The older form of one range.
+                // The older notation of one range.
                 if let Some(subnet) = theirs["ipam"].as_object_mut().and_then(|ipam| ipam.remove("subnet")) {
                     theirs["ipam"]["ranges"] = json!([[{"subnet": subnet}]]);
                 }
@@ -214,7 +215,7 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// What the bridge plugin gets natively from this file: the native bridge with that configuration makes the same.
+/// Our delegate makes the same as the native bridge with the expected configuration.
 #[test]
 fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
     let file = "FLANNEL_NETWORK=10.244.0.0/16,10.244.0.0/16,10.243.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\n\
@@ -244,7 +245,7 @@ fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
     place.is_clean()
 }
 
-/// The mode of the native file, and who removes what the other one made.
+/// The mode of the native file, and DEL by the side that did not make the attachment.
 #[test]
 fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     let place = Place::new(FILE)?;
@@ -254,14 +255,14 @@ fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     ensure!(modes == "700 0\n600 0\n", "{modes}");
     let Some(bin) = native()? else { return Ok(()) };
     let native = ours.clone().by(&bin);
-    // A rollback: the native plugin finds its file.
+    // After a rollback, the native plugin finds its file.
     native.call("DEL", "c1")?.success()?;
     ensure!(place.state()?.is_empty() && place.node.sh("ip -o link show type veth")?.is_empty(), "after native DEL");
-    // Our record is about what is gone.
+    // Our record lists objects that are gone.
     ours.add("c1")?;
     ours.call("DEL", "c1")?.success()?;
     place.is_clean()?;
-    // What the native plugin made before ours was there.
+    // The native plugin made the attachment before ours was installed.
     for subnet_file in [true, false] {
         native.add("c1")?;
         if !subnet_file {
@@ -273,7 +274,7 @@ fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     Ok(())
 }
 
-/// DEL needs neither the subnet file nor the network's keys, nor its own code.
+/// DEL needs neither the subnet file nor the network's keys, nor flannel's own code.
 #[test]
 fn del_uses_what_add_wrote_down() -> Result<()> {
     for what in [
@@ -291,15 +292,16 @@ fn del_uses_what_add_wrote_down() -> Result<()> {
         for patch in [json!({"delegate": {"bridge": "other"}}), json!({"delegate": {"type": "nothing"}})] {
             net.call_at(0, "DEL", "c1", &patch)?.success().with_context(|| what.to_owned())?;
         }
-        // What is no file of this attachment is nobody's to remove.
+        // DEL leaves a file that is not this attachment's.
         place.node.sh("rm -rf /var/lib/cni/flannel")?;
         place.is_clean().with_context(|| what.to_owned())?;
     }
     Ok(())
 }
 
-/// The directory of the native plugin's files lies where others can write by now. A run that confines itself cannot open
-/// it. An ADD is refused with the reason; a DEL leaves the file, says so, and removes all else.
+/// Other users can now write to a parent of the directory with the native plugin's files. A run that confines itself
+/// cannot open the directory. ADD is refused with the reason. DEL leaves the file, says so, and removes everything
+/// else.
 #[test]
 fn a_state_directory_that_others_could_redirect() -> Result<()> {
     let place = Place::new(FILE)?;
@@ -325,7 +327,7 @@ fn a_state_directory_that_others_could_redirect() -> Result<()> {
     place.is_clean()
 }
 
-/// Natively the second attachment's file takes the place of the first one's.
+/// With the native plugin, the second attachment's file replaces the first attachment's file.
 #[test]
 fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
     let place = Place::new(FILE)?;
@@ -336,12 +338,12 @@ fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
     net.add("c1")?;
     let first = place.state()?;
     second.add("c1")?;
-    // The same network once more.
+    // The container joins the same network again.
     again.add("c1")?;
-    ensure!(place.state()? == first, "the first one's file: {}", place.state()?);
+    ensure!(place.state()? == first, "the first attachment's file changed: {}", place.state()?);
     for (interface, net) in [("eth2", again), ("eth1", second)] {
         net.call("DEL", "c1")?.success()?;
-        ensure!(place.state()? == first, "{interface} took the first one's file");
+        ensure!(place.state()? == first, "{interface} changed the first attachment's file");
     }
     let links = place.node.sh_in("c1", "ip -o link show type veth")?;
     ensure!(links.contains("eth0") && !links.contains("eth1") && !links.contains("eth2"), "{links}");
@@ -349,8 +351,8 @@ fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {
     place.is_clean()
 }
 
-/// Other programs write comments into the file, in any encoding; and the native plugin's file about a container may have such
-/// bytes, too. Neither stops a DEL.
+/// Other programs write comments into the subnet file, in any encoding. The native plugin's file about a container may
+/// have such bytes too. Neither file stops a DEL.
 #[test]
 fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     let place = Place::new(&format!("# caf\\351\n{FILE}"))?;
@@ -358,7 +360,7 @@ fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     net.add("c1")?;
     net.call("DEL", "c1")?.success()?;
     place.is_clean()?;
-    // As a native flannel leaves it, with its delegate's attachment.
+    // The file is as a native flannel leaves it, with its delegate's attachment.
     let delegate = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br9","isDefaultGateway":true,"comment":"caf\351",
         "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.1.0/24"}]]}}"#;
     place.node.sh(&format!(
@@ -374,7 +376,7 @@ fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD leaves nothing, wherever it failed.
+/// A failed ADD leaves nothing, wherever it fails.
 #[test]
 fn a_failed_add_leaves_nothing() -> Result<()> {
     for (file, patch, words) in [
@@ -389,7 +391,7 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
         let net = place.net(&patch)?;
         let answer = net.call("ADD", "c1")?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{patch}: {answer:?}");
-        // A file that is not there yet is a fault of the node, and no error of STATUS by default.
+        // A missing subnet file is a fault of the node. By default STATUS reports no error.
         let status = net.call("STATUS", "")?;
         let is_said = status.stderr.contains("would fail: open /run/none: no such file or directory");
         match patch["subnetFile"].is_string() {
@@ -405,7 +407,8 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A native main plugin runs where policy names it, with the host's configuration; its effects are taken back by it.
+/// A native delegate runs only if policy names it, with the configuration that the host gives. Its own DEL undoes its
+/// effects.
 #[test]
 fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
     let program = r#"#!/bin/sh
@@ -432,7 +435,7 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
             && refused.stdout.contains("native = [\\\"ours-not\\\"]"),
         "{refused:?}"
     );
-    ensure!(place.node.sh("cat /run/calls 2> /dev/null || true")?.is_empty(), "it ran");
+    ensure!(place.node.sh("cat /run/calls 2> /dev/null || true")?.is_empty(), "the program ran");
     place.is_clean()?;
     place.node.sh(
         "printf '[grant.delegate]\\ntypes = [\"${config.delegate.type}\"]\\nnative = [\"ours-not\"]\\nfiles = [\"/run/flannel/subnet.env\"]\\ndirectories = [\"/var/lib/cni/flannel\"]\\n' \
@@ -446,9 +449,9 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
         "{got}"
     );
     call_with_path("CHECK", &result)?.success()?;
-    // Its DEL fails: what is written down stays, and the next one uses it.
+    // The delegate's DEL fails. flannel's file stays, and the next DEL uses it.
     place.node.sh("touch /run/refuse")?;
-    ensure!(call_with_path("DEL", &Value::Null)?.status == 1, "a DEL that failed");
+    ensure!(call_with_path("DEL", &Value::Null)?.status == 1, "DEL succeeded though the delegate failed");
     ensure!(!place.state()?.is_empty(), "the file is gone though DEL failed");
     place.node.sh("rm /run/refuse /run/flannel/subnet.env")?;
     call_with_path("DEL", &Value::Null)?.success()?;
@@ -457,13 +460,13 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
     place.is_clean()
 }
 
-/// A pod network over two nodes, as flanneld makes it: `flannel.1` with the subnet's first address, and routes to the other
-/// node's subnet through it.
+/// A pod network over two nodes, as flanneld makes it. `flannel.1` has the subnet's first address. Routes to the other
+/// node's subnet lead through `flannel.1`.
 #[test]
 fn containers_of_two_nodes_reach_each_other() -> Result<()> {
     let nodes = [Place::new(FILE)?, Place::new(&FILE.replace("10.244.1", "10.244.2"))?];
     let gateway = json!({"delegate": {"isDefaultGateway": true}});
-    // The wire between the nodes, and beyond the first one an outer network.
+    // The wire between the nodes. The second node later has an outer address.
     let [one, two] = &nodes;
     let pid = |place: &Place| -> Result<String> {
         let path = place.node.path("/");
@@ -481,7 +484,7 @@ fn containers_of_two_nodes_reach_each_other() -> Result<()> {
              ip neigh add 10.244.{other}.0 lladdr 02:00:00:00:01:0{other} dev flannel.1 nud permanent
              bridge fdb add 02:00:00:00:01:0{other} dev flannel.1 dst 192.0.2.{other}"
         ))?;
-        // flanneld does not masquerade here: the delegate does, for what leaves the pod network.
+        // `FLANNEL_IPMASQ=true` says that flanneld masquerades, so the delegate does not.
         place.net(&gateway)?.add("c1")?;
     }
     for (number, place) in (1..).zip(&nodes) {
@@ -489,13 +492,13 @@ fn containers_of_two_nodes_reach_each_other() -> Result<()> {
         let ping = place.node.sh_in("c1", &format!("ping -c2 -i0.2 -W5 10.244.{other}.2"))?;
         ensure!(ping.contains(" 0% packet loss"), "{ping}");
         let size = place.node.sh_in("c1", &format!("ping -c1 -W5 -M do -s 1422 10.244.{other}.2"))?;
-        ensure!(size.contains(" 0% packet loss"), "a packet of 1450 bytes: {size}");
+        ensure!(size.contains(" 0% packet loss"), "a packet of 1450 bytes is lost: {size}");
     }
     for place in &nodes {
         place.net(&gateway)?.call("DEL", "c1")?.success()?;
         place.is_clean()?;
     }
-    // Masquerading by the delegate: outward, and not within the node's own subnet.
+    // Now the delegate masquerades packets that leave the node's subnet, but not packets within it.
     let masked = FILE.replace("=true", "=false");
     one.subnet_file(&masked)?;
     let net = one.net(&gateway)?;
@@ -503,13 +506,13 @@ fn containers_of_two_nodes_reach_each_other() -> Result<()> {
     let first = address("c1")?;
     two.node.sh("ip addr add 203.0.113.9/32 dev lo; ip route del 10.244.1.0/24 || true")?;
     let ping = one.node.sh_in("c1", "ping -c2 -i0.2 -W5 203.0.113.9")?;
-    // The other node has no route back to the container: only a masqueraded packet is answered.
-    ensure!(ping.contains(" 0% packet loss"), "outward: {ping}");
+    // The other node has no route back to the container, so it can answer only a masqueraded packet.
+    ensure!(ping.contains(" 0% packet loss"), "no answer from outside: {ping}");
     one.node.add_container("c2")?;
     let second = address("c2")?;
     one.node.sh_in("c1", &format!("nft add table ip seen; nft add chain ip seen in '{{ type filter hook input priority 0; }}'; nft add rule ip seen in ip saddr {second} counter"))?;
     one.node.sh_in("c2", &format!("ping -c3 -i0.2 -W5 {first}"))?;
     let seen = one.node.sh_in("c1", "nft list table ip seen")?;
-    ensure!(seen.contains("packets 3"), "within the subnet it is the container's own address: {seen}");
+    ensure!(seen.contains("packets 3"), "packets within the subnet are masqueraded: {seen}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! host-device: a device that may not be clean is held after DEL. It stays down, accounts show it, and no container gets it
-//! until a look finds it clean.
+//! host-device holds a device that may not be clean after DEL. The device stays down, `ls` and `doctor` show it, and no
+//! container gets it until a run finds it clean.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has_or_skips, has_or_skips_part};
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-/// A node with a device, containers c1 and c2, and a namespace that c1's root made.
+/// A node with a device, containers c1 and c2, and namespace `nested`, which c1's root made.
 struct Place {
     node: Node,
     net: Network,
 }
 
-/// The reason why a device is held whose name another link has.
+/// The reason to hold a device whose name another link has.
 const TAKEN: &str = "too: give that link another name";
 
-/// Returns the text at a JSON pointer; of what is no text, its JSON.
+/// Returns the text at a JSON pointer, or the JSON of any other value.
 fn text(value: &Value, pointer: &str) -> String {
     let found = value.pointer(pointer).unwrap_or(&Value::Null);
     found.as_str().map_or_else(|| found.to_string(), str::to_owned)
@@ -35,12 +35,12 @@ impl Place {
         Ok(Self { node, net })
     }
 
-    /// The same network, with another device.
+    /// Returns the same network, with another device.
     fn of(&self, device: &str) -> Network {
         self.net.clone().with(&json!({"device": device}))
     }
 
-    /// DEL of c1 succeeds and frees its address, and says that the device is held for this reason.
+    /// DEL of c1 succeeds, frees its address, and says that the device is held for this reason.
     fn del_holds(&self, why: &str) -> Result<()> {
         let answer = self.net.call("DEL", "c1")?;
         ensure!(answer.status == 0, "{answer:?}");
@@ -48,14 +48,15 @@ impl Place {
         let left = self.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
         ensure!(left.is_empty(), "left: {left}");
         let log = self.node.sh("grep held.hold /var/log/postern/audit.jsonl || true")?;
-        let line: Value = serde_json::from_str(log.lines().last().context("no line of the log tells it")?)?;
+        let line: Value =
+            serde_json::from_str(log.lines().last().context("no line of the log names the held device")?)?;
         ensure!(text(&line, "/result") == "ok" && text(&line, "/attachment") == "net/c1/eth0", "{log}");
         ensure!(text(&line, "/request/why").contains(why) && text(&line, "/verb") == "DEL", "{log}");
-        // Once more, as some runtimes do.
+        // Some runtimes repeat DEL.
         self.net.call("DEL", "c1")?.success().map(drop)
     }
 
-    /// The log tells that this object gave that name up, and that a note on it was the reason.
+    /// The log says that the object gave up the name because of a note on it.
     fn log_tells_rename(&self, object: &str, name: &str) -> Result<()> {
         let log = self.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
         let line: Value = serde_json::from_str(log.trim()).with_context(|| format!("one line of the log: {log}"))?;
@@ -72,7 +73,7 @@ impl Place {
         self.node.sh(&format!("{} {arguments} 2>&1 || true", postern.display()))
     }
 
-    /// `ls` and `doctor` show it, and no container gets it.
+    /// `ls` and `doctor` show the held device, and no container gets it.
     fn is_held(&self, device: &str, why: &str) -> Result<()> {
         let listed: Value = serde_json::from_str(&self.postern("ls --json")?)?;
         let found = listed.get(0).context("ls shows nothing")?;
@@ -94,7 +95,7 @@ impl Place {
         Ok(())
     }
 
-    /// Returns the name of the link of the host that has this address.
+    /// Returns the name of the host's link with this address.
     fn name_of(&self, address: &str) -> Result<String> {
         let name =
             self.node.sh(&format!("ip -o link show | grep {address} | cut -d' ' -f2 | cut -d@ -f1 | tr -d :"))?;
@@ -110,7 +111,7 @@ impl Place {
         Ok(self.flags(device)?.contains("\"UP\""))
     }
 
-    /// `postern gc` finds it clean: it is up again, and no longer held.
+    /// `postern gc` finds the device clean. The device is up again, and no longer held.
     fn gc_mends(&self, device: &str) -> Result<()> {
         let said = self.postern("gc")?;
         ensure!(
@@ -127,7 +128,8 @@ impl Place {
     }
 }
 
-/// Root in the container stacks a link on the device, and moves it to a namespace of its own. It would keep the wire.
+/// Root in the container stacks a link on the device, and moves this link to namespace `nested`. The link would keep
+/// the wire.
 #[test]
 fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
     for mode in ["bridge", "passthru", "source"] {
@@ -142,7 +144,7 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
         let said = place.postern("gc --yes")?;
         ensure!(said.contains("dev1 is still held: a macvlan is stacked on it") && !place.is_up("dev1")?, "{said}");
         if mode == "source" {
-            // An operator puts it to use all the same: nothing of that is undone.
+            // An operator uses the device anyway, and `postern gc` undoes none of the operator's changes.
             place.node.sh("ip link set dev1 mtu 1450 up")?;
             let said = place.postern("gc --yes")?;
             ensure!(said.contains("is still held") && place.is_up("dev1")?, "{said}");
@@ -154,7 +156,7 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
                 place.gc_mends("dev1")?;
                 place.node.sh("ip -o link show dev dev1 | grep -q 'mtu 1450'")?;
             }
-            // The next ADD looks too.
+            // The next ADD checks the device too.
             _ => {
                 place.net.add("c2").context(mode)?;
                 ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "{mode}: a note is left");
@@ -168,13 +170,13 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
     Ok(())
 }
 
-/// The same with VLANs and ipvlans, which many kernels lack.
+/// Stacked VLANs and ipvlans hold the device too. Many kernels lack them.
 #[test]
 fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> {
     for (kind, link, why) in [
         ("vlan", "type vlan id 7", "its VLAN 7 is in use"),
         ("vlan", "type vlan proto 802.1ad id 4094", "its VLAN 4094 (802.1ad) is in use"),
-        // The node has that number too, in the other protocol.
+        // The node uses the same VLAN number too, with the other protocol.
         ("vlan", "type vlan proto 802.1ad id 9", "its VLAN 9 (802.1ad) is in use"),
         ("ipvlan", "type ipvlan mode l3", "an ipvlan or another link takes its frames"),
     ] {
@@ -182,7 +184,7 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
             continue;
         }
         let place = Place::new()?;
-        // A VLAN of the node itself is no reason.
+        // The node's own VLAN is no reason to hold the device.
         if kind == "vlan" {
             place.node.sh("ip link add dev1.9 link dev1 type vlan id 9")?;
         }
@@ -201,7 +203,8 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
     Ok(())
 }
 
-/// Names of links that root in another container chose, and that came to the node with its device, prove no use of this one.
+/// Root in another container chose names of links that came to the node with its device. Such names do not prove that
+/// this device is in use.
 #[test]
 fn names_on_the_node_hold_no_device() -> Result<()> {
     let others = "seq 400 | sed 's/.*/link property add dev decoy altname probe&/' | ip -batch -";
@@ -221,9 +224,8 @@ fn names_on_the_node_hold_no_device() -> Result<()> {
     Ok(())
 }
 
-/// Another link of the node has the device's name, or one of its alternative names, when it comes home: a card of another
-/// container can come home under a name that root in there has chosen. DEL succeeds, and the device is held until it can have
-/// its name.
+/// Another link of the node has the device's name or alternative name when the device returns. Root in another
+/// container can have chosen that link's name. DEL succeeds, and the device is held until its name is free.
 #[test]
 fn a_name_that_is_taken_stops_no_del() -> Result<()> {
     for (take, why, free) in [
@@ -244,7 +246,7 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
         place.net.add("c1")?;
         place.node.sh(take)?;
         place.del_holds(why).context(take)?;
-        // Under whichever name it is here, nobody gets it.
+        // The device has another name on the host. No container gets it by that name.
         let own = place.name_of("02:00:00:00:ee:01")?;
         ensure!(!place.is_up(&own)?, "{own} is up");
         let answer = place.of(&own).call("ADD", "c2")?;
@@ -252,7 +254,7 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
         let said = place.postern("gc --yes")?;
         let now = if why == TAKEN { format!(" (\"{own}\" now)") } else { String::new() };
         ensure!(said.contains(&format!("device dev1{now} is still held: ")) && said.contains(why), "{said}");
-        // Notes of earlier versions can lack the name that the device has now.
+        // Notes of earlier versions may lack the device's present name.
         place.node.sh("sed -i 's/,\"name_now\":\"[^\"]*\"//' /run/postern/node/held-*")?;
         place.node.sh(free)?;
         place.gc_mends("dev1").context(take)?;
@@ -261,8 +263,8 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
     Ok(())
 }
 
-/// Root in another container has brought its device to the node under that name, or with it as an alternative one. That
-/// attachment's DEL finds the device by its index. A device can also have its own name as an alternative one.
+/// Root in another container has moved its device to the node under dev1's name or alternative name. That attachment's
+/// DEL finds its device by the index. A device can also have its own name as an alternative name.
 #[test]
 fn a_device_that_came_home_by_itself_keeps_no_name() -> Result<()> {
     for is_altname in [false, true] {
@@ -292,9 +294,9 @@ fn a_device_that_came_home_by_itself_keeps_no_name() -> Result<()> {
     Ok(())
 }
 
-/// The device dev1 of c1 is held, and has the name of c2's device, as main or as alternative name: root in c1 had moved it to a
-/// namespace of its own, and that has sent it to the node. The owner of the name gets it. The held device has its own name, which
-/// is free, and stays held for what c1 has stacked on it.
+/// The held device dev1 has dev2's name, as name or alternative name. Root in c1 had moved dev1 to namespace `nested`,
+/// and root there moved it to the node. dev2, the owner of the name, gets the name. dev1 gets its own free name, and
+/// stays held because a link is stacked on it.
 #[test]
 fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
     for is_altname in [false, true] {
@@ -330,8 +332,8 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
     Ok(())
 }
 
-/// Nobody's ill will is needed: dev1 came home as dev70, because a link of the node has its name, and dev70 is the name of
-/// another device that was away. The way out names no device of others.
+/// No attack is needed. dev1 returned as dev70, because a link of the node has the name dev1. dev70 is the name of
+/// another device that was in a container. The remedy names no device of others.
 #[test]
 fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     let place = Place::new()?;
@@ -369,9 +371,9 @@ fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     Ok(())
 }
 
-/// The same if the other device's attachment lives: root in its container has brought it to the node under that name. Its DEL
-/// finds it under whichever name. If an operator has set it up, it keeps the name, and the owner of the name is held until the
-/// name is free.
+/// The device that has the name belongs to a living attachment: root in its container has moved it to the node under
+/// that name. Its DEL finds it under any name. If an operator has set this device up, it keeps the name. The owner of
+/// the name is then held until the name is free.
 #[test]
 fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
     for is_used in [false, true] {
@@ -406,8 +408,8 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
     Ok(())
 }
 
-/// A virtual device is at home under another name, and the run that brought it there has ended before it was held. The next DEL
-/// knows it by its index, and leaves a link of the node with its name alone.
+/// A virtual device is on the node under another name. The run that moved it ended before it could hold the device. The
+/// next DEL finds the device by its index, and does not change a link with the device's name.
 #[test]
 fn a_virtual_device_is_found_under_another_name() -> Result<()> {
     if !has_or_skips("dummy")? {
@@ -428,13 +430,13 @@ fn a_virtual_device_is_found_under_another_name() -> Result<()> {
     ensure!(answer.status == 0 && is_held, "{answer:?}");
     place.node.sh("ip -o link show dev dummy7 | grep -q 'mtu 1300'").with_context(|| format!("{answer:?}"))?;
     ensure!(place.is_up("dummy7")?, "the node's link is down: {answer:?}");
-    own.add("c2").context("the node's own link of that name is another one")?;
+    own.add("c2").context("DEL held the node's own link of the same name")?;
     let report = place.postern("doctor --json")?;
     ensure!(report.contains("device dummy7"), "{report}");
     Ok(())
 }
 
-/// The device comes home by itself, without the alias that marks it, and something on the node sets it up before DEL.
+/// The device returns by itself, without the alias that marks it. A program on the node sets it up before DEL.
 #[test]
 fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
     for is_used in [false, true] {
@@ -464,7 +466,7 @@ fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
     Ok(())
 }
 
-/// Root in the container moves the device itself. Its wire's other end shows that it lives.
+/// Root in the container moves the device. The other end of its wire shows that the device exists.
 #[test]
 fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     let place = Place::new()?;
@@ -473,7 +475,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     let why = "it is in an unknown namespace";
     place.del_holds(why)?;
     place.is_held("dev1", why)?;
-    // The namespace ends, and the device with it: the operator makes another one of that name.
+    // The device ends with its namespace. The operator makes a new device of the same name.
     place.node.sh_in("nested", "ip link del cni0")?;
     place.node.sh("ip link add dev1 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up")?;
     place.net.add("c2")?;
@@ -481,7 +483,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// Another link in the place of the device: its other end is the container's.
+/// Another link replaces the device, and the other end of this link is in the container.
 #[test]
 fn another_pair_in_its_place_is_held() -> Result<()> {
     let place = Place::new()?;
@@ -528,7 +530,7 @@ fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
     ensure!(answer.status == 0 && answer.stderr.contains("a program has the tap open") && !is_up, "{answer:?}");
     held?;
     place.gc_mends("tap7")?;
-    // A tap that nobody has open comes home as it went.
+    // A tap that no program has open returns unchanged.
     of_tap.add("c1")?;
     let answer = of_tap.call("DEL", "c1")?;
     ensure!(answer.status == 0 && place.is_up("tap7")?, "{answer:?}");
@@ -543,7 +545,7 @@ fcntl.ioctl(tap, 0x400454ca, struct.pack("16sH22x", b"eth0", 0x0002 | 0x1000))
 fcntl.ioctl(tap, 0x400454cc, 0)
 "#;
 
-/// A setting of the link's kind can't be put back by netlink: the owner of a tap, who may open it.
+/// Netlink can't put back a setting of the link's kind: the owner of a tap, who may open the tap.
 #[test]
 fn a_setting_of_its_kind_is_held() -> Result<()> {
     let place = Place::new()?;
@@ -576,7 +578,8 @@ while True:
 print(count, flush=True)
 "#;
 
-/// Sends twenty such frames through the device's wire, and prints how many of them a socket of the node gets from the device.
+/// Sends twenty broadcast frames through the device's wire. Prints the number of frames that a socket of the node gets
+/// from the device.
 const SEND: &str = r#"
 import socket
 own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))
@@ -595,7 +598,8 @@ for _ in range(20):
 print(count)
 "#;
 
-/// A packet socket of the container, and a chain of nftables at the device's hook, have none of the node's frames after DEL.
+/// After DEL, a packet socket of the container and its nftables chain at the device's hook get none of the node's
+/// frames.
 #[test]
 fn what_the_container_bound_to_the_device_goes_with_the_move() -> Result<()> {
     let place = Place::new()?;
@@ -623,7 +627,8 @@ fn what_the_container_bound_to_the_device_goes_with_the_move() -> Result<()> {
     Ok(())
 }
 
-/// The settings that a namespace can give a link by netlink. What is set back is as before, whatever the container has set.
+/// The settings that a namespace can give a link by netlink. After DEL they are as before, whatever the container has
+/// set.
 #[test]
 fn each_setting_is_put_back() -> Result<()> {
     for set in [
@@ -654,7 +659,7 @@ fn each_setting_is_put_back() -> Result<()> {
         "ip link add br0 type bridge; ip link set eth0 master br0",
     ] {
         let place = Place::new()?;
-        // The node's own settings are put back too, and not the kernel's defaults.
+        // DEL puts back the node's own settings, not the kernel's defaults.
         place.node.sh("ip link set dev1 group 3; ip link set dev1 addrgenmode random")?;
         let look = || -> Result<String> {
             let mut links: Value = serde_json::from_str(&place.node.sh("ip -d -j link show dev dev1")?)?;
@@ -681,8 +686,8 @@ fn each_setting_is_put_back() -> Result<()> {
     Ok(())
 }
 
-/// The settings that only files below `/sys` have. Root of the machine in a container can write them, by a sysfs of the
-/// container.
+/// Some settings exist only as files below `/sys`. Root of the node in a container can write them through the
+/// container's sysfs.
 #[test]
 fn settings_below_sys_are_put_back() -> Result<()> {
     let place = Place::new()?;
@@ -711,7 +716,7 @@ fn settings_below_sys_are_put_back() -> Result<()> {
     ensure!(answer.status == 0 && before == after, "{written}{answer:?}\n{before}\n{after}");
     ensure!(place.is_up("dev1")?, "{answer:?}");
     if written.trim().is_empty() {
-        skip("only root of the machine may write these settings");
+        skip("only root of the node may write these settings");
     }
     for name in written.split_whitespace().filter(|name| name.starts_with("gro")) {
         ensure!(answer.stderr.contains(&format!("{name} below /sys: as before")), "{answer:?}");

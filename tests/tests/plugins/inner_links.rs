@@ -1,7 +1,6 @@
-//! macvlan, vlan, ipvlan, dummy and tap on a node: traffic between containers, what stands on one link together, plans,
-//! accounts, collections, and what others do to such links. Many kernels lack some of these links: `tests/vm/kernel` runs
-//! this test in a virtual machine, and cargo where the
-//! kernel has them.
+//! macvlan, vlan, ipvlan, dummy and tap on a node: traffic between containers, links that share one parent, plans,
+//! accounts and GC, and changes of such links by other programs. Many kernels lack some of these links, so
+//! `tests/vm/kernel` also runs this test in a virtual machine.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -29,13 +28,13 @@ impl Place {
         Ok(Self { node })
     }
 
-    /// A network of this plugin that has one address, with this patch on the usual configuration.
+    /// Returns a network of this plugin with one address, and the usual configuration changed by this patch.
     fn net(&self, plugin: &str, name: &str, address: &str, patch: &Value) -> Result<Network> {
         let ipam = json!({"type": "static", "addresses": [{"address": address}]});
         Ok(Network::new(&self.node, &config(plugin, name, patch))?.with(&json!({"ipam": ipam})))
     }
 
-    /// Fails unless `to` answers, or does not.
+    /// Fails unless `to` answers as expected.
     fn ping(&self, from: &str, to: &str, answers: bool) -> Result<()> {
         let tries = if answers { "1 2 3 4 5" } else { "1 2" };
         let script = format!(
@@ -46,20 +45,20 @@ impl Place {
         Ok(())
     }
 
-    /// Runs `postern` with these arguments, and returns what it prints.
+    /// Runs `postern` with these arguments, and returns its output.
     fn postern(&self, arguments: &str) -> Result<String> {
         let postern = plugin_bin()?.join("postern");
         self.node.sh(&format!("{} {arguments} || [ $? -le 1 ]", postern.display()))
     }
 
-    /// Returns the state of the node but for its files.
+    /// Returns the state of the node, without its files.
     fn snapshot(&self, containers: &[&str]) -> Result<Value> {
         let mut tree = self.node.snapshot(containers, &mut Names::new(""))?;
         tree["files"] = Value::Null;
         Ok(tree)
     }
 
-    /// Fails unless the node is as it was in a snapshot of the same containers.
+    /// Fails unless the node is as in a snapshot of the same containers.
     fn is_as(&self, before: &Value, containers: &[&str]) -> Result<()> {
         let left: Vec<String> = compare(before, &self.snapshot(containers)?).iter().map(ToString::to_string).collect();
         ensure!(left.is_empty(), "{}", left.join("\n"));
@@ -90,12 +89,12 @@ fn refused(net: &Network, container: &str, code: u64, words: &str) -> Result<()>
     Refusal::of(&net.call("ADD", container)?)?.expect(code, words)
 }
 
-/// DEL without the result of the ADD.
+/// Calls DEL without the result of the ADD.
 fn del(net: &Network, container: &str) -> Result<()> {
     net.attachment(container).del()
 }
 
-/// A master that looks like the host end of an attachment has all records asked, in a gate that is confined by then.
+/// For a master that looks like an attachment's host end, STATUS reads all records, after the gate has confined itself.
 #[test]
 fn status_takes_a_master_with_a_distant_end_or_a_bridge() -> Result<()> {
     let place = Place::new(&["c1"])?;
@@ -130,16 +129,16 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     let (one, two) = (in_vlan(5, "10.5.0.2/8")?, in_vlan(6, "10.6.0.2/8")?);
     one.add("c1")?;
     two.add("c2")?;
-    // Each reaches its VLAN on the wire, and neither the other one, although their networks overlap.
+    // Each container reaches its VLAN on the wire, but not the other VLAN, although their networks overlap.
     place.ping("c1", "10.5.0.1", true)?;
     place.ping("c2", "10.6.0.1", true)?;
     place.ping("c1", "10.6.0.2", false)?;
     place.ping("c2", "10.5.0.2", false)?;
-    // The tag is on the wire: the untagged network does not have the container.
+    // Frames on the wire have the tag, so the untagged network does not reach the container.
     place.node.sh_in("out", "ip addr add 10.5.0.9/32 dev wan; ip route add 10.5.0.2/32 dev wan src 10.5.0.9")?;
     place.ping("out", "10.5.0.2", false)?;
     place.node.sh_in("out", "ip route del 10.5.0.2/32 dev wan; ip addr del 10.5.0.9/32 dev wan")?;
-    // A VLAN of the parent that a container has is not given to another one.
+    // If a container has a VLAN of the parent, no other container gets it.
     refused(
         &in_vlan(5, "10.5.0.3/8")?,
         "c3",
@@ -148,7 +147,7 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     )?;
     place.node.sh("ip link add link uplink name uplink.7 type vlan id 7")?;
     refused(&in_vlan(7, "10.7.0.3/8")?, "c3", 999, "VLAN 7 of \"uplink\" is in use, \"uplink.7\" has it")?;
-    // The same VLAN of another parent is another one.
+    // The same VLAN number of another parent is another VLAN.
     in_vlan(5, "10.5.0.3/8")?.with(&json!({"master": "spare"})).add("c3")?;
     place.ping("c1", "10.5.0.3", false)?;
     for (container, net) in [("c1", &one), ("c2", &two), ("c3", &one)] {
@@ -159,7 +158,8 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     del(&one, "c3")
 }
 
-/// Root in the container moves the attachment's link to a namespace of its own. The VLAN is in use, and held: DEL says so.
+/// Root in the container moves the attachment's link to namespace `nested`. The VLAN is in use, so DEL holds it and
+/// says so.
 #[test]
 fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
     if !has_or_skips("vlan")? {
@@ -177,12 +177,12 @@ fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
     refused(&vlan, "c2", 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
     place.node.sh_in("nested", "ip link del eth0")?;
     place.postern("gc --yes")?;
-    ensure!(place.postern("ls --json")?.trim() == "[]", "it is still held");
+    ensure!(place.postern("ls --json")?.trim() == "[]", "the VLAN is still held");
     vlan.add("c2")?;
     del(&vlan, "c2")
 }
 
-/// A macvlan whose link root in the container moved on: DEL succeeds, and says that it may still be on the wire.
+/// Root in the container has moved a macvlan or ipvlan. DEL succeeds, and says that the link may still be on the wire.
 #[test]
 fn a_macvlan_that_was_moved_below_is_told() -> Result<()> {
     for kind in ["macvlan", "ipvlan"] {
@@ -202,7 +202,7 @@ fn a_macvlan_that_was_moved_below_is_told() -> Result<()> {
     Ok(())
 }
 
-/// A container with a fixed address ends and comes back at once, as a restart does: the kernel takes the dead link down a
+/// A container with a fixed address ends and comes back at once, as in a restart. The kernel removes the old link a
 /// little later.
 #[test]
 fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
@@ -213,7 +213,7 @@ fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
     let mac = "02:00:00:00:0c:01";
     let fixed_mac = json!({"runtimeConfig": {"mac": mac}, "capabilities": {"mac": true}, "mac": mac});
     let network = place.net("macvlan", "m", "10.9.0.2/24", &fixed_mac)?;
-    // The link that the kernel has still to end.
+    // A link that the kernel has not removed yet.
     place.node.sh(&format!(
         "ip link add dead0 link uplink netns {} address 02:00:00:00:0c:01 type macvlan mode bridge",
         place.node.netns("ended")
@@ -223,8 +223,8 @@ fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
     del(&network, "c1")
 }
 
-/// The wire is a cable to `out`. What a container can reach is a matter of the mode: of `out`, of its sibling, and of its
-/// own node, which no mode lets it reach.
+/// The wire leads to `out`. The mode decides whether a container reaches its sibling. In every mode the container
+/// reaches `out`, but not its own node.
 #[test]
 fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
     if !has_or_skips("macvlan")? {
@@ -253,7 +253,7 @@ fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
     )
 }
 
-/// In mode "vepa" a switch that sends frames back joins the siblings. In mode "private" not even that does.
+/// In mode "vepa", a switch that sends frames back connects the siblings. In mode "private" they stay separate.
 #[test]
 fn a_switch_that_sends_frames_back_joins_only_vepa() -> Result<()> {
     if !has_or_skips("macvlan")? {
@@ -276,7 +276,7 @@ fn a_switch_that_sends_frames_back_joins_only_vepa() -> Result<()> {
     )
 }
 
-/// The container has the frames and the address of the link below, which the node has again after DEL.
+/// The container has the frames and the address of the link below. After DEL the node has them again.
 #[test]
 fn passthru_takes_the_whole_link() -> Result<()> {
     if !has_or_skips("macvlan")? {
@@ -289,21 +289,24 @@ fn passthru_takes_the_whole_link() -> Result<()> {
     whole.add("c1")?;
     ensure!(place.own("c1")?["address"] == "02:00:00:00:ee:01", "{}", place.own("c1")?);
     place.ping("c1", "10.8.0.1", true)?;
-    // Nobody else has a place there, in whichever mode.
+    // The kernel accepts no second macvlan on this link, in any mode.
     for mode in ["passthru", "bridge", "private", "vepa"] {
         let second = place.net("macvlan", "m2", "10.8.0.3/24", &json!({"mode": mode}))?;
         refused(&second, "c2", 999, "failed to create macvlan: invalid argument")?;
     }
-    // Another address, by root in there, is the link's below as well: it does not stay.
+    // Root in the container changes the address, which is also the address of the link below. DEL puts it back.
     place.node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
     )?;
-    ensure!(place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"), "this shows nothing");
+    ensure!(
+        place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"),
+        "the link below has not changed, so this test proves nothing"
+    );
     del(&whole, "c1")?;
     let after = place.node.sh("ip -j -d link show dev uplink")?;
     ensure!(before == after, "{before}\n{after}");
-    // A link that others stand on is not taken whole.
+    // A link with other links on it can't be taken in mode "passthru".
     let shared = place.net("macvlan", "m", "10.8.0.2/24", &json!({}))?;
     shared.add("c1")?;
     refused(&whole, "c2", 999, "failed to create macvlan: invalid argument")?;
@@ -329,16 +332,17 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
             if *mode == "l2" {
                 place.ping("c1", "10.8.0.1", true)?;
             } else {
-                // The parent routes: the other machine needs a way, and so does the parent's namespace.
+                // In this mode the parent routes. The other node needs a route, and so does the parent's namespace.
                 place.node.sh_in("out", "ip addr del 10.8.0.1/24 dev wan; ip addr add 10.9.0.253/24 dev wan; ip route add 10.8.0.0/24 via 10.9.0.254 || true; ip neigh replace 10.8.0.2 lladdr 02:00:00:00:ee:01 dev wan")?;
             }
-            // All have their parent's address.
+            // All ipvlans have their parent's address.
             let shown = place.own("c1")?;
             ensure!(
                 shown["address"] == "02:00:00:00:ee:01" && shown["linkinfo"]["info_data"]["mode"] == *mode,
                 "{shown}"
             );
-            // Another mode would change the mode of all: it is refused, whoever has the other links.
+            // Another mode would change the mode of all links on the parent. ADD refuses it, whoever owns the other
+            // links.
             let other = if *mode == "l3" { "l2" } else { "l3" };
             let mixed = on("10.8.0.4/24")?.with(&json!({"mode": other}));
             refused(
@@ -350,11 +354,11 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
                 ),
             )?;
             let shown = place.own("c1")?;
-            ensure!(shown["linkinfo"]["info_data"]["mode"] == *mode, "the refused one changed it: {shown}");
+            ensure!(shown["linkinfo"]["info_data"]["mode"] == *mode, "the refused ADD changed the mode: {shown}");
             place.ping("c1", "10.8.0.3", true)?;
             del(&on("10.8.0.2/24")?, "c1")?;
             del(&on("10.8.0.3/24")?, "c2")?;
-            // With none left the other mode is free.
+            // When no ipvlan is left, the other mode is free.
             mixed.add("c3")?;
             del(&mixed, "c3")
         },
@@ -378,8 +382,8 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
     del(&l2, "c1")
 }
 
-/// A container's ipvlan that stands on an operator's one shares the lowest link with all others. Its record has to say so:
-/// once the operator's is gone, only records know.
+/// A container's ipvlan on an operator's ipvlan shares the lowest link with all other ipvlans. Its record must name
+/// this link: after the operator's ipvlan is deleted, only records tell.
 #[test]
 fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -398,13 +402,13 @@ fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
         "\"uplink\" has a link in mode l2, and a link in mode l3 would change it: eth0 of container c1",
     )?;
     let shown = place.own("c1")?;
-    ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused one changed it: {shown}");
+    ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused ADD changed the mode: {shown}");
     del(&upper, "c1")?;
     lower.add("c2")?;
     del(&lower, "c2")
 }
 
-/// The same for one that stands on the container's own ipvlan, and is left there alone.
+/// The lower ipvlan is the container's own, and its DEL leaves the upper ipvlan alone on the lowest link.
 #[test]
 fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -429,7 +433,7 @@ fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Res
     del(&lower, "c2")
 }
 
-/// Behind a plugin that names the master in its result. Policy has to name it too, and the addresses.
+/// ipvlan follows a plugin whose result names the master. Policy has to name the master too, and the addresses.
 #[test]
 fn an_ipvlan_behind_another_plugin() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -475,7 +479,7 @@ fn a_dummy_is_reached_from_its_own_container_only() -> Result<()> {
     del(&dummy("10.8.0.3/24")?, "c2")
 }
 
-/// Each plugin with a network that works.
+/// Returns a working network for each plugin.
 fn networks() -> Result<Vec<Value>> {
     let mut networks = Vec::new();
     let leased = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
@@ -495,7 +499,7 @@ fn networks() -> Result<Vec<Value>> {
     Ok(networks)
 }
 
-/// A plan says what an ADD does: each operation that the log then has.
+/// A plan lists the operation that makes the link, and ADD's log has it too.
 #[test]
 fn plans_foretell_them() -> Result<()> {
     each(
@@ -520,7 +524,7 @@ fn plans_foretell_them() -> Result<()> {
     )
 }
 
-/// A link of another kind, or a parent that is down, in accounts of the node.
+/// Accounts of the node show a changed link, or a parent that is down.
 #[test]
 fn accounts_know_them() -> Result<()> {
     each(
@@ -555,7 +559,7 @@ fn accounts_know_them() -> Result<()> {
             place.node.sh_in("c1", "ip link delete eth0; ip link add eth0 type bridge")?;
             let show = place.postern("show c1")?;
             ensure!(show.contains(&format!("eth0 in the container is no {plugin}")), "{show}");
-            // What root made there stays; the attachment is gone.
+            // A link that root made in the container stays, and the attachment is removed.
             place.node.sh_in("c1", "ip link delete eth0")?;
             del(&net, "c1")?;
             ensure!(!place.postern("ls")?.contains("c1"), "a record is left");
@@ -564,7 +568,7 @@ fn accounts_know_them() -> Result<()> {
     )
 }
 
-/// GC of the verb and of people: in containers that live, and in ones that are gone.
+/// GC by the runtime and by an operator: in living containers, and in containers that are gone.
 #[test]
 fn collections_remove_them() -> Result<()> {
     each(
@@ -575,7 +579,7 @@ fn collections_remove_them() -> Result<()> {
             let before = place.snapshot(&["c1"])?;
             let net = Network::new(&place.node, config)?;
             net.add("c1")?;
-            // A VLAN is there once.
+            // A parent has each VLAN only once.
             let plain = config["type"] != "vlan";
             if plain {
                 net.add("c2")?;
@@ -596,7 +600,7 @@ fn collections_remove_them() -> Result<()> {
     )
 }
 
-/// An ADD that fails after the link was made leaves nothing; a second ADD leaves the first one alone.
+/// An ADD that fails after it made the link leaves nothing. A second ADD leaves the first ADD's link alone.
 #[test]
 fn failures_leave_what_was_there() -> Result<()> {
     each(
@@ -613,7 +617,7 @@ fn failures_leave_what_was_there() -> Result<()> {
             let up = place.node.sh_in("c1", "ip -o link show dev eth0")?;
             ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD succeeded");
             ensure!(place.node.sh_in("c1", "ip -o link show dev eth0")? == up, "the second ADD changed the link");
-            // Renamed by root in there: it is known by its index.
+            // Root in the container renamed the link. Its index identifies it.
             place.node.sh_in("c1", "ip link set eth0 down; ip link set eth0 name other0")?;
             let refusal = Refusal::of(&net.call("ADD", "c1")?)?;
             ensure!(refusal.text.contains("has a") && refusal.text.contains("\"other0\""), "{refusal:?}");

@@ -11,7 +11,7 @@ fn built() -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no {}: `tests/languages/build LANGUAGE` makes it", path.display()))
 }
 
-/// Checks the output of `inspect`: one sentence about the imports of WASI, and the agreement of imports and policy.
+/// Checks the output of `inspect`: a sentence about the imports of WASI, and the agreement of imports and policy.
 fn inspected(language: &str) -> Result<()> {
     let text = std::fs::read_to_string(built()?.join(language).join("inspected"))?;
     let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -33,7 +33,7 @@ impl Place {
         Ok(Self { net: Network::new(&node, config)?.by(&built()?.join("bin")) })
     }
 
-    /// Calls the plugin at this place of the list, and prints how long it took.
+    /// Calls the plugin at this place of the list, and prints the duration.
     fn timed(&self, at: usize, verb: &str, more: &Value) -> Result<Answer> {
         let start = Instant::now();
         let answer = self.net.call_at(at, verb, "c1", more)?;
@@ -105,19 +105,19 @@ fn chained(language: &str, plugin: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "tests/languages/run builds it first"]
+#[ignore = "tests/languages/run builds the plugins first"]
 fn c() -> Result<()> {
     ipam("c", "pool")
 }
 
 #[test]
-#[ignore = "tests/languages/run builds it first"]
+#[ignore = "tests/languages/run builds the plugins first"]
 fn javascript() -> Result<()> {
     chained("javascript", "announce")
 }
 
 #[test]
-#[ignore = "tests/languages/run builds it first"]
+#[ignore = "tests/languages/run builds the plugins first"]
 fn python() -> Result<()> {
     ipam("python", "sticky")
 }

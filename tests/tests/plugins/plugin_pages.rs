@@ -1,6 +1,6 @@
-//! The pages in `docs/plugins`. The first list of each page works: `postern net validate` finds no mistake in it, and
-//! `postern net` attaches a container with it, checks and detaches. Nothing of the attachment is left. Each page names the
-//! keys and the grants of its plugin.
+//! Tests of the pages in `docs/plugins`. `postern net validate` finds no mistake in each page's first list. `postern
+//! net` attaches a container with the list, checks and detaches it, and leaves nothing. Each page names its plugin's
+//! keys and grants.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::dhcp::{lease, play};
@@ -10,17 +10,17 @@ use postern_tests::{Node, plugin_bin, shipped};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The kinds of links that a kernel may lack. Each is named as the plugin that makes it.
+/// The kinds of links that a kernel may lack. Each kind has the name of the plugin that makes it.
 const KINDS: [&str; 6] = ["macvlan", "ipvlan", "vlan", "dummy", "tap", "vrf"];
 
-/// The link of the node that some pages ask for.
+/// The link of the node that some pages need.
 const CARD: &str = "ip link add eth1 type veth peer name wire1; ip link set eth1 up; ip link set wire1 up";
 
-/// The file of flanneld, as its page has it.
+/// flanneld's file, as flannel's page shows it.
 const SUBNET: &str =
     "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
 
-/// What the runtime gives to plugins that ask for it: a port of the node.
+/// The runtime's data for plugins that declare the capability: a port of the node.
 const ARGUMENTS: &str = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
 
 /// The grants that `docs/plugins/README.md` calls common.
@@ -39,7 +39,7 @@ fn example(page: &str) -> Result<&str> {
     Ok(list)
 }
 
-/// The answer of a DHCP service that has one lease for whoever asks.
+/// The answer of a DHCP service that gives every attachment the same lease.
 fn answer(ask: &Value) -> Value {
     match ask {
         Value::Object(ask) if !ask.contains_key("release") => lease("10.9.0.42/24", "10.9.0.1"),
@@ -48,12 +48,12 @@ fn answer(ask: &Value) -> Value {
     }
 }
 
-/// A node with the list of a page, what that list needs, and a container.
+/// A node with a page's list, the objects that the list needs, and a container.
 struct Place {
     node: Node,
     network: String,
     interface: &'static str,
-    /// The links of the container before.
+    /// The links of the container before ADD.
     inside: String,
 }
 
@@ -76,12 +76,12 @@ impl Place {
         let parsed: Value = serde_json::from_str(list).context("the list is no JSON")?;
         let network = parsed.get("name").and_then(Value::as_str).context("the list has no name")?.to_owned();
         let inside = links(&node)?;
-        // A runtime calls loopback for `lo`.
+        // A runtime calls loopback with interface `lo`.
         let interface = if plugin == "loopback" { "lo" } else { "eth0" };
         Ok(Self { node, network, interface, inside })
     }
 
-    /// Runs a verb of `postern net`, and returns what it printed.
+    /// Runs a verb of `postern net`, and returns its output.
     fn net(&self, verb: &str) -> Result<String> {
         let bin = plugin_bin()?;
         let (bin, netns) = (bin.display(), self.node.netns("c1"));
@@ -90,7 +90,7 @@ impl Place {
         self.node.sh(&format!("{variables} {bin}/postern net {verb} {} {netns}", self.network))
     }
 
-    /// Fails unless `postern net validate` is content with the list.
+    /// Fails if `postern net validate` reports a problem in the list.
     fn is_valid(&self) -> Result<()> {
         let bin = plugin_bin()?;
         let said =
@@ -99,7 +99,7 @@ impl Place {
         Ok(())
     }
 
-    /// Fails if a record, a lease, a cached result, a link, or a rule of these addresses is left.
+    /// Fails if a record, a lease, a cached result, a link, or a rule for these addresses is left.
     fn is_clean(&self, addresses: &[String]) -> Result<()> {
         let left = self.node.sh("ls -A /run/postern/attachments 2> /dev/null || true
              find /var/lib/cni -type f -not -name '*lock' -not -name 'last_reserved*' 2> /dev/null || true
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// Returns the names of the links in the container, `lo` apart.
+/// Returns the names of the container's links, except `lo`.
 fn links(node: &Node) -> Result<String> {
     node.sh_in("c1", "ip -o link show | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | grep -v '^lo$' | sort || true")
 }
@@ -126,7 +126,7 @@ fn addresses(result: &Value) -> Vec<String> {
     ips.filter_map(|ip| Some(ip.get("address")?.as_str()?.split('/').next()?.to_owned())).collect()
 }
 
-/// The example of one page, from ADD to DEL.
+/// Tests the example of one page, from ADD to DEL.
 fn works(plugin: &str) -> Result<()> {
     let page = page(plugin)?;
     let list = example(&page)?;
@@ -138,23 +138,23 @@ fn works(plugin: &str) -> Result<()> {
     let addresses = addresses(&result);
     ensure!(!addresses.is_empty(), "no address: {result}");
     place.net("check")?;
-    // A runtime may say DEL again.
+    // A runtime may repeat DEL.
     place.net("del")?;
     place.net("del")?;
     if plugin == "host-device" {
-        place.node.sh("ip link show dev eth1").context("the device is not at home")?;
+        place.node.sh("ip link show dev eth1").context("the device is not on the node")?;
     }
-    // No rule is about the addresses of `lo`.
+    // Rules with the addresses of `lo` do not count.
     place.is_clean(if plugin == "loopback" { &[] } else { addresses.as_slice() })
 }
 
-/// Every page. In a virtual machine `POSTERN_PAGES_OF` names the plugins whose links other kernels lack.
+/// Tests every page. In a virtual machine, `POSTERN_PAGES_OF` names the plugins whose links other kernels lack.
 #[test]
 fn the_list_of_each_page_works() -> Result<()> {
     let group = std::env::var("POSTERN_PAGES_OF").unwrap_or_default();
     let mut plugins = shipped()?;
     plugins.retain(|plugin| group.is_empty() || group.split(' ').any(|name| name == plugin));
-    ensure!(!plugins.is_empty(), "no plugin is called so: {group}");
+    ensure!(!plugins.is_empty(), "no plugin has one of these names: {group}");
     each(
         plugins,
         |plugin| plugin.clone(),

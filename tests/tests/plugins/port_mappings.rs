@@ -1,5 +1,5 @@
-//! Ports of the node that lead to containers: real connections, two containers that want one port, 16,384 ports, and
-//! what stays closed.
+//! Ports of the node that lead to containers: real connections, two containers that want the same port, 16,384 ports,
+//! and what stays closed.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
 
-/// A bridge with both families, and a peer on the wire.
+/// A bridge with both IP versions, and a peer on the wire.
 const WIRE: &str = "
     ip link set lo up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
     ip link add wire0 type veth peer name wire1; ip link set wire1 netns outside
@@ -48,7 +48,7 @@ impl Place {
         Ok(Self { node, backend, bins: [plugin_bin()?, plugin_bin()?], servers: Vec::new() })
     }
 
-    /// The interface plugin and portmap come from these directories.
+    /// Sets the directories of the interface plugin and of portmap.
     fn by(mut self, bridge: PathBuf, portmap: PathBuf) -> Self {
         self.bins = [bridge, portmap];
         self
@@ -120,7 +120,7 @@ fn attach(net: &Network, container: &str) -> Result<(Attachment, Answer)> {
     Ok((attachment, answer))
 }
 
-/// The only mapping, for one address of the node.
+/// Returns a list of one mapping, for one address of the node.
 fn of_host(ip: &str, host: u16, container: u16, protocol: &str) -> Value {
     let mut port = mapping(host, container, protocol);
     merge(&mut port, &json!({"hostIP": ip}));
@@ -146,13 +146,13 @@ fn everywhere(backend: &'static str) -> Result<()> {
     c1.call_at(1, "CHECK")?.success()?;
     for (protocol, port, inside) in protocols {
         for (from, address, seen) in [
-            // From outside the container sees the sender.
+            // From outside, the container sees the sender.
             (Some("outside"), "192.0.2.1", "192.0.2.2"),
             (Some("outside"), "[2001:db8::1]", "2001:db8::2"),
             (None, "192.0.2.1", "192.0.2.1"),
             (None, "127.0.0.1", "10.1.0.1"),
             (None, "[2001:db8::1]", "2001:db8::1"),
-            // A neighbour, and the container itself, come through as the node.
+            // Connections of a neighbour and of the container itself have the node's address as sender.
             (Some("c2"), "192.0.2.1", "10.1.0.1"),
             (Some("c2"), "10.1.0.1", "10.1.0.1"),
             (Some("c2"), "[2001:db8::1]", "fd00:1::1"),
@@ -162,9 +162,9 @@ fn everywhere(backend: &'static str) -> Result<()> {
             let answer = place.ask(from, protocol, &format!("{address}:{port}"))?;
             ensure!(answer == seen, "{backend} {protocol} {from:?} to {address}: {answer}, not {seen}");
         }
-        // What the container's neighbours send to it without the node is not touched.
+        // Direct connections from the container's neighbours keep their sender.
         ensure!(place.ask(Some("c2"), protocol, &format!("10.1.0.2:{inside}"))? == "10.1.0.3", "masqueraded too much");
-        // A port of another node stays that node's.
+        // A port of another node does not lead to the container.
         ensure!(place.ask(Some("c2"), protocol, &format!("192.0.2.2:{port}"))? == "nobody", "hijacked");
     }
     c1.call_at(1, "DEL")?.success()?;
@@ -186,7 +186,7 @@ fn connections_from_everywhere_by_iptables() -> Result<()> {
     everywhere("iptables")
 }
 
-/// `masqAll`, `snat: false`, a host IP, and conditions.
+/// The effects of `masqAll`, `snat: false`, a host IP, and conditions.
 #[test]
 fn keys_decide_who_comes_through_as_whom() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -235,20 +235,26 @@ fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
         let mut place = Place::new(backend)?;
         place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
         place.serve(None, "tcp", "127.0.0.1:7777")?;
-        ensure!(place.node.sh("cat /proc/sys/net/ipv4/conf/br1/route_localnet")?.trim() == "1", "it is needed here");
+        ensure!(
+            place.node.sh("cat /proc/sys/net/ipv4/conf/br1/route_localnet")?.trim() == "1",
+            "route_localnet is off"
+        );
         let attack =
             "ip addr del 127.0.0.1/8 dev lo; ip route del local 127.0.0.0/8 dev lo table local 2>/dev/null || true
             ip route add 127.0.0.0/8 via 10.1.0.1; sysctl -qw net.ipv4.conf.all.route_localnet=1";
         place.node.sh_in("c1", attack)?;
         ensure!(place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? == "nobody", "{backend}: 127.0.0.1 is open");
-        // The test would notice: without the guard it is open.
+        // Without the guard the port is open, so this test can fail.
         place.node.sh("nft delete table ip postern_localnet")?;
-        ensure!(place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? != "nobody", "{backend}: the attack is none");
+        ensure!(
+            place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? != "nobody",
+            "{backend}: the attack has no effect even without the guard"
+        );
     }
     Ok(())
 }
 
-/// A container with `route_localnet` behind its link sends nothing to the node in the name of 127.0.0.x.
+/// A container with `route_localnet` behind its link can't send packets to the node with a source address 127.0.0.x.
 #[test]
 fn nothing_comes_from_the_nodes_127_0_0_0() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -265,7 +271,7 @@ s.sendto(b\"x\", (\"10.1.0.1\", 7777))'";
         let seen = || place.node.sh("nft list table ip seen | grep -o 'packets [0-9]*'");
         place.node.sh_in("c1", attack)?;
         ensure!(seen()?.trim() == "packets 0", "{backend}: {}", seen()?);
-        // The test would notice: without the guard they come.
+        // Without the guard the packets arrive, so this test can fail.
         place.node.sh("nft delete table ip postern_localnet")?;
         place.node.sh_in(
             "c1",
@@ -275,13 +281,17 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((\"127.0.0.5\", 0))
 s.sendto(b\"x\", (\"10.1.0.1\", 7777))'",
         )?;
-        ensure!(seen()?.trim() == "packets 1", "{backend}: the attack is none: {}", seen()?);
+        ensure!(
+            seen()?.trim() == "packets 1",
+            "{backend}: the attack has no effect even without the guard: {}",
+            seen()?
+        );
     }
     Ok(())
 }
 
-/// `route_localnet` is set only for forwards that need it, and only on their link. `postern gc --node` gives it back when
-/// nothing needs it any more; the guard goes then, and not before.
+/// `route_localnet` is set only for forwards that need it, and only on their link. `postern gc --node` switches the
+/// setting off when no forward needs it. Only then is the guard removed.
 #[test]
 fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
     let port = |ip: &str| of_host(ip, 8080, 80, "tcp");
@@ -302,23 +312,23 @@ fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
         let said = gc()?;
         ensure!(said.contains("route-localnet of link br1 stays: ports of the node lead to 10.1.0."), "{said}");
         ensure!(on()? == "br1/route_localnet\n" && guard()?.contains("127.0.0.0/8 drop"), "{}", guard()?);
-        // Rules that were wiped are put back by `postern reapply`: the record needs it still.
+        // The record still needs `route_localnet`, because `postern reapply` puts back removed rules.
         place.node.sh("nft flush chain ip cni_hostport hostports 2>/dev/null || iptables -t nat -F")?;
         ensure!(gc()?.contains("route-localnet of link br1 stays"), "{}", gc()?);
         c1.call_at(1, "DEL")?.success()?;
         let shown = place.node.sh(&format!("{}/postern gc --node < /dev/null", plugin_bin()?.display()))?;
         ensure!(shown.contains("unused: route-localnet of link br1, which is switched off"), "{shown}");
-        ensure!(on()? == "br1/route_localnet\n", "it was removed unasked: {}", on()?);
+        ensure!(on()? == "br1/route_localnet\n", "gc without `--yes` switched route_localnet off: {}", on()?);
         let said = gc()?;
         ensure!(said.contains("removed route-localnet of link br1"), "{said}");
-        // The guard's table goes with the next look, when nothing is open.
+        // The next run of `postern gc --node` removes the guard's table, because no link is open.
         gc()?;
         ensure!(on()?.is_empty() && guard()?.is_empty(), "{} {}", on()?, guard()?);
     }
     Ok(())
 }
 
-/// After a start of the machine, ports of its earlier run are free, and a late DEL takes nothing of others.
+/// After a reboot, ports of the earlier boot are free, and a late DEL removes no rules of other attachments.
 #[test]
 fn ports_of_an_earlier_boot_are_free() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -328,10 +338,10 @@ fn ports_of_an_earlier_boot_are_free() -> Result<()> {
             "nft flush ruleset; ip link delete br1; for veth in $(ip -o link | grep -o 'veth[0-9a-f]*'); do ip link delete $veth; done
              sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*",
         )?;
-        let c2 = c1.network.add("c2").context("the port is free")?;
+        let c2 = c1.network.add("c2").context("the port is not free")?;
         let before = place.rules()?;
         c1.call_at(1, "DEL")?.success()?;
-        // Without an earlier result.
+        // This DEL has no earlier result.
         c1.network.attachment("c1").del()?;
         ensure!(place.rules()? == before, "{backend}: {}\n---\n{before}", place.rules()?);
         c2.call_at(1, "CHECK")?.success()?;
@@ -341,7 +351,8 @@ fn ports_of_an_earlier_boot_are_free() -> Result<()> {
     Ok(())
 }
 
-/// Two containers can't have one port, and the error names the other. One container can, on several networks.
+/// Two containers can't have the same port, and the error names the other container. One container can have the port on
+/// several networks.
 #[test]
 fn one_port_has_one_container() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -359,8 +370,8 @@ fn one_port_has_one_container() -> Result<()> {
         }
         let after = place.rules()?;
         ensure!(after == before, "a refused ADD left rules: {before}\nafter:\n{after}");
-        place.add("c2", &of_host("", 8080, 80, "udp")).context("another protocol")?;
-        // As Podman asks: the same ports on another network of the same container.
+        place.add("c2", &of_host("", 8080, 80, "udp")).context("the same port of another protocol is refused")?;
+        // Podman requests the same ports on another network of the same container.
         let second = json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]);
         let eth1 = place.named("other", &second)?.interface("eth1").add("c1")?;
         eth1.call_at(1, "CHECK")?.success()?;
@@ -372,12 +383,13 @@ fn one_port_has_one_container() -> Result<()> {
         Refusal::of(&answer)?.expect(999, "container c1 of network \"other\" has it")?;
         eth1.call_at(1, "DEL")?.success()?;
         net.call("DEL", "c3")?.success()?;
-        net.add("c3").context("the port is free again")?;
+        net.add("c3").context("the port is not free after DEL")?;
     }
     Ok(())
 }
 
-/// UDP connections that began before the forward, or that outlive it, are forgotten; those of others are not.
+/// portmap deletes tracked UDP connections that are older than the forward or outlive it. Connections of other programs
+/// stay.
 #[test]
 fn udp_follows_the_forward() -> Result<()> {
     let of_family = [
@@ -391,7 +403,7 @@ fn udp_follows_the_forward() -> Result<()> {
         place.serve(None, "udp", &format!("{here}:5353"))?;
         place.serve(Some("outside"), "udp", &format!("{peer}:5353"))?;
         let fixed = |to: &str, from: &str, port: u16| format!("{TALK} ask udp {to}:5353 {from}:{port}");
-        // One that keeps its port asks the node's own program first.
+        // A sender that keeps its port first talks to the node's own program.
         let own = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
         ensure!(own.trim() == seen, "{own}");
         let foreign = |place: &Place| {
@@ -402,22 +414,22 @@ fn udp_follows_the_forward() -> Result<()> {
         let before = foreign(&place)?;
         let c1 = place.add("c1", &json!([mapping(5353, 53, "udp")]))?;
         place.serve(Some("c1"), "udp", &format!("{inside}:53"))?;
-        // Now only the container can answer.
+        // Now only the container can answer on this port.
         place.stop(0)?;
         let led = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
-        ensure!(led.trim() == seen, "{backend} {here}: the old connection goes on without the forward: {led}");
-        ensure!(foreign(&place)? == before, "connections to another node's port were forgotten");
+        ensure!(led.trim() == seen, "{backend} {here}: the forward does not catch the old connection: {led}");
+        ensure!(foreign(&place)? == before, "connections to another node's port were deleted");
         // After DEL the same connection reaches the node again. The container no longer answers.
         c1.call_at(1, "DEL")?.success()?;
         place.stop(2)?;
         place.serve(None, "udp", &format!("{here}:5353"))?;
         let back = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
-        ensure!(back.trim() == seen, "{backend} {here}: the connection goes on to the container: {back}");
+        ensure!(back.trim() == seen, "{backend} {here}: the connection still leads to the container: {back}");
     }
     Ok(())
 }
 
-/// A forward from one of the node's addresses forgets the connections to that address, and not those to its others.
+/// A forward from one of the node's addresses deletes the tracked connections to this address only.
 #[test]
 fn udp_of_another_host_ip_goes_on() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -428,7 +440,8 @@ fn udp_of_another_host_ip_goes_on() -> Result<()> {
             let answer = place.node.sh_in("outside", &format!("{TALK} ask udp {to}:5353 192.0.2.2:{from}"))?;
             Ok(answer.trim() == "192.0.2.2")
         };
-        // The first connection is led to c2. Then its rules go, and only the kernel's memory leads it there.
+        // The first connection leads to c2. Then its rules are removed, and only the kernel's connection tracking leads
+        // it to c2.
         let c2 = place.add("c2", &of_host("192.0.2.1"))?;
         place.serve(Some("c2"), "udp", "10.1.0.2:53")?;
         ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the forward does not work");
@@ -436,26 +449,26 @@ fn udp_of_another_host_ip_goes_on() -> Result<()> {
             "nftables" => "nft flush chain ip cni_hostport hostports",
             _ => "iptables -t nat -F CNI-HOSTPORT-DNAT",
         })?;
-        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the kernel has forgotten the first connection itself");
-        // The second one goes to the node.
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the kernel itself deleted the first connection");
+        // The second connection leads to the node.
         place.serve(None, "udp", "192.0.2.7:5353")?;
         ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the node does not answer");
         place.stop(1)?;
         let c1 = place.add("c1", &of_host("192.0.2.7"))?;
         place.serve(Some("c1"), "udp", "10.1.0.3:53")?;
-        ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the old connection goes on without the forward");
-        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: a connection to another address was forgotten");
+        ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the forward does not catch the old connection");
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: a connection to another address was deleted");
         c1.call_at(1, "DEL")?.success()?;
-        ensure!(!ask(&place, "192.0.2.7", 40_001)?, "{backend}: the connection goes on to the container");
-        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: DEL forgot a connection to another address");
-        // Its own DEL forgets it.
+        ensure!(!ask(&place, "192.0.2.7", 40_001)?, "{backend}: the connection still leads to the container");
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: DEL deleted a connection to another address");
+        // The DEL of c2 deletes the first connection.
         c2.call_at(1, "DEL")?.success()?;
-        ensure!(!ask(&place, "192.0.2.1", 40_000)?, "{backend}: the first connection goes on to the container");
+        ensure!(!ask(&place, "192.0.2.1", 40_000)?, "{backend}: the first connection still leads to the container");
     }
     Ok(())
 }
 
-/// 16,384 mappings in one call; one more is refused before anything is made.
+/// One call takes 16,384 mappings. A call with one more is refused before it makes anything.
 #[test]
 fn as_many_ports_as_podman_expands() -> Result<()> {
     let legacy = "for family in iptables ip6tables; do for tool in '' -save -restore; do
@@ -464,20 +477,23 @@ fn as_many_ports_as_podman_expands() -> Result<()> {
         let count = 16_384;
         let mut place = Place::new(backend)?;
         place.node.sh(script)?;
-        // As long as a runtime may write them: with an address each.
+        // The longest form in which a runtime may write mappings: each has an address.
         let with_address = |step| json!({"hostPort": 10_000 + step, "containerPort": 20_000 + step, "protocol": "tcp", "hostIP": "0.0.0.0"});
         let all = |count: u16| (0..count).map(with_address).collect::<Value>();
         let before = place.rules()?;
         let (c2, answer) = attach(&place.net(&all(16_385))?, "c2")?;
         Refusal::of(&answer)?.expect(999, "16385 port mappings are more than 16384")?;
-        ensure!(place.rules()? == before, "something was made");
+        ensure!(place.rules()? == before, "a refused ADD made rules");
         c2.network.call("DEL", "c2")?.success()?;
         let started = Instant::now();
         let c1 = place.add("c1", &all(count))?;
         println!("{backend}: ADD with {count} mappings took {:?}", started.elapsed());
         let (last, inside) = (10_000 + count - 1, 20_000 + count - 1);
         place.serve(Some("c1"), "tcp", &format!("10.1.0.3:{inside}"))?;
-        ensure!(place.ask(Some("outside"), "tcp", &format!("192.0.2.1:{last}"))? == "192.0.2.2", "the last port");
+        ensure!(
+            place.ask(Some("outside"), "tcp", &format!("192.0.2.1:{last}"))? == "192.0.2.2",
+            "the last port does not lead to the container"
+        );
         c1.call_at(1, "CHECK")?.success()?;
         let started = Instant::now();
         c1.call_at(1, "DEL")?.success()?;
@@ -487,12 +503,12 @@ fn as_many_ports_as_podman_expands() -> Result<()> {
     Ok(())
 }
 
-/// Native in front of ours and behind, both ways.
+/// Native plugins before and after ours, with both packet filters.
 #[test]
 fn mixed_lists() -> Result<()> {
     let (native, ours) = (native_bin()?, plugin_bin()?);
     for backend in ["nftables", "iptables"] {
-        // Ours after a native plugin: the addresses count as long as the container has them.
+        // Our portmap after a native bridge: the addresses count only while the container has them.
         let mut place = Place::new(backend)?.by(native.clone(), ours.clone());
         let mappings = json!([mapping(8080, 80, "tcp")]);
         let operators = place.node.path("/etc/postern/policy/portmap.toml");
@@ -510,10 +526,13 @@ fn mixed_lists() -> Result<()> {
         place.node.sh_in("c1", "ip addr add 10.1.0.2/24 dev eth0; ip route add default via 10.1.0.1")?;
         c1.call_at(1, "ADD")?.success()?;
         place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
-        ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "ours after native");
+        ensure!(
+            place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2",
+            "our portmap after the native bridge"
+        );
         c1.by(&native).call_at(1, "CHECK")?.success().context("native CHECK of ours")?;
         c1.call_at(1, "DEL")?.success()?;
-        // Native after ours: rollback and return with the container running.
+        // The native portmap after our bridge: rollback and return while the container runs.
         let mut place = Place::new(backend)?;
         let c1 = place.add("c1", &mappings)?;
         place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
@@ -529,7 +548,8 @@ fn mixed_lists() -> Result<()> {
     Ok(())
 }
 
-/// CHECK of what a native plugin made by nftables: the forms of 1.9.1, of older and of later versions, and what is broken.
+/// CHECK of what a native plugin made by nftables: the forms of 1.9.1, of older and of later versions, and damaged
+/// forms.
 #[test]
 fn native_forms_by_nftables() -> Result<()> {
     let place = Place::new("nftables")?.by(plugin_bin()?, native_bin()?);
@@ -540,20 +560,20 @@ fn native_forms_by_nftables() -> Result<()> {
     let own = "ip saddr 10.1.0.2 ip daddr 10.1.0.2 masquerade";
     for (change, patch, is_whole) in [
         ("", json!({}), true),
-        // Upstream's main branch: the container's network, or all.
+        // The native plugins' main branch masquerades the container's network, or all networks.
         (&*format!("s,{own},ip saddr 10.1.0.0/24 ip daddr 10.1.0.2 masquerade,"), json!({}), true),
         (&format!("s,{own},ip saddr 0.0.0.0/0 ip daddr 10.1.0.2 masquerade,"), json!({"masqAll": true}), true),
         (&format!("s,{own},ip daddr 10.1.0.2 masquerade,"), json!({"masqAll": true}), true),
         // 1.9.1 forgets `masqAll`.
         ("", json!({"masqAll": true}), true),
         (&format!("/{own}/d"), json!({"snat": false}), true),
-        // Conditions are in the shared chains.
+        // Conditions stand in the shared chains.
         (
             "/^table ip cni/,/^}/ s,fib daddr type local jump,ip saddr != 192.0.2.0/24 &,",
             json!({"conditionsV4": ["ip", "saddr", "!=", "192.0.2.0/24"]}),
             true,
         ),
-        // 1.9.0 has forwards with a host IP in a chain of their own.
+        // 1.9.0 has forwards with a host IP in a separate chain.
         (
             "/^table ip6/,$ d; /tcp dport 8080 dnat to 10.1.0.2:80/d; s,chain hostip_hostports {,&\\n ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.2:80 comment \"c1\",",
             json!({"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp", "hostIP": "192.0.2.1"}]}}),
@@ -592,7 +612,8 @@ fn native_forms_by_nftables() -> Result<()> {
     Ok(())
 }
 
-/// Below 0.4.0 DEL has no `prevResult`: the record knows the addresses, and without one the container's names do.
+/// Below 0.4.0, DEL has no `prevResult`. The addresses come from the record, or without a record from rules with the
+/// container's names.
 #[test]
 fn del_without_an_earlier_result() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -617,7 +638,7 @@ fn del_without_an_earlier_result() -> Result<()> {
     Ok(())
 }
 
-/// The same with our own interface plugin, whose record has the addresses.
+/// Below 0.4.0, with our own interface plugin, whose record has the addresses.
 #[test]
 fn del_by_the_record_alone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -630,7 +651,7 @@ fn del_by_the_record_alone() -> Result<()> {
     Ok(())
 }
 
-/// An operator renames the chain that leads to the forwards, or leads there from a chain of his own. DEL leaves no forward.
+/// An operator renames the chain that leads to the forwards, or adds a rule that leads to them. DEL leaves no forward.
 #[test]
 fn forwards_go_whoever_leads_to_them() -> Result<()> {
     for (script, stays) in [
@@ -649,16 +670,16 @@ fn forwards_go_whoever_leads_to_them() -> Result<()> {
     Ok(())
 }
 
-/// nftables' rules have the first 128 bytes of a container's ID. Another ID that begins so keeps its forwards: a native
-/// plugin's, and one that a record lists.
+/// nftables' rules contain only the first 128 bytes of a container's ID. Another ID with the same beginning keeps its
+/// forwards: a native plugin's forwards, and forwards that a record lists.
 #[test]
 fn forwards_of_ids_that_begin_alike() -> Result<()> {
     let id = |end: &str| format!("{}{end}", "x".repeat(128));
     let ours = plugin_bin()?;
-    // The native plugin takes no longer ID.
+    // The native plugin accepts no ID longer than 128 bytes.
     for (keeper, ends) in [(native_bin()?, ["", ""].as_slice()), (ours.clone(), &["one", "two"])] {
         let place = Place::new("nftables")?;
-        // A call for this ID, in the namespace of the container.
+        // Makes a call with this ID, in the container's namespace.
         let call = |net: &Network, at: usize, verb: &str, container: &str, end: &str, previous: &Value| {
             let request = net.request(at, verb, container, &json!({"prevResult": previous}))?;
             place.node.call(&request.env("CNI_CONTAINERID", &id(end)))
@@ -673,7 +694,7 @@ fn forwards_of_ids_that_begin_alike() -> Result<()> {
         let before = place.rules()?;
         ensure!(before.contains("10.1.0.2:80"), "{before}");
         let (net, result) = made.first().context("an attachment")?;
-        // One without a record goes, and names another address or none.
+        // An attachment without a record is removed. Its `prevResult` has another address or none.
         for previous in [Value::Null, json!({"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.99/24"}]})] {
             let answer = call(net, 1, "DEL", "c1", "three", &previous)?;
             ensure!(answer.stderr.contains("only the beginning of its ID"), "{answer:?}");
@@ -688,7 +709,7 @@ fn forwards_of_ids_that_begin_alike() -> Result<()> {
     Ok(())
 }
 
-/// What an operator keeps for the node.
+/// Ports that an operator keeps for the node.
 #[test]
 fn ports_that_policy_keeps() -> Result<()> {
     let place = Place::new("nftables")?;

@@ -1,5 +1,5 @@
-//! The plugin bridge after a plugin that made a link of the host. If the operator's policy allows it, that link joins
-//! the bridge in place of a pair. Here the link is a veth pair on the host; it stands for the tap of another plugin.
+//! bridge after a plugin that made a link on the host. If the operator's policy allows this, the link joins the bridge
+//! instead of a pair. In these tests a host end `tap1` of a veth pair replaces the tap of another plugin.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
@@ -29,7 +29,7 @@ impl Place {
         let node = Node::new()?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
         node.sh(PRIVATE_ETC)?;
-        // The other ends stand for the programs behind the links.
+        // The other ends represent the programs behind the links.
         node.sh(
             "for n in 1 2; do ip link add tap$n address 02:00:00:00:00:0$n type veth peer name vm$n address 02:00:00:00:01:0$n; done
              ip link set vm1 up; ip link set vm2 up",
@@ -60,7 +60,7 @@ impl Place {
         links.into_iter().next().context("no link")
     }
 
-    /// Fails unless the link is as it was before: no port, and down.
+    /// Fails unless the link is as before: no port, and down.
     fn is_free(&self, name: &str) -> Result<()> {
         let link = self.link(name)?;
         let up = link.pointer("/flags").and_then(Value::as_array).is_some_and(|flags| flags.contains(&json!("UP")));
@@ -89,16 +89,16 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     let port = &tap["linkinfo"]["info_slave_data"];
     ensure!(tap["master"] == "br9" && port["isolated"] == true && port["hairpin"] == true, "{tap}");
     ensure!(tap["flags"].as_array().is_some_and(|flags| flags.contains(&json!("UP"))), "{tap}");
-    // No pair was made, and nothing is in the container.
-    ensure!(place.node.sh("ip -o link | grep -c veth[0-9a-f] || true")?.trim() == "0", "a pair");
-    ensure!(place.node.sh_in("c1", "ip -o link | wc -l")?.trim() == "1", "a link in the container");
+    // ADD made no pair, and no link in the container.
+    ensure!(place.node.sh("ip -o link | grep -c veth[0-9a-f] || true")?.trim() == "0", "ADD made a pair");
+    ensure!(place.node.sh_in("c1", "ip -o link | wc -l")?.trim() == "1", "ADD made a link in the container");
     c1.call_at(0, "CHECK")?.success()?;
     let shown = place.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
     ensure!(shown.contains("tap1") && shown.contains("port of br9"), "{shown}");
     let second = place.net(&isolated).call("ADD", "c1")?;
     Refusal::of(&second)?.expect(999, "an earlier ADD made the port of this attachment…run DEL first")?;
-    ensure!(place.link("tap1")?["master"] == "br9", "a second ADD took the first one's port");
-    // It keeps the address that it took from its port.
+    ensure!(place.link("tap1")?["master"] == "br9", "a second ADD took the first attachment's port");
+    // The bridge keeps the address that it took from its port.
     place.node.sh("ip link set br9 address 02:00:00:00:00:01")?;
     for script in ["ip link set tap1 nomaster", "ip link set tap1 master br9; ip link set tap1 down"] {
         place.node.sh(script)?;
@@ -113,7 +113,8 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     Ok(())
 }
 
-/// With the shipped policy an earlier plugin has no influence: a pair is made, and the link is left alone, as natively.
+/// With the shipped policy an earlier plugin has no influence: like the native bridge, ours makes a pair and leaves the
+/// link alone.
 #[test]
 fn without_a_grant_it_is_as_native() -> Result<()> {
     let place = Place::new("")?;
@@ -134,7 +135,7 @@ fn who_is_behind_it_reaches_the_gateway() -> Result<()> {
     place.node.sh("ip link set vm1 netns c1 2>/dev/null || ip link set vm1 netns $(readlink -f /run/netns/c1)")?;
     place.node.sh_in("c1", "ip addr add 10.9.0.2/24 dev vm1; ip link set vm1 up; ping -c1 -W2 10.9.0.1 >/dev/null")?;
     c1.call_at(0, "CHECK")?.success()?;
-    // Nothing of the container's is deleted.
+    // DEL deletes no link in the container.
     c1.call_at(0, "DEL")?.success()?;
     place.node.sh_in("c1", "ip link show vm1")?;
     place.is_free("tap1")?;
@@ -142,7 +143,8 @@ fn who_is_behind_it_reaches_the_gateway() -> Result<()> {
     Ok(())
 }
 
-/// The earlier plugin made a whole pair: its end in the container gets the addresses, and only that plugin deletes it.
+/// The earlier plugin made a whole pair. The pair's end in the container gets the addresses, and only the earlier
+/// plugin deletes it.
 #[test]
 fn the_containers_link_is_the_other_plugins() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -156,11 +158,11 @@ fn the_containers_link_is_the_other_plugins() -> Result<()> {
     ensure!(result["ips"][0]["interface"] == 1, "{result}");
     place.node.sh_in("c1", "ip -o addr show dev eth0 | grep -q 10.9.0.2/24; ping -c1 -W2 10.9.0.1 >/dev/null")?;
     c1.call_at(0, "CHECK")?.success()?;
-    ensure!(place.node.sh("nft list ruleset")?.contains("tap1"), "no guard");
-    // The leases' disk is not there yet: the DEL fails, and the next one still deletes nothing of the other plugin.
+    ensure!(place.node.sh("nft list ruleset")?.contains("tap1"), "no spoofing protection");
+    // DEL fails while the disk with the leases is missing. The next DEL still deletes nothing of the other plugin.
     place.node.sh("mv /var/lib/cni/networks /var/lib/cni/away; ln -s /run/no-disk/networks /var/lib/cni/networks")?;
-    ensure!(c1.call_at(0, "DEL")?.status != 0, "a DEL without a directory of leases");
-    ensure!(place.link("tap1")?.get("master").is_none(), "an address is about to be given back, and in use");
+    ensure!(c1.call_at(0, "DEL")?.status != 0, "DEL succeeds without a directory of leases");
+    ensure!(place.link("tap1")?.get("master").is_none(), "the link is still a port, so its address is in use");
     place.node.sh("rm /var/lib/cni/networks; mv /var/lib/cni/away /var/lib/cni/networks")?;
     c1.call_at(0, "DEL")?.success()?;
     place.node.sh_in("c1", "ip link show eth0")?;
@@ -187,8 +189,8 @@ fn only_the_address_behind_it_passes_the_guard() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// A collection releases the link of an attachment that is gone: by the container's namespace, or by the runtime's
-/// list.
+/// A collection releases the link of an attachment that is gone: the container's namespace ended, or the runtime's list
+/// lacks the attachment.
 #[test]
 fn collections_let_go_of_it() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -197,17 +199,17 @@ fn collections_let_go_of_it() -> Result<()> {
     place.node.sh(&format!("{}/postern gc --yes || true", plugin_bin()?.display()))?;
     place.net(&gateway()).call_at(0, "GC", "", &json!({"cni.dev/valid-attachments": []}))?.success()?;
     place.is_free("tap1")?;
-    // A link that is gone needs no release; another link of its name has another owner.
+    // A deleted link needs no release. Another link with its name has another owner.
     place.node.add_container("c1")?;
     let c1 = place.add(&json!({}))?;
     place.node.sh("ip link del tap1; ip link add tap1 type veth peer name vm1; ip link set tap1 master br9")?;
     c1.call_at(0, "DEL")?.success()?;
-    ensure!(place.link("tap1")?["master"] == "br9", "another link was let go of");
+    ensure!(place.link("tap1")?["master"] == "br9", "DEL released another link");
     Ok(())
 }
 
-/// Without the plugin, and with its grants withdrawn: the record is enough, and the container's link still belongs to
-/// the other plugin.
+/// DEL works without the plugin, and with its grants withdrawn: the record suffices. The container's link still belongs
+/// to the other plugin.
 #[test]
 fn a_del_needs_no_grant() -> Result<()> {
     for policy in [
@@ -225,7 +227,7 @@ fn a_del_needs_no_grant() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD leaves the link as it was, and up if it was up.
+/// A failed ADD leaves the link unchanged. If the link was up, it stays up.
 #[test]
 fn a_failed_add_lets_go_of_it() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -241,7 +243,7 @@ fn a_failed_add_lets_go_of_it() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// Two ADDs for one link: only one gets it.
+/// Two ADDs use one link at the same time. Only one ADD gets it.
 #[test]
 fn of_two_attachments_one_has_the_link() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -261,7 +263,7 @@ fn of_two_attachments_one_has_the_link() -> Result<()> {
                 Refusal::of(&answer)?;
             }
         }
-        ensure!(had <= 1, "round {round}: both have it");
+        ensure!(had <= 1, "round {round}: both attachments have the link");
         for container in ["c1", "c2"] {
             place.net.call("DEL", container)?.success()?;
         }
@@ -270,7 +272,7 @@ fn of_two_attachments_one_has_the_link() -> Result<()> {
     Ok(())
 }
 
-/// The commands for people: a plan, the policy that such a network needs, and the abilities under a policy.
+/// The commands for people: a plan, the policy for such a network, and the abilities under a policy.
 #[test]
 fn it_is_planned_learned_and_told() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -294,7 +296,7 @@ fn it_is_planned_learned_and_told() -> Result<()> {
         ensure!(learned.contains(line), "not `{line}`: {learned}");
     }
     ensure!(!learned.contains("[grant.veth]\n"), "{learned}");
-    // Without the grant the plan makes a pair, and with a half of it the plan names the missing half.
+    // Without the grant, the plan makes a pair. With only a half of the grant, the plan names the missing half.
     place.policy("")?;
     ensure!(place.node.sh(&format!("{postern} plan /run/net.conf"))?.contains("veth pair"), "no pair");
     place.policy("[grant.bridge]\nnames = [\"br9\"]\nattach = [\"tap*\"]\n")?;
@@ -316,14 +318,15 @@ fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
     place.is_free("tap3")
 }
 
-/// A record of another boot: the present link with its index belongs to another owner, and stays unchanged.
+/// A record is from an earlier boot. The present link with the recorded index belongs to another owner, and stays
+/// unchanged.
 #[test]
 fn after_another_boot_no_number_counts() -> Result<()> {
     let place = Place::new(POLICY)?;
     let c1 = place.add(&json!({"macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}}))?;
     place.node.sh("sed -i '1s/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"00000000-0000-0000-0000-000000000000\"/' /run/postern/attachments/*")?;
     c1.call_at(0, "DEL")?.success()?;
-    ensure!(place.link("tap1")?["master"] == "br9", "a link was let go of by a number of another boot");
+    ensure!(place.link("tap1")?["master"] == "br9", "DEL released a link by an earlier boot's index");
     ensure!(place.node.sh("ls -A /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())
 }

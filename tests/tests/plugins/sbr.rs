@@ -1,11 +1,12 @@
-//! sbr behind other plugins: which way answers take, what comes back, and what the plugins before make of it.
+//! sbr behind other plugins: the routes of answers, what DEL puts back, and how earlier plugins check the changed
+//! routes.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// A node with two networks, each a bridge. The runtime is this test. `far` is a host behind the node, which drops packets
-/// that come by the wrong bridge.
+/// A node with two networks, each with a bridge. This test is the runtime. `far` is a host behind the node. The node
+/// drops packets that arrive from the wrong bridge.
 struct Place {
     node: Node,
 }
@@ -43,7 +44,7 @@ impl Place {
         Ok(Network::new(&self.node, &config)?.interface(ifname))
     }
 
-    /// A network with its own bridge, and sbr with these keys. Number 31 is for eth0, 32 for eth1, and so on.
+    /// A network with its own bridge, and sbr with these keys. Number 31 is for eth0, and 32 for eth1.
     fn network(&self, number: u8, keys: &Value) -> Result<Network> {
         let ranges = json!([[{"subnet": format!("10.{number}.0.0/24")}], [{"subnet": format!("fd{number}::/64")}]]);
         let ipam = json!({"type": "host-local", "ranges": ranges});
@@ -52,13 +53,13 @@ impl Place {
         self.list(&format!("eth{}", number - 31), &[bridge, sbr(keys)])
     }
 
-    /// DEL of sbr with another path of the namespace.
+    /// Calls DEL of sbr with another path of the namespace.
     fn del_in(&self, attachment: &Attachment, netns: &str) -> Result<Answer> {
         self.node.call(&attachment.request(1, "DEL")?.env("CNI_NETNS", netns))
     }
 
-    /// Rules beside the kernel's own, and the routes of all tables but `local`. The kernel makes the link-local address, and its
-    /// route, some time after the link is up.
+    /// Returns the routing rules besides the kernel's own, and the routes of all tables except `local`. The kernel
+    /// makes the link-local address and its route some time after the link is up.
     fn routing(&self) -> Result<String> {
         self.node.sh_in(
             "c1",
@@ -77,11 +78,11 @@ impl Place {
         Ok(shown.lines().map(|line| line.trim().to_owned()).collect())
     }
 
-    /// The addresses of the container whose answers come back to a host behind the node.
+    /// Returns the container's addresses whose answers reach a host behind the node.
     fn answering(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
         for address in V4.into_iter().chain(V6) {
-            // The gateway's own IPv6 address is not usable at once.
+            // The gateway's own IPv6 address needs some time to become usable.
             let tries = if address.contains(':') { "-c6 -i0.5" } else { "-c2 -i0.2" };
             let ping = format!("ping {tries} -W1 {address} > /dev/null 2>&1 && echo yes || echo no");
             if self.node.sh_in("far", &ping)?.trim() == "yes" {
@@ -92,14 +93,15 @@ impl Place {
     }
 }
 
-/// With two links the answer leaves by the one whose address was asked, as with the native plugins.
+/// With two links, an answer leaves through the link whose address was asked, as with the native plugins.
 #[test]
 fn answers_leave_by_the_link_whose_address_was_asked() -> Result<()> {
     for bin in [plugin_bin()?, native_bin()?] {
         let place = Place::new()?;
         let zero = place.network(31, &json!({}))?.by(&bin).add_first(1, "c1")?;
         let one = place.network(32, &json!({}))?.by(&bin).add_first(1, "c1")?;
-        // Both would leave by the same link. The node drops what comes by the wrong bridge.
+        // Before sbr, both answers leave through the same link. The node drops packets that arrive from the wrong
+        // bridge.
         let way = |source: &str| {
             let get = format!("ip route get 198.51.100.2 from {source} | sed -n 's/.* dev \\([a-z0-9]*\\).*/\\1/p'");
             Ok::<_, anyhow::Error>(place.node.sh_in("c1", &get)?.trim().to_owned())
@@ -110,7 +112,7 @@ fn answers_leave_by_the_link_whose_address_was_asked() -> Result<()> {
         ensure!(result["ips"] == one.result["ips"] && result["routes"] == one.result["routes"], "{result}");
         let all: Vec<&str> = V4.into_iter().chain(V6).collect();
         ensure!(place.answering()? == all, "{}: {:?}\n{}", bin.display(), place.answering()?, place.routing()?);
-        // Both by source.
+        // Now both links have source routing.
         zero.call_at(1, "ADD")?.success()?;
         ensure!(place.answering()? == all, "{}: {:?}\n{}", bin.display(), place.answering()?, place.routing()?);
         if bin == plugin_bin()? {
@@ -126,8 +128,8 @@ fn answers_leave_by_the_link_whose_address_was_asked() -> Result<()> {
     Ok(())
 }
 
-/// Of an IPv4 route with several next hops the own one goes, and the other link keeps its way. The kernel deletes a whole route
-/// where its first next hop is named.
+/// An IPv4 route has several next hops. sbr moves only its own link's next hop, and the other link keeps its next hop.
+/// The kernel would delete the whole route if a request names the first next hop.
 #[test]
 fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
     let place = Place::new()?;
@@ -153,13 +155,13 @@ fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
         c1.call_at(1, "DEL")?.success()?;
         ensure!(default()? == before, "{hops}: {before} / {}", default()?);
     }
-    // What somebody put in the place of what was left stays at DEL.
+    // A route that replaced the remaining route stays at DEL.
     c1.call_at(1, "ADD")?.success()?;
     place.node.sh_in("c1", "ip route replace default via 10.44.0.8 dev out0")?;
     c1.call_at(1, "DEL")?.success()?;
     let left = default()?;
     ensure!(left.contains("via 10.44.0.8 dev out0") && left.contains("via 10.31.0.1 dev eth0"), "{left}");
-    // A request to replace the route would replace the other one, which is before it.
+    // A request to replace the route would replace another route that is before it.
     place.node.sh_in(
         "c1",
         "while ip route del default 2> /dev/null; do :; done
@@ -174,7 +176,7 @@ fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
     Ok(())
 }
 
-/// Keys that the native plugin of this distribution lacks: held against the kernel's state alone.
+/// The native plugin of this distribution lacks these keys, so the kernel's state alone is checked.
 #[test]
 fn static_gateways_and_source_hints() -> Result<()> {
     let place = Place::new()?;
@@ -214,7 +216,7 @@ fn static_gateways_and_source_hints() -> Result<()> {
     Ok(())
 }
 
-/// The plugins that make links find nothing wrong with routes that are in another table by the record.
+/// CHECK of the plugins that make links accepts routes that sbr's record has in another table.
 #[test]
 fn checks_of_every_plugin_before_pass() -> Result<()> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.31.0.0/24"}], [{"subnet": "fd31::/64"}]],
@@ -229,7 +231,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
             let place = Place::new()?;
             let network = place.list("eth0", &[main.clone(), sbr(&keys)])?;
             let c1 = network.add("c1").and_then(Attachment::check).with_context(|| format!("{main} {keys}"))?;
-            // What is missing in both places is missing.
+            // A route that is missing in both tables is an error.
             place.node.sh_in(
                 "c1",
                 "for table in main 100 101; do ip route flush table $table 192.0.2.0/24 2> /dev/null || true; done",
@@ -245,7 +247,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD, and a DEL of this plugin alone, leave routing as it was.
+/// A failed ADD, and a DEL of only this plugin, leave routing as before.
 #[test]
 fn what_was_changed_comes_back() -> Result<()> {
     let place = Place::new()?;
@@ -255,7 +257,7 @@ fn what_was_changed_comes_back() -> Result<()> {
     ensure!(place.rules()?.len() == 2, "{:?}", place.rules()?);
     c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
     ensure!(place.routing()? == before, "{before}\n{}", place.routing()?);
-    // The kernel has no routes for a link that is down: the rules were made by then.
+    // The kernel accepts no routes for a link that is down. ADD fails after it made the rules.
     place.node.sh_in("c1", "ip link set eth0 down")?;
     let answer = c1.call_at(1, "ADD")?;
     ensure!(answer.status == 1 && answer.stdout.contains("Failed to add default route to 10.31.0.1"), "{answer:?}");
@@ -263,7 +265,7 @@ fn what_was_changed_comes_back() -> Result<()> {
     Ok(())
 }
 
-/// Root in the container changes what it likes: DEL finds by the record, and leaves what root made.
+/// Root in the container changes rules, routes and links. DEL goes by the record, and leaves root's own rules.
 #[test]
 fn the_record_is_believed_and_not_the_container() -> Result<()> {
     for (script, checks) in [
@@ -289,7 +291,8 @@ fn the_record_is_believed_and_not_the_container() -> Result<()> {
     Ok(())
 }
 
-/// DEL without the namespace succeeds, and makes no file where its path was. The native plugin does both otherwise.
+/// DEL without the namespace succeeds, and makes no file at the namespace's path. The native plugin fails, or makes the
+/// file.
 #[test]
 fn a_namespace_that_is_gone_leaves_nothing() -> Result<()> {
     let place = Place::new()?;
@@ -304,12 +307,12 @@ fn a_namespace_that_is_gone_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A DEL that can't look at the namespace gives nothing up: the next one removes the rules.
+/// If DEL can't enter the namespace, it keeps the section. The next DEL removes the rules.
 #[test]
 fn a_namespace_that_cannot_be_entered_keeps_its_section() -> Result<()> {
     let place = Place::new()?;
     let c1 = place.network(31, &json!({}))?.add("c1")?;
-    // A process outside of this user namespace.
+    // This path leads to a process outside of the user namespace.
     let answer = place.del_in(&c1, "/proc/1/ns/net")?;
     ensure!(answer.status == 1 && answer.stdout.contains("may still exist, with its source routing"), "{answer:?}");
     ensure!(place.rules()?.len() == 2, "{:?}", place.rules()?);
@@ -318,7 +321,7 @@ fn a_namespace_that_cannot_be_entered_keeps_its_section() -> Result<()> {
     Ok(())
 }
 
-/// Attachments of one container at once: each gets tables of its own.
+/// Concurrent attachments of one container each get their own tables.
 #[test]
 fn parallel_attachments_share_no_table() -> Result<()> {
     let place = Place::new()?;
@@ -343,7 +346,7 @@ fn parallel_attachments_share_no_table() -> Result<()> {
     Ok(())
 }
 
-/// The network's own table is that one; neither the kernel's nor another attachment's.
+/// The table that a network names must belong neither to the kernel nor to another attachment.
 #[test]
 fn a_named_table_is_nobody_elses() -> Result<()> {
     let place = Place::new()?;
@@ -384,7 +387,7 @@ fn a_named_table_is_nobody_elses() -> Result<()> {
     Ok(())
 }
 
-/// Natively the second call fails: its gateway can no longer be reached.
+/// The native plugin fails in its second call, because its gateway can no longer be reached.
 #[test]
 fn twice_in_one_list() -> Result<()> {
     let place = Place::new()?;
@@ -406,7 +409,7 @@ fn twice_in_one_list() -> Result<()> {
     Ok(())
 }
 
-/// A runtime goes back to the native plugins while containers run, and comes again.
+/// A runtime switches to the native plugins while containers run, and back to ours.
 #[test]
 fn native_plugins_take_over_and_give_back() -> Result<()> {
     for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
@@ -416,7 +419,7 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
             ensure!(place.rules()?.len() == 2, "{:?}", place.rules()?);
             place.node.sh_in("c1", "ip rule add from 10.31.0.2 lookup 501")?;
             c1.call_at(1, "DEL")?.success()?;
-            // Without a record both remove by address, and by the network's table.
+            // Without a record, both plugins remove rules by the address and by the network's table.
             let left = if keys["table"].is_null() { 0 } else { 1 };
             ensure!(place.rules()?.len() == left, "{keys}: {:?}", place.rules()?);
             c1.call_at(0, "DEL")?.success()?;
@@ -425,8 +428,9 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     Ok(())
 }
 
-/// Root in a container makes routes to addresses, and puts addresses on its link. The records of sbr and vrf list them,
-/// so that they come back, but the container has none of them. Others get these addresses, with ports and forwarding.
+/// Root in a container makes routes to addresses, and puts addresses on its link. The records of sbr and vrf list these
+/// addresses in order to restore them. This does not reserve the addresses: other containers get them, with ports and
+/// forwarding.
 #[test]
 fn what_root_in_a_container_names_is_nobodys_address() -> Result<()> {
     let place = Place::new()?;
@@ -444,7 +448,7 @@ fn what_root_in_a_container_names_is_nobodys_address() -> Result<()> {
     )?;
     (1..plugins.len()).try_for_each(|at| c1.add_at(at))?;
     let records = place.node.sh("cat /run/postern/attachments/*")?;
-    ensure!(records.contains("10.60.0.2/32"), "the record of sbr lists the routes: {records}");
+    ensure!(records.contains("10.60.0.2/32"), "the record of sbr lacks the routes: {records}");
     place.node.add_container("c2")?;
     let ranges = json!([[{"subnet": "10.60.0.0/24"}], [{"subnet": "fd60::/64"}]]);
     let ipam = json!({"type": "host-local", "ranges": ranges});
@@ -455,7 +459,7 @@ fn what_root_in_a_container_names_is_nobodys_address() -> Result<()> {
     let behind = json!({"name": "behind", "plugins": [bridge, portmap, firewall]});
     let c2 = Network::new(&place.node, &behind)?.at_by(0, &native_bin()?).add_first(1, "c2")?;
     for at in [1, 2] {
-        // What a living attachment has is refused: its lease, and the address that its rules serve.
+        // The addresses of a living attachment are refused: its lease, and an address that its rules use.
         let mut stolen = c2.clone();
         merge(&mut stolen.result, &json!({"ips": [{"address": "10.31.0.2/24", "interface": 2}]}));
         place.node.sh_in("c2", "ip address replace 10.31.0.2/24 dev eth0")?;

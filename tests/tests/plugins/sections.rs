@@ -1,6 +1,6 @@
-//! A plugin that is twice in a list. Each of its calls has a section of the record, and DEL ends the section with the same
-//! configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by
-//! iptables.
+//! A list contains a plugin twice. Each of the plugin's calls has its own section of the record, and DEL ends the
+//! section with the same configuration. The chained plugin is the rogue without a grant of links. It masquerades, by
+//! nftables or by iptables.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::test_bin;
@@ -49,7 +49,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// The attachment for a call of this plugin. All plugins but bridge get the result of bridge.
+    /// Returns the attachment for a call of this plugin. All plugins except bridge get bridge's result.
     fn attachment(&self, config: &Value) -> Result<Attachment> {
         let mut attachment = Network::new(&self.node, config)?.by(&self.bin).attachment("c1");
         if config.get("type") != Some(&json!("bridge")) {
@@ -88,7 +88,7 @@ impl Chain {
         Ok(sections)
     }
 
-    /// Fails unless these sections are given, and the attachment has rules of these packet filters.
+    /// Fails unless the record has these complete sections, and the attachment has rules of these packet filters.
     fn has(&self, sections: &[&str], nftables: bool, iptables: bool) -> Result<()> {
         let given: Vec<(String, String)> =
             sections.iter().map(|name| ((*name).to_owned(), "given".to_owned())).collect();
@@ -113,12 +113,12 @@ fn each_configuration_has_its_section() -> Result<()> {
     chain.done("ADD", &nft)?;
     chain.done("ADD", &iptables)?;
     chain.has(&["bridge", "chained", "chained#2"], true, true)?;
-    // The runtime's data for each container don't distinguish configurations.
+    // The runtime's data for each container does not distinguish configurations.
     chain.done("DEL", &chained(NFTABLES, &json!({"runtimeConfig": {"mac": "02:00:00:00:00:02"}, "args": {"a": 1}})))?;
     chain.has(&["bridge", "chained#2"], false, true)?;
     chain.done("ADD", &nft)?;
     chain.has(&["bridge", "chained#2", "chained#3"], true, true)?;
-    // In the runtime's order, and then once more: a DEL that fits no section ends the last one.
+    // DELs in the runtime's order, and one more. A DEL whose configuration fits no section ends the last section.
     for (config, sections, nftables, is_left) in [
         (&iptables, &["bridge", "chained#3"][..], true, false),
         (&iptables, &["bridge"][..], false, false),
@@ -134,7 +134,7 @@ fn each_configuration_has_its_section() -> Result<()> {
     Ok(())
 }
 
-/// The last section of the plugin that made the link ends all others too.
+/// When the last section of the plugin that made the link ends, all other sections end too.
 #[test]
 fn equal_configurations_have_sections_of_their_own() -> Result<()> {
     let chain = Chain::new()?;
@@ -143,14 +143,14 @@ fn equal_configurations_have_sections_of_their_own() -> Result<()> {
     chain.done("ADD", &config)?;
     chain.has(&["bridge", "chained", "chained#2"], true, false)?;
     chain.done("DEL", &config)?;
-    // The rules are those of the first, which was there before.
+    // The remaining rules belong to the first section.
     chain.has(&["bridge", "chained"], true, false)?;
     chain.done("ADD", &config)?;
     chain.done("DEL", &bridge())?;
     chain.has(&[], false, false)
 }
 
-/// A second ADD of a chained plugin that is killed removes nothing of the first, nor does its recovery.
+/// A second ADD of a chained plugin is killed. Neither this ADD nor its recovery removes anything of the first ADD.
 #[test]
 fn a_kill_in_between_ends_one_section() -> Result<()> {
     let chain = Chain::new()?;
@@ -163,7 +163,7 @@ fn a_kill_in_between_ends_one_section() -> Result<()> {
         let mut child = chain.node.start(&chain.attachment(&hanging)?.request(0, "ADD")?)?;
         let start = Instant::now();
         while !chain.node.sh("iptables -t nat -S 2>/dev/null")?.contains("10.9.0.") {
-            ensure!(start.elapsed() < Duration::from_secs(20), "it made no rules: {:?}", chain.sections()?);
+            ensure!(start.elapsed() < Duration::from_secs(20), "ADD made no rules: {:?}", chain.sections()?);
             std::thread::sleep(Duration::from_millis(50));
         }
         child.kill()?;
@@ -181,8 +181,8 @@ fn a_kill_in_between_ends_one_section() -> Result<()> {
     chain.has(&[], false, false)
 }
 
-/// A chained plugin that is no longer installed: its effects are removed by the record, and the link stays for its own
-/// plugin.
+/// A chained plugin is no longer installed. DEL removes its effects by the record, and leaves the link to the plugin
+/// that made it.
 #[test]
 fn a_chained_plugin_that_is_gone_takes_its_own_alone() -> Result<()> {
     let mut chain = Chain::new()?;
@@ -199,7 +199,7 @@ fn a_chained_plugin_that_is_gone_takes_its_own_alone() -> Result<()> {
     chain.has(&[], false, false)
 }
 
-/// Postern 0.1 noted no configurations: DEL ends the plugin's last section.
+/// Postern 0.1 noted no configurations, so DEL ends the plugin's last section.
 #[test]
 fn records_of_postern_0_1_are_ended() -> Result<()> {
     let chain = Chain::new()?;
@@ -213,12 +213,12 @@ fn records_of_postern_0_1_are_ended() -> Result<()> {
     chain.has(&[], false, false)
 }
 
-/// Returns the configuration of the example that keeps a note: the labels of its container.
+/// Returns the configuration of the example plugin that keeps a note: the labels of its container.
 fn remember(tag: u32, labels: &Value) -> Value {
     json!({"cniVersion": "1.1.0", "name": "net", "type": "remember", "tag": tag, "args": {"cni": {"labels": labels}}})
 }
 
-/// Each section has a note of its own, from ADD to DEL.
+/// Each section has its own note, from ADD to DEL.
 #[test]
 fn a_note_lives_as_long_as_its_section() -> Result<()> {
     let chain = Chain::new()?;
@@ -229,7 +229,7 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
     let result = chain.call("ADD", &web)?.success()?;
     ensure!(result.pointer("/ips") == chain.previous.pointer("/ips"), "{result}");
     chain.done("CHECK", &web)?;
-    // Before its own ADD, the second call of the plugin has none.
+    // Before its own ADD, the plugin's second entry has no note.
     chain.done("ADD", &other)?;
     ensure!(notes()? == "\"note\":\"app=web\"}\n\"note\":\"app=db\"}\n", "{}", notes()?);
     chain.done("CHECK", &web)?;
@@ -237,14 +237,14 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
     let answer = chain.call("CHECK", &remember(1, &labels("db")))?;
     postern_tests::proof::Refusal::of(&answer)?.expect(999, "the labels were\napp=web\nand are\napp=db")?;
 
-    // The words of the DEL are those of its own section.
+    // DEL prints the note of its own section.
     let answer = chain.call("DEL", &web)?;
     ensure!(
         answer.status == 0 && answer.stderr.contains("remember: container c1 had\nremember: app=web\n"),
         "{answer:?}"
     );
     chain.done("CHECK", &other)?;
-    // No grant is needed to read it on DEL: a policy may have changed since.
+    // Reading the note on DEL needs no grant, because a policy may have changed since ADD.
     chain.node.sh("echo 'withdraw = [\"notes\"]' > /etc/postern/policy/remember.toml")?;
     postern_tests::proof::Refusal::of(&chain.call("CHECK", &other)?)?.expect(110, "notes.get")?;
     let answer = chain.call("DEL", &other)?;
@@ -255,7 +255,7 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
     chain.node.sh("rm /etc/postern/policy/remember.toml")?;
     ensure!(chain.sections()?.len() == 1, "{:?}", chain.sections()?);
 
-    // An ADD that fails after its note, and one whose note is refused.
+    // One ADD fails after it wrote its note. Another ADD's note is refused.
     let long = labels(&"x".repeat(4093));
     for (change, code, words) in [
         (json!({"prevResult": null}), 999, "must be called behind another plugin"),
@@ -271,19 +271,19 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
         ensure!(chain.sections()?.len() == 1, "{words}: {:?}", chain.sections()?);
         chain.done("CHECK", &remember(1, &json!([])))?;
     }
-    // What DEL of the attachment's link ends goes too.
+    // DEL of the plugin that made the link also ends sections with notes.
     chain.done("ADD", &web)?;
     chain.done("DEL", &bridge())?;
     ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())
 }
 
-/// A note belongs to the container of its ADD. A container that comes again under the same names has none.
+/// A note belongs to the container of its ADD. A new container with the same names has no note.
 #[test]
 fn a_note_is_of_one_container() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    // Nothing else of ours has begun a record.
+    // No other plugin of ours has begun a record.
     let chain = Chain { node, bin: test_bin()?, previous: json!({"cniVersion": "1.1.0"}) };
     let with = |value: &str| remember(1, &json!([{"key": "app", "value": value}]));
     let (old, new) = (with("old"), with("new"));

@@ -1,5 +1,5 @@
-//! tap on a node: a program of the container has the frames of its tap, alone or with several queues, by itself or behind a
-//! bridge; and what stands in the way. Plans, accounts, failures and collections of taps are in `inner_links.rs`.
+//! tap on a node: a program in the container gets the frames of its tap, with one queue or several, alone or as a port
+//! of a bridge. Other tests are about errors of ADD. `inner_links.rs` tests plans, accounts, failures and GC of taps.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -10,11 +10,11 @@ use postern_tests::{Names, Network, Node, compare, plugin_bin};
 use serde_json::{Value, json};
 use std::fs;
 
-/// The program that has the frames. It has no more rights than a user's program.
+/// The program that opens the tap. It has no more rights than a user's program.
 const USER: &str =
     concat!("setpriv --bounding-set -all --inh-caps -all --no-new-privs ", env!("CARGO_BIN_EXE_postern-tap-user"));
 
-/// A node with a container, or none on a kernel without taps.
+/// A node with a container, or `None` on a kernel without taps.
 struct Place {
     node: Node,
 }
@@ -42,7 +42,7 @@ impl Place {
         Ok(shown)
     }
 
-    /// Runs the program with so many queues, and returns if a ping through the tap was answered.
+    /// Runs the program with this number of queues. Returns true if a ping through the tap was answered.
     fn answers(&self, queues: u32) -> Result<bool> {
         let script = format!(
             "{USER} eth0 {queues} 10.8.0.9 20 > /run/tap-user 2>&1 & user=$!
@@ -66,7 +66,7 @@ fn refused(net: &Network, code: u64, words: &str) -> Result<()> {
     Refusal::of(&net.call("ADD", "c1")?)?.expect(code, words)
 }
 
-/// DEL without the result of the ADD.
+/// Calls DEL without the result of the ADD.
 fn del(net: &Network) -> Result<()> {
     net.attachment("c1").del()
 }
@@ -81,9 +81,9 @@ fn a_program_has_the_frames_of_its_tap() -> Result<()> {
             let net = place.net(keys)?;
             net.add("c1")?;
             ensure!(place.answers(1)?, "no answer; the program said {}", place.node.sh("cat /run/tap-user")?);
-            // One descriptor at a time, as the network has it.
-            ensure!(!place.answers(2)?, "two queues of a tap that has one");
-            // It stays when its user is gone, and the next one finds it.
+            // The network allows one queue, so only one descriptor at a time.
+            ensure!(!place.answers(2)?, "a tap with one queue was opened with two queues");
+            // The tap stays when its program ends, and the next program can open it.
             ensure!(place.answers(1)?, "no second answer");
             del(&net)?;
             ensure!(!place.node.sh_in("c1", "ip -o link")?.contains("eth0"), "the tap stays");
@@ -103,7 +103,7 @@ fn several_queues_are_open_at_once() -> Result<()> {
     del(&net)
 }
 
-/// The bridge is in the container. The node's bridge of the same name is another one.
+/// The bridge is in the container. The node also has a bridge with this name, which does not count.
 #[test]
 fn a_tap_is_a_port_of_the_containers_bridge() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
@@ -125,7 +125,7 @@ fn a_tap_is_a_port_of_the_containers_bridge() -> Result<()> {
     del(&net)
 }
 
-/// A tap that is there may be somebody else's: it is neither opened nor changed, whatever its settings are.
+/// An existing tap may belong to another program. ADD neither opens nor changes it, whatever its settings are.
 #[test]
 fn a_tap_that_is_there_is_not_taken() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
@@ -139,7 +139,7 @@ fn a_tap_that_is_there_is_not_taken() -> Result<()> {
     })
 }
 
-/// The tests' user namespace has one user.
+/// The tests' user namespace maps only one user.
 #[test]
 fn users_that_the_host_does_not_have() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
@@ -166,7 +166,8 @@ fn users_that_the_host_does_not_have() -> Result<()> {
     Ok(())
 }
 
-/// True if the kernel has SELinux. Without a policy it takes each context. `tests/vm/selinux` has one.
+/// Returns true if the kernel has SELinux. Without a policy the kernel accepts each context. `tests/vm/selinux` has a
+/// policy.
 fn has_selinux() -> Result<bool> {
     let has = fs::read_to_string("/proc/filesystems")?.contains("selinuxfs");
     if has {
@@ -175,7 +176,7 @@ fn has_selinux() -> Result<bool> {
     Ok(has)
 }
 
-/// STATUS makes no tap, and says if the node has the context.
+/// STATUS makes no tap. It reports whether the node accepts the SELinux context.
 #[test]
 fn status_is_about_the_file_and_the_context() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
@@ -188,7 +189,7 @@ fn status_is_about_the_file_and_the_context() -> Result<()> {
     }
     let refusal = Refusal::of(&status(json!({"selinuxContext": "system_u:object_r:x_t:s0"}))?)?;
     refusal.expect(50, "failed set socket label: write /proc/thread-self/attr/exec: invalid argument")?;
-    ensure!(refusal.text.contains("leave `selinuxContext` out"), "no way out: {}", refusal.text);
+    ensure!(refusal.text.contains("leave `selinuxContext` out"), "no remedy: {}", refusal.text);
     let changed: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
     ensure!(changed.is_empty(), "{}", changed.join("\n"));
     Ok(())
@@ -200,19 +201,19 @@ fn a_host_without_the_file_for_taps() -> Result<()> {
     let net = place.net(&json!({}))?;
     net.add("c1")?;
     place.node.sh("mount -t tmpfs none /dev/net")?;
-    // DEL needs no file.
+    // DEL does not need this file.
     del(&net)?;
     let before = place.snapshot()?;
     let refusal = Refusal::of(&net.call("ADD", "c1")?)?;
     refusal.expect(999, "failed to create tap: open /dev/net/tun: no such file or directory")?;
-    ensure!(refusal.text.contains("mknod /dev/net/tun c 10 200"), "no way out: {}", refusal.text);
+    ensure!(refusal.text.contains("mknod /dev/net/tun c 10 200"), "no remedy: {}", refusal.text);
     let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
     ensure!(left.is_empty(), "{}", left.join("\n"));
-    // A plugin that can make no tap is not ready, where the operator wants to know it.
+    // If the operator wants strict STATUS, a plugin that can't make taps is not ready.
     postern_tests::proof::strict_status(&place.node)?;
     let refusal = Refusal::of(&net.call("STATUS", "")?)?;
     refusal.expect(50, "failed to create tap: open /dev/net/tun: no such file or directory")?;
-    ensure!(refusal.text.contains("modprobe tun"), "no way out: {}", refusal.text);
+    ensure!(refusal.text.contains("modprobe tun"), "no remedy: {}", refusal.text);
     let doctor = place.node.sh(&format!("{} doctor || [ $? = 3 ]", plugin_bin()?.join("postern").display()))?;
     ensure!(doctor.contains("taps") && doctor.contains("/dev/net/tun"), "{doctor}");
     Ok(())

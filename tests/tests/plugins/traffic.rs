@@ -1,5 +1,5 @@
-//! Connections through whole lists of bridge, portmap and firewall: from everywhere, TCP and UDP, IPv4 and IPv6, with both
-//! packet filters and each policy for bridges. The native plugins answer the same questions on a node of their own.
+//! Connections through lists of bridge, portmap and firewall: from all places, TCP and UDP, IPv4 and IPv6, with both
+//! packet filters and each policy for bridges. The native plugins make the same connections on another node.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -91,7 +91,7 @@ impl Place {
         std::mem::take(&mut self.attachments).iter().try_for_each(Attachment::del)
     }
 
-    /// Returns the address of a container, as a socket's address has it: IPv4 or IPv6 (1).
+    /// Returns an address of a container in the form of a socket's address: IPv4 (0) or IPv6 (1).
     fn address(&self, container: &str, family: usize) -> Result<String> {
         let attachment = self.attachments.iter().find(|one| one.container == container).context("not attached")?;
         let address = attachment.bare_addresses().get(family).cloned().context("no address")?;
@@ -109,7 +109,7 @@ impl Place {
         Ok(())
     }
 
-    /// Asks everything at once, and returns the senders that the servers saw: an unanswered question takes a second.
+    /// Tries all connections at once. Returns the senders that the servers saw. A failed try takes a second.
     fn ask(&self) -> Result<BTreeMap<String, String>> {
         let (c1, c1_v6) = (self.address("c1", 0)?, self.address("c1", 1)?);
         let mut answers = BTreeMap::new();
@@ -151,7 +151,8 @@ impl Place {
     }
 }
 
-/// True if the policy lets this connection through. Without br_netfilter, frames between ports of a bridge are not asked.
+/// Returns true if the policy allows the connection. Without br_netfilter, the packet filter does not see frames
+/// between ports of a bridge.
 fn is_reached(ingress: &str, question: &str, filters_frames: bool) -> bool {
     let near = question.starts_with("c2 to c1")
         || question.starts_with("c2 to the port")
@@ -182,7 +183,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             if (answer != "nobody") != is_reached(ingress, question, filters_frames) {
                 wrong.push(format!("{question}: {answer}"));
             }
-            // More is reached than with the native plugin only where that loses answers of neighbours.
+            // Our plugins reach more than the native plugins only where the native ones lose a neighbour's answers.
             let native = of_native.get(question).map(String::as_str).unwrap_or_default();
             let is_mended = backend == "nftables" && native == "nobody" && question.contains("to the port");
             if (native == "nobody") != (answer == "nobody") && !is_mended {
@@ -190,7 +191,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             }
         }
         ensure!(wrong.is_empty(), "{backend}, {ingress}:\n{}", wrong.join("\n"));
-        // From outside, the container sees who it is.
+        // From outside, the container sees the real sender.
         for (question, seen) in [
             ("out to the port, tcp, IPv4", "192.0.2.2"),
             ("out to the port, udp, IPv6", "2001:db8::2"),
@@ -204,7 +205,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             answers.len(),
             answers.values().filter(|answer| *answer != "nobody").count()
         );
-        // A flow that an administrator blocks, in both families and through the forwarded port too.
+        // An operator's rule blocks a flow, in both IP versions, and through the forwarded port too.
         if ingress == "open" {
             for program in ["iptables", "ip6tables"] {
                 ours.node.sh(&format!("{program} -I CNI-ADMIN -p tcp --dport 80 -j DROP"))?;
@@ -216,7 +217,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             };
             let wrong: Vec<_> =
                 answers.iter().filter(|(question, answer)| (*answer == "nobody") != blocked(question)).collect();
-            ensure!(wrong.is_empty(), "{backend}, blocked by the administrator: {wrong:#?}");
+            ensure!(wrong.is_empty(), "{backend}, blocked by the operator: {wrong:#?}");
             for program in ["iptables", "ip6tables"] {
                 ours.node.sh(&format!("{program} -F CNI-ADMIN"))?;
             }

@@ -1,4 +1,4 @@
-//! tuning behind other plugins: what it changes, what comes back, and what the plugins before make of it.
+//! tuning behind other plugins: its changes, what DEL puts back, and how earlier plugins check the changed link.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 const FILE: &str = "/run/cni/tuning/c1_eth0.json";
 
-/// The record of a run of tuning that was killed ends with its effect.
+/// Cuts the record after tuning's effect, as if tuning's run was killed.
 const CUT: &str = "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"' $record
     last=$(grep -n link-change $record | cut -d: -f1); head -n $last $record > /run/cut; cat /run/cut > $record";
 
-/// A node with one network list; the runtime is this test.
+/// A node with one network list. This test is the runtime.
 struct Place {
     node: Node,
     net: Network,
@@ -46,7 +46,7 @@ impl Place {
         Ok(())
     }
 
-    /// The container's link: address, MTU, promiscuous mode, all multicast frames, queue length.
+    /// Returns the container's link: address, MTU, promiscuous mode, all multicast frames, queue length.
     fn link(&self) -> Result<(String, u64, bool, bool, u64)> {
         let text = self.node.sh_in("c1", "ip -d -j link show dev eth0")?;
         let links: Value = serde_json::from_str(&text)?;
@@ -57,7 +57,7 @@ impl Place {
         Ok((mac, number("mtu"), has("PROMISC"), has("ALLMULTI"), number("txqlen")))
     }
 
-    /// True if a packet of the container comes through to the bridge's gateway.
+    /// Returns true if a packet of the container reaches the bridge's gateway.
     fn is_connected(&self) -> Result<bool> {
         let out = self
             .node
@@ -72,7 +72,7 @@ fn tuning(keys: &Value) -> Value {
     config
 }
 
-/// The list of the specification: bridge, tuning with an address, portmap.
+/// The list of CNI's specification: bridge, tuning with an address, portmap.
 #[test]
 fn spoofing_protection_follows_the_address_that_the_network_names() -> Result<()> {
     let ports = json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}});
@@ -84,21 +84,21 @@ fn spoofing_protection_follows_the_address_that_the_network_names() -> Result<()
         let place = Place::new(&[bridge(), tuning(&patch), ports.clone()])?;
         let mut c1 = place.net.add_first(1, "c1")?;
         let made = place.link()?.0;
-        ensure!(place.is_connected()?, "the bridge alone");
+        ensure!(place.is_connected()?, "no connection with bridge alone");
         c1.add_at(1)?;
         ensure!(place.link()?.0 == "02:00:00:00:00:aa", "{patch}: {:?}", place.link()?);
         ensure!(place.is_connected()?, "{patch}: the new address does not pass");
         c1.add_at(2)?;
         let c1 = c1.check()?;
-        // Neither the address before nor another one passes.
+        // The old address does not pass, nor does a third address.
         for other in [made.as_str(), "02:00:00:00:00:bb"] {
             place.node.sh_in("c1", &format!("ip link set eth0 address {other}"))?;
             ensure!(!place.is_connected()?, "{patch}: {other} passes");
-            ensure!(c1.call_at(0, "CHECK")?.status != 0, "{patch}: CHECK with {other}");
+            ensure!(c1.call_at(0, "CHECK")?.status != 0, "{patch}: CHECK succeeds with {other}");
         }
         place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
         ensure!(place.is_connected()?, "{patch}");
-        // DEL of tuning alone: address and protection are as they were made.
+        // DEL of tuning puts back the address and the protection that bridge made.
         c1.call_at(2, "DEL")?.success()?;
         c1.call_at(1, "DEL")?.success()?;
         ensure!(place.link()?.0 == made && place.is_connected()?, "{patch}: {:?}", place.link()?);
@@ -110,7 +110,7 @@ fn spoofing_protection_follows_the_address_that_the_network_names() -> Result<()
     Ok(())
 }
 
-/// The plugins that make links find nothing wrong with what a later plugin was told to change.
+/// CHECK of the plugins that make links accepts the changes of a later plugin.
 #[test]
 fn checks_of_every_plugin_before_pass() -> Result<()> {
     let ipam = || json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
@@ -148,7 +148,8 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     lo.is_clean()
 }
 
-/// Root in the container gives the address that comes back to another link on the same wire. The kernel then refuses it.
+/// Root in the container gives the old address to another link on the same wire. The kernel then refuses to put it
+/// back.
 #[test]
 fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
@@ -171,7 +172,7 @@ fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
     Ok(())
 }
 
-/// A sysctl that the kernel refuses, or an attribute, undoes what was set before.
+/// If the kernel refuses a sysctl or an attribute, ADD undoes the earlier changes.
 #[test]
 fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
     let sysctl = "/proc/sys/net/core/somaxconn";
@@ -198,8 +199,8 @@ fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// With some settings the kernel changes other links too, and takes their addresses and routes. A failed ADD puts all back, of
-/// another network's attachment too.
+/// With some settings the kernel changes other links too, and removes their addresses and routes. A failed ADD puts all
+/// of them back, even another network's attachment.
 #[test]
 fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
     let look = "ip -o -6 address show scope global | sed 's/ valid_lft.*//; s/ nodad//' | sort
@@ -221,7 +222,7 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
     ] {
         let place = Place::new(&[main.clone(), tuning(&keys)])?;
         let c1 = place.net.add_first(1, "c1")?;
-        // Another attachment, and links with values of their own.
+        // Another attachment, and links with their own values.
         place.node.sh_in(
             "c1",
             "ip link add net1 type veth peer name far; ip link set far up; ip link set net1 up
@@ -234,7 +235,7 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
         ensure!(before.contains("fd00:9::2/64") && before.contains("2001:db8:7::/48"), "{before}");
         let answer = c1.call_at(1, "ADD")?;
         ensure!(answer.status == 1, "{keys}: {answer:?}");
-        // The kernel makes the route to an own address some time after the address is there.
+        // The kernel adds the route to an own address some time after the address.
         let settled = format!(
             "for i in $(seq 50); do [ \"$({look})\" = '{}' ] && break; sleep 0.1; done; {look}",
             before.trim_end()
@@ -245,7 +246,7 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
     Ok(())
 }
 
-/// A link has no IPv6 with a small MTU. What it had comes back with the MTU.
+/// A link with a small MTU has no IPv6. Its IPv6 addresses and routes return with the MTU.
 #[test]
 fn ipv6_comes_back_with_the_mtu() -> Result<()> {
     let main = json!({"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00:9::/64"}]],
@@ -260,13 +261,14 @@ fn ipv6_comes_back_with_the_mtu() -> Result<()> {
     };
     let before = look()?;
     c1.add_at(1)?;
-    ensure!(!look()?.contains("fd00:9::2"), "the MTU takes nothing: {}", look()?);
+    ensure!(!look()?.contains("fd00:9::2"), "the small MTU removed no address: {}", look()?);
     c1.call_at(1, "DEL")?.success()?;
     ensure!(look()? == before, "before:\n{before}\nafter:\n{}", look()?);
     Ok(())
 }
 
-/// The operator's list belongs to root. What others could have written, or a fault in it, refuses.
+/// The operator's list belongs to root. A list that others could have written, or a list with a mistake, allows
+/// nothing.
 #[test]
 fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
     let list = "/etc/cni/tuning/allowlist.conf";
@@ -299,7 +301,7 @@ fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The file that a native plugin would read says what was before; whatever it says later, the record decides.
+/// The file for a native plugin has the values from before. If another program changes the file, the record decides.
 #[test]
 fn the_record_is_believed_and_not_the_file() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});
@@ -327,7 +329,8 @@ fn the_record_is_believed_and_not_the_file() -> Result<()> {
     Ok(())
 }
 
-/// A native plugin's attachment has only that file. What others could have written is not used, and no DEL waits for it.
+/// A native plugin's attachment has only this file. A file that others could have written is not used, and DEL does not
+/// wait for it.
 #[test]
 fn a_native_plugins_file_is_used_where_nobody_else_could_write_it() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true});
@@ -355,7 +358,7 @@ fn a_native_plugins_file_is_used_where_nobody_else_could_write_it() -> Result<()
     Ok(())
 }
 
-/// A runtime goes back to the native plugins while containers run, and comes again.
+/// A runtime switches to the native plugins while containers run, and back to ours.
 #[test]
 fn native_plugins_take_over_and_give_back() -> Result<()> {
     let keys = json!({"mtu": 1400, "txQLen": 77, "allmulti": true});
@@ -363,7 +366,8 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     merge(&mut main, &json!({"macspoofchk": false}));
     let place = Place::new(&[main, tuning(&keys), tuning(&json!({"mtu": 1300}))])?;
     let c1 = place.net.add("c1")?;
-    // The native plugin of the second entry puts back all: the file has the values before the first one.
+    // The native DEL of the second entry puts back everything, because the file has the values from before the first
+    // entry.
     for at in [2, 1] {
         c1.by(&native_bin()?).call_at(at, "DEL")?.success()?;
     }
@@ -371,7 +375,7 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     ensure!((mtu, allmulti, length) == (1500, false, 1000), "{:?}", place.link()?);
     c1.del()?;
     place.is_clean()?;
-    // The other way round.
+    // Now the native plugin makes the change, and our plugin removes it.
     let mut c1 = place.net.add_first(1, "c1")?;
     c1.result = c1.by(&native_bin()?).call_at(1, "ADD")?.success()?;
     ensure!(place.link()?.1 == 1400, "{:?}", place.link()?);
@@ -382,11 +386,12 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     place.is_clean()
 }
 
-/// tuning was killed while it changed the address, before the link, between link and protection, or after both. Whatever
-/// removes its part then, link and protection have the same address, and the native file is gone.
+/// tuning was killed while it changed the address: before it changed the link, between link and protection, or after
+/// both. Afterwards DEL or `postern gc` removes its part. Then link and protection have the same address, and the
+/// native file is gone.
 #[test]
 fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
-    // Nothing but the address is changed: nothing else leads a collection into the container.
+    // Only the address is changed, so nothing else leads `postern gc` into the container.
     let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
     let admin = plugin_bin()?.join("postern");
     for (moved, followed) in [(false, false), (true, false), (true, true)] {
@@ -420,8 +425,8 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
     Ok(())
 }
 
-/// Root in the container gives the link an address of another before tuning sees it. Spoofing protection never follows
-/// back to that, whatever removes tuning's part.
+/// Root in the container gives the link another address before tuning runs. When tuning's part is removed, spoofing
+/// protection never allows root's address.
 #[test]
 fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
     const FOREIGN: &str = "02:00:00:00:00:bb";
@@ -439,7 +444,7 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
             place.node.sh(CUT)?;
             place.node.sh(&format!("{} {way}", admin.display()))?;
         }
-        ensure!(place.link()?.0 == FOREIGN, "{way}: what root chose is root's: {:?}", place.link()?);
+        ensure!(place.link()?.0 == FOREIGN, "{way}: root's address was changed: {:?}", place.link()?);
         ensure!(!place.is_connected()?, "{way}: {FOREIGN} passes");
         place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
         ensure!(place.is_connected()?, "{way}: the own address does not pass");
@@ -450,7 +455,7 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
     Ok(())
 }
 
-/// DEL without the plugin's own: the record of the attachment puts all back, whichever plugin DEL is called for.
+/// Only host-device's DEL runs. The attachment's record also undoes tuning's changes.
 #[test]
 fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77});
@@ -468,7 +473,7 @@ fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
     place.is_clean()
 }
 
-/// What people see: no drift by what a plugin was told to do, and drift by what the container does.
+/// `show` reports no drift for a plugin's changes, but reports drift for a container's changes.
 #[test]
 fn people_are_told() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});

@@ -1,6 +1,5 @@
 //! Bridge VLAN filtering (`vlan`, `vlanTrunk`, `preserveDefaultVlan`, the VLAN gateway), compared with the output of
-//! `bridge vlan show`. Many kernels lack it: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has
-//! it, cargo runs it.
+//! `bridge vlan show`. Many kernels lack VLAN filtering, so `tests/vm/kernel` also runs this test in a virtual machine.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -10,14 +9,14 @@ use postern_tests::{Network, Node, plugin_bin, skip};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 
-/// A bridge network with a change, on a node with containers.
+/// A bridge network with changed keys, on a node with containers.
 struct Place {
     node: Node,
     net: Network,
 }
 
-/// A network, and its expected VLANs. Ports are written `1 2p 3pu`: VLAN 1 is tagged, 2 is the port's own, 3 is the
-/// port's own and leaves untagged.
+/// A network, and its expected VLANs. Ports are written `1 2p 3pu`: VLAN 1 is tagged, 2 is the port's own VLAN, 3 is
+/// the port's own VLAN and leaves untagged.
 struct Case {
     change: Value,
     /// VLANs of the container's port.
@@ -55,7 +54,7 @@ fn ports_are_in_the_vlans_of_their_network() -> Result<()> {
     each(cases, |case| case.change.to_string(), attached)
 }
 
-/// Attaches two containers, compares, checks, and detaches.
+/// Attaches two containers, compares the VLANs, checks, and detaches.
 fn attached(case: &Case) -> Result<()> {
     let place = Place::new(&case.change, &["c1", "c2"])?;
     let foretold = place.plan()?;
@@ -70,7 +69,7 @@ fn attached(case: &Case) -> Result<()> {
     if let Some((link, vlans)) = case.gateway {
         same("fourth interface", link, result["interfaces"][3]["name"].as_str().unwrap_or_default())?;
         let [shown] = place.json::<[Value; 1]>(&format!("ip -j addr show dev {link}"))?;
-        same("its hardware address", &shown["address"], &result["interfaces"][3]["mac"])?;
+        same("hardware address of the gateway's link", &shown["address"], &result["interfaces"][3]["mac"])?;
         same("address of the gateway", "10.9.0.1", shown["addr_info"][0]["local"].as_str().unwrap_or_default())?;
         same("addresses of the bridge", "", place.node.sh("ip -o -4 addr show dev br0")?.trim())?;
         // `ip -j link` names the other end of a pair in the same namespace.
@@ -108,7 +107,7 @@ fn impossible_vlans_are_refused() -> Result<()> {
     )
 }
 
-/// A bridge that was made without filtering doesn't separate VLANs.
+/// A bridge that was made without filtering does not separate VLANs.
 #[test]
 fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     if !is_here()? {
@@ -122,7 +121,7 @@ fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     same("ports", 0, place.ports()?)?;
     let plan = place.node.sh(&format!("if {}; then exit 9; else [ $? = 1 ]; fi", place.plan_command("")?))?;
     ensure!(plan.contains("does not filter VLANs"), "{plan}");
-    // Without VLANs it is as good as any other.
+    // For networks without VLANs, this bridge works like any other.
     let without = place.net.clone().with(&json!({"vlan": null, "vlanTrunk": []}));
     without.add("c1").context("ADD without VLANs")?;
     without.call("DEL", "c1")?.success()?;
@@ -131,7 +130,7 @@ fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     same("VLANs of the port", "100pu", &place.vlans(result["interfaces"][1]["name"].as_str().unwrap_or_default())?)
 }
 
-/// A port that was moved to another VLAN since, or lost its own.
+/// A port was moved to another VLAN, or lost its own VLAN.
 #[test]
 fn doctor_finds_a_port_in_another_vlan() -> Result<()> {
     if !is_here()? {
@@ -172,7 +171,7 @@ fn vlans_of_one_bridge_do_not_reach_each_other() -> Result<()> {
     place.ping("c3", &address, false)
 }
 
-/// True if this kernel filters VLANs. Prints a message if it doesn't.
+/// Returns true if this kernel filters VLANs. Otherwise prints a message.
 fn is_here() -> Result<bool> {
     let node = Node::new()?;
     let here = node.sh("ip link add probe type bridge vlan_filtering 1 2>/dev/null && echo yes || true")? == "yes\n";
@@ -183,7 +182,7 @@ fn is_here() -> Result<bool> {
 }
 
 fn same<T: PartialEq + Debug>(what: &str, wanted: T, found: T) -> Result<()> {
-    ensure!(wanted == found, "{what}: {wanted:?} is wanted, and {found:?} is there");
+    ensure!(wanted == found, "{what}: {found:?} instead of {wanted:?}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! vrf behind other plugins: overlapping networks, what goes along and comes back, and what the plugins before make of it.
-//! Many kernels lack VRFs: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has them, cargo runs it.
+//! vrf behind other plugins: overlapping networks, what moves into the VRF and back, and how earlier plugins check the
+//! link. Many kernels lack VRFs, so `tests/vm/kernel` also runs this test in a virtual machine.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has, has_or_skips};
@@ -7,7 +7,7 @@ use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A node with one container. The runtime is this test.
+/// A node with one container. This test is the runtime.
 struct Place {
     node: Node,
 }
@@ -23,7 +23,7 @@ fn vrf(name: &str, keys: &Value) -> Value {
     config
 }
 
-/// A network on a bridge of the node; all of them have the same addresses.
+/// A network on a bridge of the node. All these networks have the same addresses.
 fn bridge(name: &str) -> Value {
     let ranges = json!([[{"subnet": "10.33.0.0/24"}], [{"subnet": "fd33::/64"}]]);
     let ipam = json!({"type": "host-local", "ranges": ranges, "routes": [{"dst": "192.0.2.0/24", "gw": "10.33.0.7"}]});
@@ -44,7 +44,7 @@ impl Place {
         Ok(Network::new(&self.node, &config)?.interface(ifname))
     }
 
-    /// A network on a bridge, behind which vrf comes.
+    /// A network on a bridge, followed by vrf.
     fn network(&self, ifname: &str, name: &str, vrf: Value) -> Result<Network> {
         self.list(ifname, &[bridge(name), vrf])
     }
@@ -54,7 +54,7 @@ impl Place {
         Ok(shown.lines().map(str::to_owned).collect())
     }
 
-    /// The unicast routes of the container, without those of link-local addresses.
+    /// Returns the container's unicast routes, without link-local routes.
     fn routes(&self) -> Result<String> {
         self.node.sh_in(
             "c1",
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// Two networks with the same addresses, each in a VRF: traffic of each stays in its own.
+/// Two networks have the same addresses, each in its own VRF. The traffic of each network stays in its VRF.
 #[test]
 fn networks_that_overlap_are_apart() -> Result<()> {
     if !is_here()? {
@@ -110,7 +110,7 @@ fn networks_that_overlap_are_apart() -> Result<()> {
     Ok(())
 }
 
-/// What the native plugin makes of a link is what ours makes, and more: routes with the scope of the link go along.
+/// Our plugin changes a link like the native plugin, and also moves routes with the scope of the link.
 #[test]
 fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
     if !is_here()? {
@@ -141,8 +141,8 @@ fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
     Ok(())
 }
 
-/// The own link's next hop of an IPv6 default route with several goes along, and comes back. The kernel would keep it in the
-/// main table (plugins#1253, #866). The other link's next hop stays.
+/// An IPv6 default route has several next hops. The next hop through the attachment's link moves into the VRF and back.
+/// The kernel would keep it in the main table (plugins#1253, #866). The other link's next hop stays.
 #[test]
 fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
     if !is_here()? {
@@ -170,8 +170,8 @@ fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
     Ok(())
 }
 
-/// So it is with IPv4, where the kernel keeps a route with several next hops as one. A route that was put in the place of what
-/// is left stays at DEL.
+/// IPv4 behaves the same, although the kernel keeps a route with several next hops as one object. A route that replaced
+/// the remaining route stays at DEL.
 #[test]
 fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
     if !is_here()? {
@@ -226,7 +226,7 @@ fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
     Ok(())
 }
 
-/// The plugins that make links find nothing wrong with routes that are in the VRF's table by the record.
+/// CHECK of the plugins that make links accepts routes that vrf's record has in the VRF's table.
 #[test]
 fn checks_of_every_plugin_before_pass() -> Result<()> {
     if !is_here()? {
@@ -242,7 +242,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     ] {
         let place = Place::new()?;
         let c1 = match place.list("eth0", &[main.clone(), vrf("blue", &json!({}))])?.add("c1") {
-            // A kernel without macvlan.
+            // This kernel has no macvlan.
             Err(error) if format!("{error:#}").contains("not supported") && main["type"] == "macvlan" => continue,
             result => result.with_context(|| main.to_string())?,
         };
@@ -252,9 +252,9 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         ensure!(answer.status == 1 && answer.stdout.contains("192.0.2.0/24"), "{main}: {answer:?}");
         c1.del().with_context(|| main.to_string())?;
         ensure!(place.vrfs()?.is_empty(), "{main}: {:?}", place.vrfs()?);
-        // With source routing before or behind it, CHECK of all three passes, and sees that a rule is gone.
+        // With sbr before or after vrf, CHECK of all three plugins passes. CHECK also sees that a rule is missing.
         let (routing, mut main) = (json!({"type": "sbr"}), main.clone());
-        // sbr can't copy a route whose gateway is reached by another one, as ptp makes them.
+        // sbr can't copy ptp's routes, whose gateway is reached by another route.
         merge(&mut main, &json!({"ipam": {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}));
         for list in [
             [main.clone(), routing.clone(), vrf("blue", &json!({}))],
@@ -280,7 +280,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     Ok(())
 }
 
-/// A VRF is shared by attachments of the container, and goes with the last one.
+/// Attachments of the container share a VRF, and the last DEL removes it.
 #[test]
 fn the_last_link_takes_the_vrf_along() -> Result<()> {
     if !is_here()? {
@@ -316,14 +316,14 @@ fn the_last_link_takes_the_vrf_along() -> Result<()> {
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
         ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
     }
-    // Root in the container has removed the link: the VRF goes all the same, and DEL succeeds.
+    // Root in the container has removed the link. DEL succeeds and removes the VRF.
     place.node.sh_in("c1", "ip link delete eth1")?;
     one.del()?;
     ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
     Ok(())
 }
 
-/// Attachments that come and go at once: nobody's VRF is removed while another joins it.
+/// Attachments come and go at the same time. No VRF is removed while another attachment joins it.
 #[test]
 fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
     if !is_here()? {
@@ -351,7 +351,8 @@ fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD leaves the link where it was, and the VRF of others. Native plugins take over and give back.
+/// A failed ADD leaves the link where it was, and other attachments' VRF. Native plugins can replace ours, and the
+/// reverse.
 #[test]
 fn undo_and_native_plugins() -> Result<()> {
     if !is_here()? {
@@ -367,10 +368,10 @@ fn undo_and_native_plugins() -> Result<()> {
             c1.by(&removes).call_at(1, verb)?.success()?;
         }
         ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
-        // The native plugin's DEL, and ours without a record, lose routes: the plugin before makes them again.
+        // The native DEL, and our DEL without a record, lose routes. bridge makes them again.
         first.call_at(0, "DEL")?.success()?;
         first.network.add_first(1, "c1")?;
-        // The kernel makes the link-local address, and its route, some time after the link is up.
+        // The kernel makes the link-local address and its route some time after the link is up.
         place.node.sh_in(
             "c1",
             "for n in $(seq 50); do
@@ -378,7 +379,7 @@ fn undo_and_native_plugins() -> Result<()> {
              done; exit 1",
         )?;
     }
-    // A VRF of the container's own, with a link of its own.
+    // The container's own VRF, with its own link.
     place.node.sh_in("c1", "ip link add own type vrf table 70; ip link set own up; ip link add in0 type veth peer name in1; ip link set in0 master own")?;
     let mut own = Attachment { network: place.list("eth0", &[vrf("own", &json!({}))])?, ..first };
     own.add_at(0)?;
@@ -387,8 +388,8 @@ fn undo_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// A runtime's directory of plugins is switched while the container runs: whoever is installed finds both VRFs, and the
-/// link that is not touched keeps its way.
+/// A runtime's directory of plugins is switched while the container runs. The installed side finds both VRFs, and the
+/// other link still reaches its gateway.
 #[test]
 fn a_node_whose_plugins_are_switched() -> Result<()> {
     if !is_here()? {
@@ -410,7 +411,8 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
             let (name, gateway) = if is_first { ("blue", "10.35.0.1") } else { ("red", "10.36.0.1") };
             let attachment = attachment.by(side);
             attachment.call_at(1, "CHECK")?.success().with_context(|| step.to_owned())?;
-            // The native bridge misses the route that vrf has moved to its table. So does ours where no record tells of it.
+            // The native bridge misses the route that vrf has moved to its table. Our bridge misses the route too if no
+            // record lists it.
             let checked = attachment.call_at(0, "CHECK")?;
             if side == ours && made == ours {
                 checked.success().with_context(|| format!("{step}: bridge"))?;
@@ -437,7 +439,7 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
             is_healthy(side, made, &second, &format!("{step}: attached again"))?;
             is_healthy(side, sides[0], &first, &format!("{step}: attached again"))?;
         }
-        // DEL of ours ends the records that native plugins know nothing of.
+        // DEL of our plugins removes the records, which native plugins do not know.
         for side in [sides[3], &ours] {
             del(side, &second)?;
             del(side, &first)?;
@@ -449,7 +451,7 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
     Ok(())
 }
 
-/// `postern doctor` tries a VRF, and names what a kernel without them lacks.
+/// `postern doctor` tries to make a VRF, and names the missing feature of the kernel.
 #[test]
 fn doctor_tries_a_vrf() -> Result<()> {
     let place = Place::new()?;

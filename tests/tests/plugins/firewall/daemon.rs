@@ -1,5 +1,5 @@
-//! A real firewalld, on a message bus of the node's own. `tests/install-packages firewalld` installs what is needed; the
-//! tests are `ignored` for nodes without it, and `make test-all` runs them or says that it can't.
+//! A real firewalld, on the node's own message bus. `tests/install-packages firewalld` installs the packages. The tests
+//! are `ignored` for nodes without firewalld. `make test-all` runs them, or says that it can't.
 
 use crate::firewall::place::{Place, Side};
 use anyhow::{Context, Result, ensure};
@@ -11,13 +11,13 @@ use serde_json::json;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// A bus for root alone, without the system's users and services.
+/// A bus that only root may use, without the system's users and services.
 const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>"#;
 
-/// The node of the other tests, with a firewalld that goes when it is dropped.
+/// A node like in the other tests, with a firewalld that ends when the value is dropped.
 struct Firewalld {
     place: Place,
     daemons: Vec<Child>,
@@ -26,7 +26,7 @@ struct Firewalld {
 impl Firewalld {
     fn new() -> Result<Self> {
         let place = Place::new()?;
-        // firewalld has a chain of its own, and decides there.
+        // firewalld has its own chain, which decides about forwarding.
         place.node.sh(
             "iptables -P FORWARD ACCEPT; ip6tables -P FORWARD ACCEPT
              mkdir -p /run/dbus /run/firewalld/zones /run/firewalld/services /run/firewalld/ipsets /run/firewalld/policies /run/firewalld/icmptypes /run/firewalld/helpers",
@@ -56,7 +56,7 @@ impl Firewalld {
         Ok(())
     }
 
-    /// Ends firewalld alone: it was started last.
+    /// Ends only firewalld, which was started last.
     fn stop(&mut self) -> Result<()> {
         self.daemons.pop().into_iter().for_each(end);
         self.wait("! firewall-cmd --state")
@@ -78,7 +78,7 @@ impl Drop for Firewalld {
     }
 }
 
-/// The process is `timeout`, which hands the signal on.
+/// The process is `timeout`, which passes the signal on.
 fn end(mut daemon: Child) {
     let _ = nix::sys::signal::kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM);
     let _ = daemon.wait();
@@ -107,17 +107,17 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     }
     let shown = place.node.sh(&format!("{}/postern show c1 || true", postern_tests::plugin_bin()?.display()))?;
     ensure!(shown.contains("10.9.1.2 by zone trusted of firewalld"), "{shown}");
-    // A reload forgets them.
+    // firewalld forgets the addresses when it reloads.
     place.node.sh("firewall-cmd --reload")?;
     ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
-    // The native plugin does not read the answer to its own question.
+    // The native plugin does not read the answer to its own query.
     Side::Native.of(&c1)?.call_at(1, "CHECK")?.success()?;
     let refused = Refusal::of(&c1.call_at(1, "CHECK")?)?;
     refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
     let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
     ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
     ensure!(firewalld.sources("trusted")? == own(&c1), "{:?}", firewalld.sources("trusted")?);
-    // DEL by the record alone.
+    // DEL has only the record.
     for _ in 0..2 {
         c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
         ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
@@ -127,7 +127,7 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     Ok(())
 }
 
-/// The configuration chooses backend and zone, and policy bounds them.
+/// The configuration chooses backend and zone, within the policy's limits.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn zones_are_granted() -> Result<()> {
@@ -141,7 +141,7 @@ fn zones_are_granted() -> Result<()> {
     let c1 = place.add("c1", 1, &json!({"backend": "iptables"}))?;
     ensure!(place.rules("10.9.1.")?.len() == 2 && firewalld.sources("trusted")?.is_empty(), "{:?}", place.rules("")?);
     c1.del()?;
-    // Under this policy a network has to name its zone.
+    // Under this policy, a network has to name its zone.
     place.policy("[grant.firewall]\nbackends = [\"firewalld\"]\nadmin-chains = [\"CNI-ADMIN\"]\nzones = [\"${config.firewalldZone}\"]\n[grant.attachments]\n")?;
     let c1 = place.attach(Side::Ours, "c1", 1, &json!({}))?;
     let refused = Refusal::of(&c1.call_at(1, "ADD")?)?;
@@ -185,8 +185,8 @@ fn either_side_removes_what_the_other_made() -> Result<()> {
     Ok(())
 }
 
-/// A runtime's directory of plugins is switched while containers run: whoever is installed finds the addresses in the zone,
-/// and the container that is not touched keeps its way out.
+/// A runtime's directory of plugins is switched while containers run. The installed side finds the addresses in the
+/// zone, and the other container still reaches `out`.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn a_node_whose_plugins_are_switched() -> Result<()> {
@@ -226,7 +226,7 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
         }
         for attachment in [&stays, &moves] {
             del(sides[3], attachment)?;
-            // DEL of ours ends the records that native plugins know nothing of.
+            // DEL of our plugins removes the records, which native plugins do not know.
             del(Ours, attachment)?;
         }
         is_healthy(Ours, &[], "at the end")?;
@@ -235,7 +235,8 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
     Ok(())
 }
 
-/// What firewalld had ends with it, so nothing keeps a DEL from its end. An ADD that names it says that it is missing.
+/// firewalld's entries end with firewalld, so DEL succeeds without it. An ADD that names firewalld says that it is
+/// missing.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn del_ends_without_firewalld_too() -> Result<()> {
@@ -248,7 +249,7 @@ fn del_ends_without_firewalld_too() -> Result<()> {
     let c1 = place.attach(Side::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
     Refusal::of(&c1.call_at(1, "ADD")?)?
         .expect(999, "which does not run on this node…set \"backend\" to \"iptables\"")?;
-    // Without a name, iptables is used then.
+    // Without a `backend`, firewall uses iptables.
     let auto = Attachment { network: c1.network.clone().at_with(1, &json!({"backend": null})), ..c1 };
     auto.call_at(1, "ADD")?.success()?;
     ensure!(place.rules("10.9.1.")?.len() == 2, "{:?}", place.rules("")?);

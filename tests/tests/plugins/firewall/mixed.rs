@@ -1,11 +1,12 @@
-//! Lists with native plugins, in every order, and a node that is moved either way.
+//! Lists with native plugins, in every order, and a switch of a node in either direction.
 
 use crate::firewall::place::{Place, Side};
 use anyhow::{Result, ensure};
 use postern_tests::proof::Refusal;
 use serde_json::{Value, json};
 
-/// A native plugin's addresses count if the kernel shows them in the container. An operator can name them instead.
+/// A native plugin's addresses count if the kernel shows them in the container. An operator can name the addresses
+/// instead.
 #[test]
 fn native_in_front() -> Result<()> {
     let place = Place::new()?;
@@ -46,7 +47,7 @@ fn native_behind() -> Result<()> {
     Ok(())
 }
 
-/// Each side checks and removes what the other made, whole lists and halves of them.
+/// Each side checks and removes what the other side made, in whole lists and in halves.
 #[test]
 fn a_node_is_moved_either_way() -> Result<()> {
     use Side::{Native, Ours};
@@ -58,7 +59,7 @@ fn a_node_is_moved_either_way() -> Result<()> {
         made.of(&c1)?.call_at(1, "ADD")?.success()?;
         let before = place.rules("")?;
         removed.of(&c1)?.call_at(1, "CHECK")?.success()?;
-        // A second attachment by the other side finds all that is shared.
+        // A second attachment by the other side finds all shared objects.
         let c2 = place.attach(bridge, "c2", 1, &json!({"ingressPolicy": "same-bridge"}))?;
         removed.of(&c2)?.call_at(1, "ADD")?.success()?;
         ensure!(place.rules("")?.len() == before.len() + 4, "{made:?} {removed:?}: {:#?}", place.rules("")?);
@@ -79,7 +80,7 @@ fn a_node_is_moved_either_way() -> Result<()> {
     Ok(())
 }
 
-/// DEL without a record takes no rule of an attachment that has one, whatever `prevResult` says.
+/// DEL without a record removes no rule of an attachment with a record, whatever `prevResult` says.
 #[test]
 fn a_forged_result_takes_no_neighbours_rules() -> Result<()> {
     let place = Place::new()?;
@@ -95,7 +96,8 @@ fn a_forged_result_takes_no_neighbours_rules() -> Result<()> {
     Ok(())
 }
 
-/// What a result says of the bridge is held against the kernel: a link of the node would forward nothing any more.
+/// The result's bridge is compared with the kernel. Otherwise a forged result could stop all forwarding through a link
+/// of the node.
 #[test]
 fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
     let place = Place::new()?;
@@ -112,7 +114,7 @@ fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
             place.rules("")?
         );
     }
-    // The uplink as a port of a bridge, and a pair that is no port.
+    // The host end is no port of a bridge.
     place.node.sh("ip link set $(ip -o link show master br1 | sed 's/^[0-9]*: \\([^@:]*\\).*/\\1/;q') nomaster")?;
     Refusal::of(&c1.call_at(1, "ADD")?)?.expect(999, "is no port of a bridge")?;
     Ok(())
@@ -122,7 +124,7 @@ fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
 fn an_admin_chain_is_nobody_elses() -> Result<()> {
     let place = Place::new()?;
     place.node.sh("iptables -N KUBE-FORWARD; iptables -N DOCKER; iptables -N DOCKER-USER")?;
-    // A program leaves these to the administrator, and others only look like a program's.
+    // A program reserves `DOCKER-USER` for the operator. `CNI-CUSTOM` only looks like a program's chain.
     for chain in ["DOCKER-USER", "CNI-CUSTOM"] {
         let c1 = place.attach(Side::Ours, "c1", 1, &json!({"iptablesAdminChainName": chain, "backend": "iptables"}))?;
         c1.call_at(1, "ADD")?.success()?;

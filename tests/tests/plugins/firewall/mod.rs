@@ -1,5 +1,5 @@
-//! The plugin firewall behind a bridge plugin, on a node that forwards nothing of its own accord: real traffic, DEL and
-//! CHECK in every state, mixed lists, and rules of a bridge.
+//! firewall after a bridge plugin, on a node that forwards nothing by default: real traffic, DEL and CHECK in every
+//! state, mixed lists, and rules of a bridge.
 
 mod daemon;
 mod mixed;
@@ -35,7 +35,7 @@ fn a_container_reaches_out_and_is_not_reached() -> Result<()> {
     c1.del()
 }
 
-/// The administrator's rules go before.
+/// The operator's rules come first.
 #[test]
 fn an_administrator_can_block_a_flow() -> Result<()> {
     let place = Place::new()?;
@@ -72,7 +72,7 @@ fn check_says_what_is_missing() -> Result<()> {
         place.node.sh("iptables-restore < /run/saved")?;
         check()?.success()?;
     }
-    // Before the isolation, accepted addresses would be reached from everywhere.
+    // Without the earlier isolation rule, accepted addresses would be reachable from everywhere.
     place.node.sh(&format!(
         "iptables -D FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1
          iptables -A FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1"
@@ -80,12 +80,12 @@ fn check_says_what_is_missing() -> Result<()> {
     Refusal::of(&check()?)?.expect(999, "bridge br1 is not isolated")
 }
 
-/// Two bridges that accept all forwarding but what the policy forbids.
+/// Two bridges accept all forwarding except what the policy forbids.
 #[test]
 fn bridges_are_isolated_as_the_network_says() -> Result<()> {
     for (policy, same, other) in [("open", true, true), ("same-bridge", true, false), ("isolated", false, false)] {
         let place = Place::new()?;
-        // Frames between ports of a bridge are asked too, as on nodes with br_netfilter.
+        // The packet filter also sees frames between ports of a bridge, as on nodes with br_netfilter.
         let filtered = place.node.sh("sysctl -qw net.bridge.bridge-nf-call-iptables=1").is_ok();
         let patch = json!({"ingressPolicy": policy});
         let one = place.add("c1", 1, &patch)?;
@@ -100,7 +100,7 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
         place.reaches("c1", "192.0.2.2")?;
         place.reaches("c1", "10.9.1.1")?;
         one.call_at(1, "CHECK")?.success()?;
-        // The isolation is the bridge's: it stays as long as others are on it.
+        // The isolation belongs to the bridge. It stays as long as other attachments are on the bridge.
         two.del()?;
         place.is_reached("c1", far, other).context("after a DEL")?;
         one.del()?;
@@ -110,7 +110,7 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
     Ok(())
 }
 
-/// What the native plugin can't: DEL without `prevResult`, below 0.4.0 or from a runtime that has lost it.
+/// The native plugin can't do this: DEL without `prevResult`, below 0.4.0 or from a runtime that has lost it.
 #[test]
 fn del_goes_by_the_record() -> Result<()> {
     let place = Place::new()?;
@@ -129,7 +129,7 @@ fn del_goes_by_the_record() -> Result<()> {
         for own in own {
             ensure!(place.rules(&own)?.is_empty(), "{patch}: {:?}", place.rules(&own)?);
         }
-        ensure!(place.rules("10.9.1.77")?.len() == 1, "{patch}: another's rule is gone");
+        ensure!(place.rules("10.9.1.77")?.len() == 1, "{patch}: another address's rule is gone");
         place.node.sh("iptables -D CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
         c1.del()?;
         ensure!(place.records()?.is_empty(), "{}", place.records()?);
@@ -146,7 +146,7 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Garbage collection by the runtime, and by people.
+/// Garbage collection by the runtime, and by an operator.
 #[test]
 fn collections_go_by_the_record() -> Result<()> {
     let place = Place::new()?;
@@ -174,7 +174,7 @@ fn show_tells_of_the_rules() -> Result<()> {
     Ok(())
 }
 
-/// `nft flush ruleset` and the like.
+/// Other programs remove rules, for example with `nft flush ruleset`.
 #[test]
 fn what_another_program_wiped_is_put_back() -> Result<()> {
     let place = Place::new()?;
@@ -191,7 +191,7 @@ fn what_another_program_wiped_is_put_back() -> Result<()> {
     c1.del()
 }
 
-/// Rules of a bridge go when nothing is on it, and no sooner.
+/// `postern gc --node` removes a bridge's rules only if no attachment is on the bridge.
 #[test]
 fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
     let place = Place::new()?;

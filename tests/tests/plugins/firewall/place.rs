@@ -1,11 +1,11 @@
-//! A node with two bridges, containers on them and a place outside, and lists of bridge and firewall.
+//! A node with two bridges, containers on the bridges, an outside namespace, and lists of bridge and firewall.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The plugins that are called.
+/// The plugins that the test calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Ours,
@@ -20,7 +20,7 @@ impl Side {
         }
     }
 
-    /// Returns the attachment in the hands of this side.
+    /// Returns the attachment with the plugins of this side.
     pub fn of(self, attachment: &Attachment) -> Result<Attachment> {
         Ok(attachment.by(&self.bin()?))
     }
@@ -31,7 +31,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Forwards nothing of its own accord. `out` is a namespace behind link `wan` with 192.0.2.2 and 2001:db8::2.
+    /// Makes a node that forwards nothing by default. `out` is a namespace behind link `wan` with 192.0.2.2 and
+    /// 2001:db8::2.
     pub fn new() -> Result<Self> {
         let node = Node::new()?;
         ["c1", "c2", "c3", "out"].iter().try_for_each(|container| node.add_container(container))?;
@@ -52,7 +53,8 @@ impl Place {
         std::fs::write(self.node.path("/etc/postern/policy/firewall.toml"), text).context("policy")
     }
 
-    /// Network `netN` on bridge `brN`, 10.9.N.0/24 and fd00:9:N::/64, and firewall with these keys behind it.
+    /// Returns network `netN` on bridge `brN`, with 10.9.N.0/24 and fd00:9:N::/64, followed by firewall with these
+    /// keys.
     pub fn net(&self, bridge: u8, keys: &Value) -> Result<Network> {
         let ranges =
             json!([[{"subnet": format!("10.9.{bridge}.0/24")}], [{"subnet": format!("fd00:9:{bridge}::/64")}]]);
@@ -63,12 +65,12 @@ impl Place {
         Network::new(&self.node, &json!({"name": format!("net{bridge}"), "plugins": [first, firewall]}))
     }
 
-    /// ADD of bridge `br1` or `br2` by this side. The plugins after that are ours.
+    /// Calls ADD of bridge `br1` or `br2` by this side. The later plugins are ours.
     pub fn attach(&self, whose: Side, container: &str, bridge: u8, keys: &Value) -> Result<Attachment> {
         Side::Ours.of(&self.net(bridge, keys)?.by(&whose.bin()?).add_first(1, container)?)
     }
 
-    /// ADD of bridge and firewall.
+    /// Calls ADD of bridge and firewall.
     pub fn add(&self, container: &str, bridge: u8, keys: &Value) -> Result<Attachment> {
         let attachment = self.attach(Side::Ours, container, bridge, keys)?;
         let result = attachment.call_at(1, "ADD")?.success()?;
@@ -76,13 +78,13 @@ impl Place {
         Ok(attachment)
     }
 
-    /// Rules of the firewall plugin that name this text, of both families.
+    /// Returns firewall's rules that name this text, of both IP versions.
     pub fn rules(&self, text: &str) -> Result<Vec<String>> {
         let said = self.node.sh("iptables-save -t filter; ip6tables-save -t filter")?;
         Ok(said.lines().filter(|line| line.starts_with("-A") && line.contains(text)).map(str::to_owned).collect())
     }
 
-    /// Fails unless a ping gets an answer. IPv6 may take a moment until neighbours answer.
+    /// Fails unless a ping gets an answer. IPv6 neighbours may need a moment.
     pub fn reaches(&self, from: &str, to: &str) -> Result<()> {
         let said = self.node.sh_in(from, &format!("ping -c1 -w5 {to} >/dev/null 2>&1"));
         said.map(drop).with_context(|| format!("{from} does not reach {to}"))
@@ -94,7 +96,7 @@ impl Place {
         said.map(drop).with_context(|| format!("{from} reaches {to}"))
     }
 
-    /// As one of both.
+    /// Calls `reaches` or `is_cut_off`.
     pub fn is_reached(&self, from: &str, to: &str, is_expected: bool) -> Result<()> {
         if is_expected { self.reaches(from, to) } else { self.is_cut_off(from, to) }
     }
