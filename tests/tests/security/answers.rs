@@ -1,25 +1,25 @@
-//! What the kernel says of a container is root's there to shape: names of any bytes, answers of any length, objects in any
-//! number. DEL ends well on all of it: the device is at home, the lease is free, and the plugins before are called. Other
-//! containers, `ls`, `gc` and `doctor` do not notice.
+//! Root in the container controls what the kernel says about the container: names of any bytes, answers of any length,
+//! objects in any number. DEL succeeds on all of them. The device returns to the node, the lease is free, and the
+//! earlier plugins are called. Other containers, `ls`, `gc` and `doctor` are not disturbed.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::tour::legs;
 use postern_tests::{Answer, Call, Network, Node, plugin_bin, shipped};
 use serde_json::json;
 
-/// Links whose names are no text, and one whose name reads like an escaped byte.
+/// Links whose names are no text, and a link whose name looks like an escaped byte.
 const STRANGE: &str = r#"ip link add "$(printf '\377')" type ifb
     ip link add "$(printf 'a\303b\033[2J')" type ifb; ip link add '\xff' type ifb
     ip link set "$(printf '\377')" alias "$(printf '\200 %%ff')""#;
 
-/// The own link with a name, an alias and an alternative name that are no text.
+/// Gives the attachment's link a name, an alias and an alternative name that are no text.
 const RENAMED: &str = r#"ip link property add dev eth0 altname "$(printf 'b\377%%41')"
     ip link set dev eth0 down
     ip link set dev eth0 alias "$(printf '\377')"
     ip link set dev eth0 name "$(printf 'e\377')"
     ip link set dev "$(printf 'e\377')" up"#;
 
-/// An answer of more than 32 KiB.
+/// Makes the kernel's answer longer than 32 KiB.
 const LONG: &str = "seq -f 'link property add dev eth0 altname %0127.0f' 250 > /run/long; ip -batch /run/long";
 
 /// More links than any node has.
@@ -38,8 +38,8 @@ const MANY_ELSE: &str = r#"ip link set eth0 up
     }' > /run/many; ip -force -batch /run/many > /run/said 2>&1 || true
     test "$(ip route | wc -l)" -ge 20000; test "$(ip rule | wc -l)" -ge 1000; test "$(ip -4 -o addr | wc -l)" -ge 1000"#;
 
-/// Links that come without end, as far as DEL can see: it reads no list of the container's links without a change. It has to
-/// read one, because a link is stacked on the own one.
+/// Links appear without end. Each list of the container's links changes while DEL reads it. DEL has to read the list,
+/// because a link is stacked on the attachment's link.
 const CHANGING: &str = "ip link add link eth0 name upper0 type macvlan
     seq -f 'link add many%.0f type ifb numtxqueues 1 numrxqueues 1' 400 > /run/many; ip -batch /run/many
     for n in 1 2 3 4; do
@@ -48,7 +48,7 @@ const CHANGING: &str = "ip link add link eth0 name upper0 type macvlan
     done
     for n in 1 2 3 4; do until ip link show new$n-1 > /dev/null 2>&1; do sleep .01; done; done";
 
-/// Lets root in the container of each network of these plugins do this before its DEL.
+/// For each network of these plugins, root in the container runs the script before DEL.
 fn del_ends_well_after(script: &str, is_meant: impl Fn(&str) -> bool) -> Result<()> {
     let (bin, mut tried) = (plugin_bin()?, 0);
     for plugin in shipped()?.iter().filter(|plugin| is_meant(plugin)) {
@@ -76,7 +76,7 @@ fn del_ends_well_after(script: &str, is_meant: impl Fn(&str) -> bool) -> Result<
     Ok(())
 }
 
-/// True for a plugin whose attachment has a link `eth0`.
+/// Returns true for a plugin whose attachment has a link `eth0`.
 fn has_link(plugin: &str) -> bool {
     !matches!(plugin, "loopback" | "static" | "host-local" | "dhcp")
 }
@@ -96,19 +96,19 @@ fn a_long_answer_is_no_way_to_stay() -> Result<()> {
     del_ends_well_after(LONG, has_link)
 }
 
-/// These two list all links of the container.
+/// These two plugins list all links of the container.
 #[test]
 fn many_links_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(MANY, |plugin| matches!(plugin, "host-device" | "vrf"))
 }
 
-/// DEL lists nothing of it, or only that of its own link.
+/// DEL lists none of these objects, or only those of its own link.
 #[test]
 fn many_routes_rules_and_addresses_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(MANY_ELSE, |plugin| matches!(plugin, "host-device" | "vrf" | "sbr" | "tuning"))
 }
 
-/// Routes, addresses, rules, neighbours and links of which no answer to a guest has room for all.
+/// So many routes, addresses, rules, neighbours and links that no answer to a guest has room for all.
 const MORE_THAN_AN_ANSWER: &str = r#"dev=$(ip -o link show eth0 > /dev/null 2>&1 && echo eth0 || echo lo)
     ip link set $dev up
     seq 20000 | awk -v dev=$dev '{n = $1 % 256; m = int($1 / 256)
@@ -122,7 +122,7 @@ const MORE_THAN_AN_ANSWER: &str = r#"dev=$(ip -o link show eth0 > /dev/null 2>&1
     }' > /run/many; ip -force -batch /run/many > /run/said 2>&1 || true
     test "$(ip route | wc -l)" -ge 20000; test "$(ip rule | wc -l)" -ge 2000; test "$(ip -o addr | wc -l)" -ge 2000"#;
 
-/// A plugin that looks at the container reads what it needs, and no list of what root in there made.
+/// A plugin that looks at the container reads only what it needs, and no list of root's objects.
 #[test]
 fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
     let (bin, mut failed) = (plugin_bin()?, Vec::new());
@@ -133,7 +133,7 @@ fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
                 node.sh_in("c1", MORE_THAN_AN_ANSWER)?;
             }
             let answer = node.call(call)?;
-            // Source routing moves each route, and DEL brings each one back: its record has room for some.
+            // sbr moves each route, and DEL restores it. sbr's record has room for a limited number of routes.
             let is_too_much = leg.plugin == "sbr" && verb == "ADD";
             let words = ["routes are too many: a run may add 1024", "or name a `table`"];
             let is_plain = words.iter().all(|words| answer.stdout.contains(words));
@@ -147,7 +147,8 @@ fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
     Ok(())
 }
 
-/// A new address of the link layer leaves the link's routes, and a link without IPv6 has none: no number of them stops tuning.
+/// A new link-layer address keeps the link's routes, and a link without IPv6 has no IPv6 routes. No number of routes
+/// stops tuning.
 #[test]
 fn tuning_changes_a_link_with_any_number_of_routes() -> Result<()> {
     let without_ipv6 = json!({"sysctl": {"net.ipv6.conf.eth0.disable_ipv6": "1"}});
@@ -177,12 +178,12 @@ fn bridge(node: &Node) -> Result<Network> {
     Network::new(node, &json!({"type": "bridge", "bridge": "br9", "isGateway": true, "ipam": ipam}))
 }
 
-/// A network of the device that has this name, or this address if `key` is `hwaddr`.
+/// A network of the device with this name, or with this address if `key` is `hwaddr`.
 fn device(node: &Node, key: &str, value: &str) -> Result<Network> {
     Network::new(node, &json!({"name": value.replace(':', "-"), "type": "host-device", key: value}))
 }
 
-/// A link of the node that no text names: root in a container had it, or root of the node gave it the name.
+/// A link of the node whose name is no text: root in a container or root of the node chose the name.
 #[test]
 fn a_name_of_any_bytes_on_the_node_stops_nobody() -> Result<()> {
     let node = Node::new()?;
@@ -202,8 +203,8 @@ fn a_name_of_any_bytes_on_the_node_stops_nobody() -> Result<()> {
     Ok(())
 }
 
-/// A card comes home under the name, alias and alternative names that root in the container gave it, when its namespace ends.
-/// Here root moves the device there. Others notice nothing, and DEL ends well.
+/// When its namespace ends, a card returns to the node with the name, alias and alternative names that root in the
+/// container gave it. In this test root moves the device. Other containers are not disturbed, and DEL succeeds.
 #[test]
 fn a_device_that_comes_home_under_any_name_stops_nobody() -> Result<()> {
     let node = Node::new()?;
@@ -227,7 +228,8 @@ fn a_device_that_comes_home_under_any_name_stops_nobody() -> Result<()> {
     Ok(())
 }
 
-/// What a name of other bytes is shown as is the name of no link. A name in the kernel may have a backslash.
+/// The printed form of a name with other bytes does not name another link. A name in the kernel may contain a
+/// backslash.
 #[test]
 fn what_is_shown_for_one_link_is_no_name_of_another() -> Result<()> {
     let node = Node::new()?;

@@ -1,4 +1,4 @@
-//! The running gate, seen through /proc: the things that it keeps while a guest runs.
+//! The test reads /proc to see what the running gate keeps while a guest runs.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::test_bin;
@@ -42,7 +42,7 @@ struct Process {
     core_limit: String,
 }
 
-/// Starts an ADD whose plugin never ends, and returns its processes: the gate first.
+/// Starts an ADD whose plugin never ends. Returns the run's processes, first the gate.
 fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -54,7 +54,7 @@ fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
     if let Some(mut stdin) = child.stdin.take() {
         std::io::Write::write_all(&mut stdin, call.stdin())?;
     }
-    // The gate is a descendant of timeout(1); its children are the sandboxes.
+    // The gate is a descendant of timeout(1). The gate's children are the sandboxes.
     let mut seen = Vec::new();
     for _ in 0..100 {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -63,7 +63,7 @@ fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
         let Some(gate) = gate else { continue };
         let pids: Vec<u32> = std::iter::once(gate).chain(descendants(gate)?).collect();
         let all: Result<Vec<Process>> = pids.into_iter().map(process).collect();
-        // Filtered means confined; before that the data don't count.
+        // A process with a seccomp filter is confined. Data from before do not count.
         seen = all.unwrap_or_default();
         let confined = seen.iter().all(|process| process.threads.iter().all(|thread| thread.field("Seccomp") == "2"));
         if seen.len() == want && confined {
@@ -76,7 +76,7 @@ fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
     Ok(seen)
 }
 
-/// True if it has the name that a gate gives itself. Sandboxes have it too, and come later.
+/// Returns true if a thread has the name that a gate gives itself. Sandboxes have this name too, but start later.
 fn is_gate(threads: &[Thread]) -> bool {
     threads.iter().any(|thread| thread.field("Name").starts_with("ADD "))
 }
@@ -108,7 +108,7 @@ fn threads(pid: u32) -> Result<Vec<Thread>> {
 fn process(pid: u32) -> Result<Process> {
     let proc = format!("/proc/{pid}");
     let proc = Path::new(&proc);
-    // A sandbox is not dumpable: not even this test may look at its files.
+    // A sandbox is not dumpable, so even this test may not look at its files.
     let descriptors = match std::fs::read_dir(proc.join("fd")) {
         Ok(entries) => entries
             .map(|entry| Ok(std::fs::read_link(entry?.path())?.to_string_lossy().into_owned()))
@@ -141,8 +141,8 @@ fn confined(process: &Process, expected: u64) -> Result<()> {
     Ok(())
 }
 
-/// Looks at what is beside the gate: this many sandboxes, which have nothing, and their bounding set is empty too. Another
-/// process without capabilities may remove directories of leases.
+/// Checks the processes beside the gate: this many sandboxes without capabilities and with an empty bounding set.
+/// Another process without capabilities may exist, which removes directories of leases.
 fn sandboxed(beside: &[Process], sandboxes: usize) -> Result<()> {
     let mut bounded = 0;
     for process in beside {
@@ -163,13 +163,14 @@ fn endless(patch: &serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn the_gate_keeps_what_its_grants_need() -> Result<()> {
-    // The fourth removes the lease directories of this run, if they stay empty.
+    // The fourth process removes this run's lease directories if they stay empty.
     let seen = look(&endless(&json!({})), 4)?;
     let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
-    ensure!(gate.threads.len() == 1, "no thread is in the container's namespace: {gate:#?}");
-    // Policy grants leases: a data directory may belong to another user.
+    ensure!(gate.threads.len() == 1, "the gate has more than one thread: {gate:#?}");
+    // Policy grants leases, and a data directory may belong to another user. So the gate keeps DAC_OVERRIDE and FOWNER.
     confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
-    // Standard streams, sockets to the sandboxes and to the kernel, namespaces; the only file is the verified code.
+    // The gate has standard streams, sockets to the sandboxes and the kernel, and namespaces. Its only file is the
+    // verified code.
     for target in &gate.descriptors {
         let known = [
             "/dev/null",
@@ -186,7 +187,7 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     sandboxed(sandboxes, 2)
 }
 
-/// Its process runs another program, and has the same limits.
+/// The plugin's sandbox runs another program, and has the same limits.
 #[test]
 fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
     let seen = look(&json!({"type": "reaching", "do": "wait"}), 2)?;
@@ -204,8 +205,8 @@ fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
 fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     let bin = test_bin()?;
     let policy = std::fs::read_to_string(bin.join("postern.d/hostile.toml"))?;
-    ensure!(policy.contains("[grant.leases]"), "the test above shows nothing");
-    // Leases in a directory without a grant are refused, so nothing is needed for them.
+    ensure!(policy.contains("[grant.leases]"), "hostile's policy grants no leases, so the test above proves nothing");
+    // Policy refuses leases in this directory, so the gate needs no capability for leases.
     let seen = look(&endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
     confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
 }
@@ -238,7 +239,7 @@ fn ruled(network: &Network, verb: &str) -> Result<(Answer, Vec<String>)> {
 #[test]
 fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
     let own = ["/proc/sys/net", "/run/postern", "/var/lib/postern", "/var/log/postern"];
-    // The default, and a path that contains a link.
+    // The default directory, and a path that contains a link.
     for (prepare, directory, real) in [
         ("true", "/var/lib/cni/networks", "/var/lib/cni/networks/net"),
         ("mkdir /var/lib/real; ln -s real /var/lib/link", "/var/lib/link/new", "/var/lib/real/new/net"),
@@ -250,7 +251,7 @@ fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
         expected.push(real);
         expected.sort_unstable();
         let network = bridge(&node, directory, &json!({"subnet": "10.9.0.0/24"}))?;
-        // The first ADD makes the directories, the second finds them.
+        // The first ADD makes the directories, and the second finds them.
         for verb in ["ADD", "DEL", "ADD", "CHECK"] {
             let (answer, paths) = ruled(&network, verb)?;
             ensure!(verb == "CHECK" || answer.status == 0, "{verb}: {answer:?}");
@@ -264,13 +265,13 @@ fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
 fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    // Its last address is the gateway's.
+    // The range's only address is the gateway's.
     let only =
         json!({"subnet": "10.9.0.0/30", "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1", "gateway": "10.9.0.1"});
     let made = || node.sh("find /var/lib/a /var/lib/cni 2>/dev/null || true");
     let answer = bridge(&node, "/var/lib/a/b", &only)?.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("no IP addresses available"), "{answer:?}");
-    // The lock of the native plugins stays, and with it the network's directory.
+    // The native plugins' lock file stays, and so does the network's directory.
     ensure!(made()?.lines().count() == 4, "{}", made()?);
     node.sh("rm -r /var/lib/a")?;
     let answer = bridge(&node, "/var/lib/a/b", &json!({"subnet": "no network"}))?.call("ADD", "c1")?;
@@ -278,7 +279,7 @@ fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
     Ok(())
 }
 
-/// Returns the filters of system calls that a run installs, as strace shows them, and its questions to bpf(2).
+/// Returns the seccomp filters that a run installs, as strace shows them, and the number of its bpf(2) queries.
 fn filters(network: &Network, verb: &str) -> Result<(Vec<String>, usize)> {
     let options = ["-f", "-v", "-s", "9999", "-e", "trace=prctl,seccomp,bpf", "-e", "signal=none"];
     let (answer, trace) = traced(network, verb, &options)?;
@@ -288,13 +289,13 @@ fn filters(network: &Network, verb: &str) -> Result<(Vec<String>, usize)> {
     Ok((lines, trace.lines().filter(|line| line.contains("bpf(BPF_PROG_QUERY")).count()))
 }
 
-/// The right to ask for programs on a link is that of a gate that may bring a device home, and of no other thread.
+/// Only a gate that may move a device back may query a link's programs. No other thread may.
 #[test]
 fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("mount -t tmpfs trace /mnt; ip link add dev1 type veth peer name wire1")?;
-    // `k` of a comparison with the call's number.
+    // `k` is the value with which a filter compares the call's number.
     let asks = |filters: &[String]| {
         let number = format!("{:#x}", nix::libc::SYS_bpf);
         filters.iter().filter(|filter| filter.contains(&format!("BPF_JEQ, {number},"))).count()
@@ -307,7 +308,7 @@ fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
         let network = Network::new(&node, &config)?;
         for verb in ["ADD", "DEL"] {
             let (filters, questions) = filters(&network, verb).context(plugin)?;
-            // The gate and a sandbox.
+            // The gate and a sandbox each install a filter.
             ensure!(filters.len() >= 2, "{plugin} {verb}: {filters:?}");
             ensure!(asks(&filters) == given, "{plugin} {verb}: {} of {filters:?}", asks(&filters));
             ensure!((questions > 0) == (given > 0), "{plugin} {verb}: {questions} questions");
@@ -316,20 +317,21 @@ fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
     Ok(())
 }
 
-/// Settings of links that come and go are reached by directories that were opened in the container's namespace. Others take a
-/// thread there: `all`, `default`, `lo`, and settings of the whole namespace.
+/// For settings of links that come and go, the gate uses directories that it opened in the container's namespace.
+/// Settings of `all`, `default`, `lo` and the whole namespace need a thread in this namespace.
 #[test]
 fn only_settings_of_links_that_come_and_go_need_no_thread() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("mount -t tmpfs trace /mnt")?;
-    // Both namespaces have a link of this name, so that one test sees which of them was changed.
+    // Both namespaces have a link of this name, so the test sees in which namespace the setting changed.
     for place in [String::new(), format!("nsenter --net={} ", node.netns("c1"))] {
         node.sh(&format!("{place}ip link add eth0 type veth peer name eth1"))?;
     }
     for (key, path, value, threads) in [
         ("net.ipv4.conf.eth0.arp_filter", "ipv4/conf/eth0/arp_filter", "1", 0),
-        // Every namespace has this name: a look-up from outside leaves a name in the kernel.
+        // Every namespace has a link `lo`. A look-up from outside would leave the other namespace's entry in the
+        // kernel.
         ("net.ipv4.conf.lo.arp_filter", "ipv4/conf/lo/arp_filter", "1", 1),
         ("net.core.somaxconn", "core/somaxconn", "501", 1),
     ] {
@@ -339,7 +341,7 @@ fn only_settings_of_links_that_come_and_go_need_no_thread() -> Result<()> {
         let previous = json!({"cniVersion": "1.1.0", "ips": []});
         let tuning = json!({"type": "tuning", "sysctl": {key: value}, "prevResult": previous});
         let (filters, _) = filters(&Network::new(&node, &tuning)?, "ADD")?;
-        // The gate, a sandbox, and the thread.
+        // The gate, a sandbox and the thread each install a filter.
         ensure!(filters.len() == 2 + threads, "{key}: {filters:?}");
         let inside = read(&format!("nsenter --net={}", node.netns("c1")))?;
         ensure!(inside == value && read("")? == before && before != value, "{key}: {inside}, {before}");

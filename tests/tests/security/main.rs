@@ -1,4 +1,4 @@
-//! How Postern stands against hostile plugins, bad input and odd surroundings.
+//! Postern withstands hostile plugins, bad input and unusual process states.
 
 mod answers;
 mod attack;

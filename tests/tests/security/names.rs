@@ -1,5 +1,5 @@
-//! Names that are made of two others: attachments whose rules would have the same name, and names that no rules can
-//! have.
+//! Names that consist of two other names. Rules of two attachments would have the same name, or a name is impossible
+//! for rules.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Network, Node};
@@ -39,7 +39,7 @@ impl<'a> Named<'a> {
         self.network.node.call(&self.request(verb)?)
     }
 
-    /// Checks the protection: by CHECK, and by frames with another address.
+    /// Tests the protection with CHECK, and with frames from another address.
     fn is_guarded(&self) -> Result<()> {
         let (node, interface) = (&self.network.node, self.interface);
         let of = || format!("{} {interface}", self.id);
@@ -48,7 +48,7 @@ impl<'a> Named<'a> {
         let ping_for_some_time = format!("for i in 1 2 3 4 5; do {ping} && exit; done; exit 1");
         node.sh_in(self.container, &ping_for_some_time)
             .with_context(|| format!("{} does not reach the gateway", of()))?;
-        // The kernel lets packets pass some time after a link was set up. A ping before that would prove nothing.
+        // The kernel lets packets pass some time after a link is set up. An earlier ping would prove nothing.
         let change = |mac: &str| {
             format!(
                 "ip link set {interface} down; ip link set {interface} address {mac}; ip link set {interface} up; \
@@ -91,13 +91,14 @@ fn guards_whose_names_run_together() -> Result<()> {
             ensure!(node.sh("nft list table bridge nat")?.contains(&format!("jump {native} ")), "no native name");
             let later = Named::new(&network, second.0, second.1).add()?;
             for (one, other) in [(&earlier, &later), (&later, &earlier)] {
-                // Two interfaces in one network: the other one's rules would pass for this one's.
+                // For two interfaces in one network, the other interface's rules could hide missing rules. So the other
+                // link is down.
                 let set_other = |state: &str| match one.container == other.container {
                     true => node.sh_in(one.container, &format!("ip link set {} {state}", other.interface)).map(drop),
                     false => Ok(()),
                 };
                 set_other("down")?;
-                // The network's GC, which keeps both.
+                // The network's GC keeps both attachments.
                 let valid = |of: &Named| json!({"containerID": of.id, "ifname": of.interface});
                 collect(json!([valid(&earlier), valid(&later)]))?;
                 one.is_guarded()?;
@@ -108,7 +109,7 @@ fn guards_whose_names_run_together() -> Result<()> {
 
             let (goes, stays) = if the_first_goes_first { (earlier, later) } else { (later, earlier) };
             goes.call("DEL")?.success()?;
-            // Now without a record: its names belong to the other one.
+            // The first attachment has no record now. Its names belong to the second attachment.
             goes.call("DEL")?.success()?;
             stays.is_guarded()?;
             collect(json!([]))?;
@@ -119,7 +120,7 @@ fn guards_whose_names_run_together() -> Result<()> {
     Ok(())
 }
 
-/// A node for the same container and interface in two networks, which follow: the native names of their rules are the
+/// A node with two networks for the same container and interface. The native names of both networks' rules are the
 /// same.
 fn two_networks() -> Result<(Node, [Network; 2])> {
     let node = Node::new()?;
@@ -145,8 +146,8 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
     Ok(())
 }
 
-/// A note in the record fails: an ADD that succeeds nevertheless has a guard that CHECK finds, and that follows to another
-/// address of the link, and back.
+/// A note in the record fails. If ADD still succeeds, CHECK finds the guard, and the guard follows a new address of the
+/// link, and the old address again.
 #[test]
 fn a_lost_note_loses_no_guard() -> Result<()> {
     let (node, [one, other]) = two_networks()?;
@@ -172,13 +173,13 @@ fn a_lost_note_loses_no_guard() -> Result<()> {
         second.call("DEL")?.success().with_context(failed)?;
         first.call("CHECK")?.success().with_context(failed)?;
     }
-    ensure!(complained > 0, "no ADD went on after a note that failed");
+    ensure!(complained > 0, "no ADD continued after a failed note");
     first.call("DEL")?.success()?;
     ensure!(left(&node)? == (0, 0), "{:?}", left(&node)?);
     Ok(())
 }
 
-/// An effect that can't be made is refused before it is noted, with the way out, and nothing is left of it.
+/// An impossible effect is refused before it is noted. The error names a remedy, and nothing is left.
 #[test]
 fn names_that_no_rules_can_have() -> Result<()> {
     let node = Node::new()?;
@@ -199,7 +200,7 @@ fn names_that_no_rules_can_have() -> Result<()> {
     Ok(())
 }
 
-/// A record of an earlier version that has such an effect is no obstacle.
+/// An earlier version's record with such an effect does not block DEL or GC.
 #[test]
 fn records_of_what_cannot_exist() -> Result<()> {
     let long = "c".repeat(240);
@@ -227,7 +228,7 @@ fn records_of_what_cannot_exist() -> Result<()> {
                     network.call_at(0, "GC", "", &none)?.success().map(drop)
                 }
                 _ => {
-                    // For a killed run no proof is needed that its container is gone.
+                    // For a killed run, `postern gc` needs no proof that the container is gone.
                     note(r#"{"plugin":"bridge","ending":true}"#)?;
                     node.postern("gc --yes")?.printed().map(drop)
                 }

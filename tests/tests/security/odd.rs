@@ -1,6 +1,6 @@
 //! Unusual process states that a runtime may pass on: ignored or blocked signals, low limits, closed streams, a removed
-//! working directory. Each run succeeds, or fails with an error object and has changed nothing. None is silent, none
-//! hangs.
+//! working directory. Each run succeeds, or fails with an error object and has changed nothing. No run is silent, and
+//! no run hangs.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each};
@@ -9,11 +9,11 @@ use serde_json::json;
 
 /// The expected end of a run.
 enum End {
-    /// It succeeds.
+    /// The run succeeds.
     Works,
-    /// It fails with these words.
+    /// The run fails with these words.
     Fails(&'static str),
-    /// Either: depending on the kernel's limit for this user, or on the start of a program.
+    /// The run succeeds or fails, depending on the kernel's limit for this user or on the start of a program.
     Either(&'static str),
     /// The answer has no reader, but the run ends correctly.
     Unheard,
@@ -71,7 +71,7 @@ const ODD: [Condition; 32] = [
         [Works, Fails("the runtime limits its address space to 65536, and it needs 6291456"), Works],
     ),
     ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
-    // The heap gets nothing, or nearly nothing: nothing can be put together then, not even an error.
+    // The heap is almost empty, so the run can't even build an error object.
     ("512 KiB of data", "ulimit -d 512; exec \"$@\"", [Either(NO_DATA), Fails(NO_DATA), Fails(NO_DATA)]),
     ("8 MiB of data", "ulimit -d 8192; exec \"$@\"", [Works, Fails(LIMIT_OF_DATA), Fails(LIMIT_OF_DATA)]),
     ("8 MiB of data, which may be raised", "ulimit -S -d 8192; exec \"$@\"", [Works, Works, Works]),
@@ -132,14 +132,14 @@ fn endure(backend: &str) -> Result<()> {
             let attached = answer.status == 0;
             if !attached {
                 watched.unchanged().context("after an ADD that failed")?;
-                network.add("c1").context("an ADD after it")?;
+                network.add("c1").context("an ADD after the failed ADD")?;
             }
             let lease = watched.node.sh("stat -c %a /var/lib/cni/networks/net /var/lib/cni/networks/net/10.9.0.*")?;
             ensure!(lease.lines().all(|mode| matches!(mode, "755" | "700" | "600")), "modes of leases: {lease}");
             let answer = oddly("DEL")?;
             ended(&answer, del).context("DEL")?;
             if answer.status != 0 {
-                network.call("DEL", "c1")?.success().context("a DEL after it")?;
+                network.call("DEL", "c1")?.success().context("a DEL after the condition")?;
             }
             watched.unchanged().context("after DEL")
         },
@@ -156,7 +156,7 @@ fn so_does_one_that_starts_programs() -> Result<()> {
     endure("iptables")
 }
 
-/// A DEL has no answer, so a standard output that can't be written is no obstacle.
+/// DEL has no answer, so it succeeds with an unwritable standard output.
 #[test]
 fn a_del_writes_nothing() -> Result<()> {
     let (mut watched, network) = prepared("nftables")?;
@@ -169,7 +169,7 @@ fn a_del_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A kernel without Landlock is told of once after a boot, and not in the runtime's log for each container.
+/// A message about the missing Landlock appears once after a boot, and not in the runtime's log for each container.
 #[test]
 fn a_missing_landlock_is_said_once() -> Result<()> {
     let (_, network) = prepared("nftables")?;
@@ -185,13 +185,13 @@ fn a_missing_landlock_is_said_once() -> Result<()> {
     Ok(())
 }
 
-/// The sandbox, with a guest of another vendor in it, has no part in the protection of the runtime's own processes. Only
-/// root of the machine can lower the number (`tests/runtimes/owner`). Here it is as the runtime has it.
+/// The sandbox runs another vendor's guest, so it does not inherit the protection of the runtime's own processes. Only
+/// root of the node can lower the number (`tests/runtimes/owner`). Here the sandbox has the runtime's number.
 #[test]
 fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
     let (watched, _) = prepared("nftables")?;
     let path = format!("{}/bridge", plugin_bin()?.display());
-    // The sandbox is there before the request has come. Its filter of system calls is the last that it sets up.
+    // The sandbox exists before the request arrives. Its seccomp filter is the last part of its setup.
     let script = format!(
         "echo 321 > /proc/self/oom_score_adj; export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={} CNI_IFNAME=eth0 CNI_PATH=/run
          mkfifo /run/in; exec 7<>/run/in; {path} < /run/in & gate=$!
@@ -205,7 +205,7 @@ fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
     Ok(())
 }
 
-/// Files are opened by cap-std. It walks the path itself if the kernel or a runtime's filter has no `openat2(2)`.
+/// cap-std opens files. It walks the path itself if the kernel lacks `openat2(2)`, or if a runtime's filter forbids it.
 #[test]
 fn a_run_needs_no_openat2() -> Result<()> {
     const TRACE: &str = "/var/log/trace";
@@ -219,7 +219,7 @@ fn a_run_needs_no_openat2() -> Result<()> {
             for verb in ["ADD", "DEL"] {
                 call_under(strace, &network, verb)?.success().context(verb)?;
                 let trace = std::fs::read_to_string(watched.node.path(TRACE))?;
-                ensure!(trace.contains("(INJECTED)"), "{verb} has not asked for openat2");
+                ensure!(trace.contains("(INJECTED)"), "{verb} did not call openat2");
             }
             watched.unchanged().context("after DEL")
         },

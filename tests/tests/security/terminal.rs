@@ -1,15 +1,14 @@
-//! No content of a file, name or record controls the terminal of a person who types a verb of `postern`.
+//! The content of a file, a name or a record never controls the terminal of a person who runs `postern`.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Node, plugin_bin};
 use std::process::Command;
 
-/// Characters that terminals obey, that turn or break a line, that are invisible, or that look like others, as they are
-/// in a file.
+/// Characters, as they are in a file, that control terminals, turn or break a line, are invisible, or look like others.
 const HOSTILE: &str =
     "\u{1b}[2J\u{7}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0041}\u{430}";
 
-/// The same in the form for JSON and TOML: the parser's message then has the characters.
+/// The same characters, escaped for JSON and TOML. The parser's message then contains the characters.
 const ESCAPED: &str = r"\u001b[2J\u0007\u009b31m\u061c\u200b\u200e\u2028\u2029\u202e\u2066\ufeff\u0430";
 
 /// Makes a node on which every text that others may have written is hostile.
@@ -82,7 +81,7 @@ fn node() -> Result<Node> {
     let line = line.replace(['\u{1b}', '\u{7}'], "");
     write("/var/log/postern/audit.jsonl", format!("{line}\n{{\"time\":1,\"note\":\"{ESCAPED}\"}}\n").as_bytes())?;
     node.sh("chmod -R go-w /run/postern /var/log/postern /etc/postern; chmod 700 /run/postern /var/log/postern")?;
-    // The kernel takes nearly every byte in a link's name.
+    // The kernel accepts nearly every byte in a link's name.
     let link = "a\u{1b}[2J\u{202e}";
     node.sh(&format!(
         "ip link add '{link}' type bridge; ip link set '{link}' up; ip address add 10.1.0.1/24 dev '{link}'"
@@ -90,7 +89,7 @@ fn node() -> Result<Node> {
     Ok(node)
 }
 
-/// Makes a component that imports an interface of this name, byte by byte: no assembler accepts such a name.
+/// Makes a component that imports an interface with this name, byte by byte, because assemblers refuse such a name.
 fn component(name: &str) -> Vec<u8> {
     let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
@@ -102,7 +101,7 @@ fn component(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns every verb, for all of these objects.
+/// Returns every verb, each with these objects.
 fn calls() -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(|word| word.replace("HOSTILE", HOSTILE)).collect::<Vec<_>>();
     let mut calls: Vec<Vec<String>> = [
@@ -193,7 +192,7 @@ fn no_verb_speaks_to_the_terminal() -> Result<()> {
         }
     }
     ensure!(spoken.is_empty(), "{} of them:\n{}", spoken.len(), spoken.join("\n"));
-    // The texts do reach people, quoted.
-    ensure!(shown > 40, "only {shown} outputs show what they were about");
+    // People do see the texts, quoted.
+    ensure!(shown > 40, "only {shown} outputs contain the hostile text");
     Ok(())
 }

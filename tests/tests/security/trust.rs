@@ -1,8 +1,8 @@
-//! Files that are used only if no other user could have written them: compiled code, its manifest, and the directories of
-//! state and log. A refused run has changed nothing.
+//! The host uses these files only if no other user could have written them: compiled code, its manifest, and the
+//! directories of state and log. A refused run has changed nothing.
 //!
-//! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
-//! `tests/runtimes/owner` tests it as root.
+//! These tests do not cover a file that belongs to another user. A node that maps only one user can't have such a file.
+//! `tests/runtimes/owner` tests this case as root.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each};
@@ -22,7 +22,7 @@ const TOOLS: &str = r#"
     digest() { sed -n 's/.*"digest": "\(.*\)".*/\1/p' "$1.json"; }
 "#;
 
-/// A node with a copy of the installation, and a network of it.
+/// A node with a copy of the installation, and a network whose plugins come from this copy.
 struct Installed {
     node: Node,
     watched: Watched,
@@ -30,12 +30,12 @@ struct Installed {
 }
 
 impl Installed {
-    /// Makes the node and changes the installation with this script, which runs in the catalog.
+    /// Makes the node, and runs this script in the catalog to change the installation.
     fn new(script: &str) -> Result<Self> {
         let watched = Watched::new(&["c1"])?;
         let node = watched.node.clone();
         node.sh(&format!("mount -t tmpfs -o mode=755 copy /mnt; {}", copy_bin(&plugin_bin()?, COPY)))?;
-        // A plugin with many effects, and one that it delegates to.
+        // The network's plugin has many effects, and delegates to another plugin.
         let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
         let ptp =
             json!({"cniVersion": "1.0.0", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", "ipam": ipam});
@@ -75,7 +75,7 @@ impl Installed {
         for verb in ["ADD", "CHECK"] {
             Refusal::of(&self.call_in_vain(verb)?)?.expect(code, text)?;
         }
-        // None of it is run for a DEL either, but a DEL of an attachment without objects succeeds.
+        // The host runs none of this code for a DEL either. DEL of an attachment without objects still succeeds.
         let answer = self.call_in_vain("DEL")?;
         ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
         for part in text.split('…') {
@@ -84,7 +84,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Checks the same if DEL is refused as well: the host would otherwise remove the objects in prepared records.
+    /// Checks that DEL is refused too. Otherwise the host would remove the objects that prepared records list.
     fn refuses_always(&mut self, text: &str) -> Result<()> {
         ["ADD", "CHECK", "DEL"].iter().try_for_each(|verb| Refusal::of(&self.call_in_vain(verb)?)?.expect(999, text))
     }
@@ -125,7 +125,7 @@ const CODE: [(&str, &str); 19] = [
         "the code of plugin \"ptp\" was compiled for another engine: …is for \"wasmtime-1\", and this host has \"wasmtime-…`postern add",
     ),
     (
-        // Code of a different engine, and a manifest that says otherwise: the engine itself checks too.
+        // The code is for another engine, and the manifest hides this. The engine itself detects it.
         "sed -i s/wasmtime-48/wasmtime-47/g ptp.cwasm; manifest ptp code \"\\\"$(sum ptp.cwasm)\\\"\"",
         "plugin \"ptp\" cannot load the compiled code: …`postern add",
     ),
@@ -168,7 +168,7 @@ fn a_change_after_verification_shows() -> Result<()> {
     ensure!(noted.matches(".json\n").count() == 2 && noted.ends_with("600\n600\n"), "{noted}");
     installed.add_and_delete()?;
     ensure!(notes()? == noted);
-    // One byte, with size and time of change put back as they were.
+    // One byte differs, but size and modification time are the same.
     installed.change(
         "cp -a ptp.cwasm /mnt/before; printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null
          touch -r /mnt/before ptp.cwasm; test $(stat -c %s%Y ptp.cwasm) = $(stat -c %s%Y /mnt/before)",
@@ -195,7 +195,8 @@ fn a_policy_can_pin_the_component() -> Result<()> {
     installed.refuses(999, &text)
 }
 
-/// The manifest has the policy as `postern add` read it. A run takes that for exactly the text that it was made from.
+/// The manifest contains the policy as `postern add` read it. A run uses this copy only if the policy's text is
+/// unchanged.
 #[test]
 fn a_policy_that_was_changed_after_installation_is_followed() -> Result<()> {
     let mut installed = Installed::new("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
@@ -242,7 +243,7 @@ fn prepared_directories_are_not_used() -> Result<()> {
     each(PREPARED, |case| case.0.to_owned(), |(script, text)| Installed::new(script)?.refuses_always(text))
 }
 
-/// The change to the node, `ipam.dataDir`, the network's name, and the message of an ADD; without a message it works.
+/// The change to the node, `ipam.dataDir`, the network's name, and the error of ADD. Code 0 means that ADD succeeds.
 const LEASES: [(&str, &str, &str, u64, &str); 16] = [
     ("", "/var/lib/cni/networks", "net", 0, ""),
     ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp/leases", "net", 0, ""),
@@ -268,7 +269,7 @@ const LEASES: [(&str, &str, &str, u64, &str); 16] = [
         5,
         "/mnt/open can be written by others",
     ),
-    // A tmpfs has this mode unless another one is named.
+    // A tmpfs has this mode by default.
     ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp", "net", 0, ""),
     ("mkdir -m 777 /mnt/tmp", "/mnt/tmp", "net", 5, "everybody may write to it (mode 777)…chmod o-w"),
     (
@@ -318,11 +319,11 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
             }
             Refusal::of(&added)?.expect(*code, words)?;
             if *code == 999 {
-                // No object of this host executable can be there: a DEL must not fail for ever.
+                // This host can't have made an object in a relative directory, so DEL must not fail forever.
                 deleted.success()?;
                 ensure!(deleted.stderr.contains("which is relative"), "{deleted:?}");
             } else {
-                // Nothing is touched there, and the container can go.
+                // DEL changes nothing in the directory, and the container can end.
                 deleted.success()?;
                 for word in words.split('…') {
                     ensure!(flat(&deleted.stderr).contains(word), "{deleted:?}");
@@ -333,7 +334,7 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
     )
 }
 
-/// The link leads into a disk that is not mounted yet: the leases are there, and a later DEL gives them back.
+/// The link leads to a disk that is not mounted. The leases still exist, and a later DEL releases them.
 #[test]
 fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
     let installed =
@@ -350,7 +351,7 @@ fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
 
 #[test]
 fn a_log_directory_of_a_group_will_do() -> Result<()> {
-    // As on systems where the loggers' group may write to /var/log.
+    // On some systems the loggers' group may write to /var/log.
     Installed::new("chmod 775 /var/log")?.add_and_delete()
 }
 
@@ -409,7 +410,7 @@ fn a_refusal_before_any_guest_is_in_the_log() -> Result<()> {
         |case| case.0.to_owned(),
         |(script, reason)| {
             let installed = Installed::new(script)?;
-            // A runtime tries again, for another container each time.
+            // A runtime repeats the ADD, each time for another container.
             for container in ["c1", "c2", "c3", "c4"] {
                 let add = installed.network.request(0, "ADD", "c1", &json!({}))?.env("CNI_CONTAINERID", container);
                 let answer = installed.node.call(&add)?;
@@ -445,12 +446,12 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
     Refusal::of(&installed.node.call(&own)?)?;
     let log = installed.log()?;
     ensure!(log.contains("\"operation\":\"plugin.start\""), "{log}");
-    // The guest may say first what is wrong with its configuration. Whatever it asks for is refused.
+    // The guest may first ask something and be refused. Each refusal in the log has this reason.
     ensure!(log.lines().all(|line| line.contains("plugin's netns and netns from CNI_NETNS should not be")), "{log}");
     Ok(())
 }
 
-/// Runtimes ask again and again, and the answer denies nothing.
+/// Runtimes repeat STATUS often, and this answer refuses nothing.
 #[test]
 fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     let installed = Installed::new("")?;
@@ -460,7 +461,7 @@ fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     Ok(())
 }
 
-/// A policy's limit on versions is a refusal, also for a verb that some versions lack.
+/// Policy's limit on versions is a refusal, even for a verb that some versions lack.
 #[test]
 fn a_version_that_policy_leaves_out_is_a_refusal() -> Result<()> {
     let installed = Installed::new("")?;
@@ -489,7 +490,7 @@ fn a_log_that_nobody_can_trust_is_said_to_lack_the_refusal() -> Result<()> {
     let answer = installed.call("ADD")?;
     Refusal::of(&answer)?.expect(999, "/var/log/postern can be written by others")?;
     ensure!(answer.stderr.contains("the audit log has no line of this refusal: /var/log/postern"), "{answer:?}");
-    ensure!(installed.node.sh("ls -A /var/log/postern")?.is_empty(), "something was written there");
+    ensure!(installed.node.sh("ls -A /var/log/postern")?.is_empty(), "the run wrote into the untrusted directory");
     Ok(())
 }
 
@@ -500,7 +501,7 @@ fn a_log_that_had_to_move_says_so() -> Result<()> {
     let answer = installed.call("ADD")?;
     answer.success()?;
     ensure!(answer.stderr.matches(words).count() == 1, "{answer:?}");
-    // Once only: runtimes log the messages of every run.
+    // The message appears once, because runtimes log the messages of every run.
     let answer = installed.call("DEL")?;
     ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
     for verb in ["log", "doctor"] {
@@ -510,7 +511,7 @@ fn a_log_that_had_to_move_says_so() -> Result<()> {
     Ok(())
 }
 
-/// Lines of a log, and their form for people on 80 columns.
+/// Lines of a log, and their text form on 80 columns.
 const LINES: &str = r#"{"time":0,"note":"rotated","dropped_bytes":4711}
 {"time":951782399007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"bridge.attach","request":{"op":"bridge.attach","bridge":0,"port":{"vlan":7,"hairpin":false,"trunk":[]},"mtu":null},"decision":"allow","rule":"bridge.names","from":"operator","result":"ok","micros":12}
 half a line, of a time when the disk was full
@@ -546,7 +547,7 @@ fn the_log_is_for_people_to_read() -> Result<()> {
     ensure!(log("--denied --json")?.lines().collect::<Vec<_>>() == lines.get(3..4).unwrap_or_default());
     ensure!(log("--container c2 --json")?.lines().collect::<Vec<_>>() == lines.get(4..).unwrap_or_default());
     ensure!(log("--container c1")?.lines().count() == 7);
-    // The file that was set aside comes first.
+    // The rotated file comes first.
     node.sh("cd /var/log/postern; mv audit.jsonl audit.jsonl.1")?;
     ensure!(log("")? == SHOWN);
     Ok(())

@@ -1,4 +1,5 @@
-//! A plugin that imports all of WASI and tries to use it: it reaches nothing, and the attempts have no effect outside.
+//! A plugin imports all of WASI and tries to use it. The plugin reaches nothing, and its attempts have no effect
+//! outside.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, Watched, each, test_bin};
@@ -7,7 +8,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The plugin's act, the code of its end, and words of its error.
+/// The plugin's act, the code of the result, and words of the error.
 type Reach = (&'static str, u64, &'static str);
 
 const REACHES: [Reach; 18] = [
@@ -53,7 +54,7 @@ fn it_finds_nothing() -> Result<()> {
     )
 }
 
-/// It runs as any other plugin if it uses none of it.
+/// If the plugin uses nothing of WASI, it runs like any other plugin.
 #[test]
 fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
     let mut watched = Watched::new(&["c1"])?;
@@ -64,7 +65,8 @@ fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
     watched.unchanged()
 }
 
-/// The program that runs it is verified as code and manifest are, and nothing is run without it.
+/// The host verifies the program `postern-wasi` like code and manifest. Without the verified program, the plugin is not
+/// run.
 #[test]
 fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
     let (from, bin) = (test_bin()?, Path::new("/run/copy"));
@@ -95,7 +97,7 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
             };
             ensure!(printed.contains(told), "{printed}");
         }
-        // The other plugins don't need it.
+        // Other plugins don't need `postern-wasi`.
         let loopback = Network::new(node, &json!({"type": "loopback"}))?.by(bin).interface("lo");
         loopback.add("c1").with_context(|| spoil)?;
     }

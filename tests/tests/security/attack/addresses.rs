@@ -1,4 +1,4 @@
-//! Addresses of other attachments: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
+//! Addresses of other attachments: put on a link, routed, masqueraded, claimed by an IPAM plugin, or used as a gateway.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, honest, hostile, rogue, withstand};
@@ -11,8 +11,9 @@ fn addresses_that_nobody_gave() -> Result<()> {
     let with =
         |name, last: &str| rogue(name, &format!(r#"["veth-create", {own}, {{"op": "link-up", "link": 0}}, {last}]"#));
     withstand(&[
-        hostile("an address without any", "address").ends(999, "10.66.6.6/32 is not an address of this attachment"),
-        hostile("a source address without any", "source").ends(999, "10.66.6.6 is not an address of this attachment"),
+        hostile("an address without a lease", "address").ends(999, "10.66.6.6/32 is not an address of this attachment"),
+        hostile("a source address without a lease", "source")
+            .ends(999, "10.66.6.6 is not an address of this attachment"),
         with("the bystander's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}"#)
             .ends(999, foreign),
         with("the host's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["192.0.2.1/24"]}"#)
@@ -53,7 +54,7 @@ fn addresses_that_nobody_gave() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin (the hostile component) that answers `plugin` with `result`.
+/// An IPAM plugin (the hostile component) that answers the plugin `plugin` with `result`.
 fn claims(name: &'static str, plugin: &'static str, result: &str) -> Attack {
     honest(name, plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam": {"type": "hostile"}}"#)
         .with(&serde_json::json!({"hostile": "says", "says": result}).to_string())
@@ -105,12 +106,12 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin (the hostile component, installed as static with static's policy) whose gateway is not the one of its
-/// address.
+/// An IPAM plugin gives a gateway that does not belong to its address. It is the hostile component, installed under the
+/// name static, with static's policy.
 #[test]
 fn gateways_that_belong_to_other_addresses() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    // The hostile component under static's name: the operator trusts it with static's policy.
+    // The operator trusts static's policy, so the hostile component has static's name.
     let policy =
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
     let policy: &'static str = Box::leak(policy.into_boxed_str());
@@ -140,7 +141,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             versions,
         ),
         says(
-            "the other way round",
+            "an IPv4 gateway for an IPv6 address",
             "bridge",
             r#"{"address": "2001:db8:1::2/64", "gateway": "10.9.0.1"}"#,
             "",
@@ -148,7 +149,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             versions,
         ),
         says(
-            "that of another entry",
+            "another entry's gateway",
             "bridge",
             r#"{"address": "10.8.0.2/24", "gateway": "10.9.0.1"}"#,
             "",
@@ -156,7 +157,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "that of another entry, in the network",
+            "another entry's gateway, in the network",
             "bridge",
             r#"{"address": "10.9.0.77/16", "gateway": "10.9.0.254"}"#,
             "",
@@ -164,7 +165,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "one for an address without",
+            "a gateway for an address without gateway",
             "bridge",
             r#"{"address": "10.7.0.2/24", "gateway": "10.8.0.254"}"#,
             "",
@@ -172,7 +173,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "the address of another prefix length",
+            "the same address with another prefix length",
             "bridge",
             r#"{"address": "10.9.0.2/8", "gateway": "10.9.0.1"}"#,
             "",
@@ -180,7 +181,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "an operator's entry across versions",
+            "an operator's entry with a gateway of the other IP version",
             "ptp",
             r#"{"address": "10.4.0.2/24", "gateway": "2001:db8:4::1"}"#,
             "",
@@ -188,7 +189,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             versions,
         ),
         says(
-            "an operator's entry, outside, for a bridge",
+            "an operator's entry with a gateway outside the network, for a bridge",
             "bridge",
             r#"{"address": "10.5.0.2/24", "gateway": "192.0.2.77"}"#,
             "",
@@ -196,9 +197,9 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             outside,
         ),
         // The next address would belong to a neighbour.
-        says("none for a whole address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
+        says("no gateway for a /32 address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
         says(
-            "a good one before a bad one",
+            "a valid entry before an invalid one",
             "bridge",
             r#"{"address": "10.9.0.77/16", "gateway": "10.9.0.1"}, {"address": "10.6.0.2/32"}"#,
             "",
@@ -206,7 +207,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             outside,
         ),
         says(
-            "of CNI_ARGS for an address of the list",
+            "CNI_ARGS' gateway for an address of the list",
             "ptp",
             r#"{"address": "10.7.0.2/24", "gateway": "10.7.0.9"}"#,
             "IP=10.3.0.2/24;GATEWAY=10.7.0.9",
@@ -214,7 +215,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "of CNI_ARGS, outside",
+            "CNI_ARGS' gateway outside the network",
             "ptp",
             r#"{"address": "10.3.0.2/24", "gateway": "10.7.0.9"}"#,
             "IP=10.3.0.2/24;GATEWAY=10.7.0.9",
@@ -222,16 +223,16 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             unheard,
         ),
         says(
-            "that of the list for an address of CNI_ARGS",
+            "the list's gateway for an address of CNI_ARGS",
             "ptp",
             r#"{"address": "10.3.0.2/24", "gateway": "10.9.0.1"}"#,
             "IP=10.3.0.2/24;GATEWAY=10.3.0.1",
             999,
             unheard,
         ),
-        // Results that must work, as natively.
+        // These results must work, as with the native plugin.
         says(
-            "an operator's entry, outside, for a pair",
+            "an operator's entry with a gateway outside the network, for a pair",
             "ptp",
             r#"{"address": "10.5.0.2/24", "gateway": "192.0.2.77"}"#,
             "",
@@ -239,7 +240,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             "",
         ),
         says(
-            "of CNI_ARGS",
+            "CNI_ARGS' gateway",
             "ptp",
             r#"{"address": "10.3.0.2/24", "gateway": "10.3.0.1"}"#,
             "IP=10.3.0.2/24;GATEWAY=10.3.0.1",
@@ -247,7 +248,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             "",
         ),
     ];
-    // The node objects of a bridge that is a gateway.
+    // A bridge with a gateway makes these node objects.
     attacked.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
     crate::attack::each(
         &attacks,
@@ -259,7 +260,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
     )
 }
 
-/// The same rules hold for a native IPAM program, and for an earlier result.
+/// The same rules hold for a native IPAM program and for an earlier result.
 #[test]
 fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -290,7 +291,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
             attacked.unchanged()
         },
     )?;
-    // By an earlier result, as a plugin in the middle of a chain.
+    // In this case, an earlier result gives the gateway, to a plugin in the middle of a list.
     let previous =
         r#"{"prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/16", "gateway": "2001:db8:1::1"}]}}"#;
     let spec = r#"{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}"#;
@@ -306,7 +307,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     .withstood_by(&mut attacked)
 }
 
-/// The attacker controls the host's conclusions from a lease as much as the range that it asked for.
+/// The attacker controls the requested range, and so the gateway that the host derives from a lease.
 #[test]
 fn gateways_that_are_somebody_elses() -> Result<()> {
     let range = |name, range: &str| {
@@ -327,7 +328,7 @@ fn gateways_that_are_somebody_elses() -> Result<()> {
     ])
 }
 
-/// Attempts to use a grant for more than it says.
+/// Attempts to use a grant for more than the network needs.
 #[test]
 fn more_than_the_network_asks_for() -> Result<()> {
     withstand(&[
@@ -357,13 +358,13 @@ fn more_than_the_network_asks_for() -> Result<()> {
     ])
 }
 
-/// The kernel would put a second route to the same address before the first.
+/// The kernel would put a second route to the same address before the first route.
 #[test]
 fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.prepare("ip route add 203.0.113.7 dev cni0")?;
     honest(
-        "somebody's address, by host route",
+        "another owner's address, by host route",
         "ptp",
         r#"{"ipam": {"type": "static", "ranges": null, "dataDir": null,
         "addresses": [{"address": "203.0.113.7/24", "gateway": "203.0.113.1"}]}}"#,
@@ -372,7 +373,7 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .withstood_by(&mut attacked)
 }
 
-/// On a second ADD the pair exists already, and belongs to the first one: there is no handle to it.
+/// On a second ADD the pair already exists and belongs to the first ADD. The second ADD gets no handle to it.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -40,19 +40,19 @@ const PREPARE: &str = "
     iptables -t nat -A POSTROUTING -j KUBE-POSTROUTING
 ";
 
-/// Paths, with mode, owner and content.
+/// The paths of files, each with mode, owner and content.
 pub type Files = BTreeMap<String, String>;
 
 /// A node with bystanders; see the module.
 pub struct AttackedNode {
     watched: Watched,
     before: Files,
-    /// Files of the index of leases that were there before the attacker.
+    /// Files of the index of leases from before the attacker's runs.
     indexes: Vec<String>,
 }
 
 impl AttackedNode {
-    /// Makes the node with its bystanders, and with the node objects of an attachment of the attacker (directories,
+    /// Makes the node with its bystanders, and with the node objects of one attachment of the attacker (directories,
     /// base tables).
     pub fn new() -> Result<Self> {
         let watched = Watched::new(&["c1", "c2", "c3"])?;
@@ -98,18 +98,19 @@ impl AttackedNode {
             }
         }
         attacked.share()?;
-        // The kernel remembers for a bridge which offloads its ports ever had.
+        // The kernel remembers the offloads that a bridge's ports ever had.
         let port = crate::attack::rogue(
             "a port that comes and goes",
             r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#,
         );
         port.call(&attacked)?;
         attacked.look()?;
-        attacked.unchanged().context("the node is not at rest")?;
+        attacked.unchanged().context("the node still changes without an attack")?;
         Ok(attacked)
     }
 
-    /// Makes all chains and tables that attachments share, in both families: one that comes and goes has had everything.
+    /// Makes all chains and tables that attachments share, in both IP versions: an attachment with all effects is added
+    /// and removed.
     fn share(&self) -> Result<()> {
         let ranges = [[json!({"subnet": "10.76.0.0/24"})], [json!({"subnet": "fd00:76::/64"})]];
         let common = json!({"cniVersion": "1.1.0", "name": "shared"});
@@ -137,7 +138,8 @@ impl AttackedNode {
         Network::new(self.node(), config)?.by(&test_bin()?).add(container).map(drop)
     }
 
-    /// As [`AttackedNode::bystander`], for a plugin behind the first, with that one's address.
+    /// Attaches a bystander like [`AttackedNode::bystander`], with a plugin behind the first plugin, which uses the
+    /// first plugin's address.
     fn chained(&self, container: &str, config: &Value, address: &str) -> Result<()> {
         let mut config = config.clone();
         let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": address}], "interfaces": [{"name": "cni0"}]});
@@ -155,7 +157,7 @@ impl AttackedNode {
         self.node().call(&self.request(plugin, verb, config.to_string())?)
     }
 
-    /// Returns such a call, with any input.
+    /// Returns a call of a plugin's verb for the attacker's container, with any input.
     pub fn request(&self, plugin: &str, verb: &str, input: impl Into<Vec<u8>>) -> Result<Call> {
         Ok(Call::new(&test_bin()?, plugin, verb, input).attachment("c1", &self.node().netns("c1"), "eth0"))
     }
@@ -165,13 +167,13 @@ impl AttackedNode {
         self.node().sh("cat /var/log/postern/audit.jsonl")
     }
 
-    /// Runs a script on the node; its effects count as part of the node from now on.
+    /// Runs a script on the node. Its effects count as part of the node from now on.
     pub fn prepare(&mut self, script: &str) -> Result<()> {
         self.node().sh(script)?;
         self.look()
     }
 
-    /// Sets the operator's policy for a plugin; an empty one removes it.
+    /// Sets the operator's policy for a plugin. An empty text removes the policy.
     pub fn operator_policy(&self, plugin: &str, toml: &str) -> Result<()> {
         let path = self.node().path(format!("/etc/postern/policy/{plugin}.toml"));
         match toml {
@@ -185,7 +187,7 @@ impl AttackedNode {
         Ok(())
     }
 
-    /// Takes the present state of the node as the expected one.
+    /// Takes the present state of the node as the expected state.
     pub fn look(&mut self) -> Result<()> {
         self.watched.look()?;
         self.before = self.ours()?;
@@ -202,7 +204,7 @@ impl AttackedNode {
         Ok(())
     }
 
-    /// Fails if anything changed except Postern's own records: effects that could not be undone stay there, for DEL.
+    /// Fails if anything changed except Postern's own records. Records keep effects that could not be undone, for DEL.
     pub fn same(&mut self) -> Result<()> {
         self.watched.same()
     }
@@ -213,8 +215,8 @@ impl AttackedNode {
         Ok(((before, self.before.clone()), (after, self.ours()?)))
     }
 
-    /// Removes the effects of an attack that succeeded, as far as DEL can, and accepts the others as part of the node.
-    /// So the next attack is judged separately.
+    /// Removes the effects of an attack that succeeded, as far as DEL can. Accepts the other effects as part of the
+    /// node, so that the next attack is judged separately.
     pub fn mend(&mut self) -> Result<()> {
         self.plugin("hostile", "DEL", &good())?;
         self.look()
@@ -238,7 +240,7 @@ impl AttackedNode {
                 found.insert(path, format!("{} {:?}", &content[..6], NEIGHBOURS.map(|port| slot(&bytes, port))));
             }
         }
-        // The attacks' own rules are no part of the node.
+        // The attacks' own policies are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
                 && !path.starts_with(LOCKS)
@@ -250,8 +252,8 @@ impl AttackedNode {
         Ok(found)
     }
 
-    /// Returns the records with claims that the index of claims lacks. Without an index it lacks none. Entries of records that
-    /// are gone don't count.
+    /// Returns the records whose claims are missing in the index of claims. Without an index, no claim counts as
+    /// missing. Entries of removed records don't count.
     fn not_indexed(&self) -> Result<Vec<String>> {
         const BLOCK: usize = 24 * 256;
         const EMPTY: [u8; BLOCK] = [0; BLOCK];
@@ -275,18 +277,19 @@ impl AttackedNode {
 }
 
 const RECORDS: &str = "/run/postern/attachments";
-/// The index of claims: addresses, links and shared settings. The first question for one of them makes and fills it.
+/// The index of claims: addresses, links and shared settings. The first question about a claim makes and fills the
+/// index.
 const CLAIMS: &str = "/run/postern/addresses";
 
-/// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
-/// gone. A port comes behind the number of its protocol.
+/// The index of the node's ports. Only the bystanders' entries matter, because other entries name records that are
+/// gone. A pair of numbers is the protocol and the port.
 const PORTS: &str = "/run/postern/ports";
 const NEIGHBOURS: [(usize, usize); 3] = [(0, 9443), (1, 9053), (0, 9444)];
 
-/// Empty files, each a request to the next ADD to look whether an attachment is alive.
+/// Empty files. Each file asks the next ADD to check whether an attachment is alive.
 const DOUBTS: &str = "/run/postern/doubts";
 
-/// Empty files, which serve as locks of routing tables.
+/// Empty files that serve as locks of routing tables.
 const LOCKS: &str = "/run/postern/routing";
 
 /// Returns the entry of a port in the index.
@@ -294,15 +297,15 @@ fn slot(index: &[u8], (protocol, port): (usize, usize)) -> Vec<u8> {
     index.iter().skip((protocol * 65_536 + port) * 24).take(24).copied().collect()
 }
 
-/// A complete attachment by the hostile plugin, which leaves everything in order.
+/// Returns the configuration of a complete attachment by the hostile plugin, which ends without an error.
 pub fn good() -> Value {
     let mut config = crate::attack::base();
     merge(&mut config, &json!({"hostile": "good", "make": true}));
     config
 }
 
-/// Returns mode, owner and content of everything below `real`, which is at `shown` on the node. Indexes have some megabytes, and
-/// are shown without content.
+/// Returns mode, owner and content of everything below `real`, which the node has at `shown`. Indexes have some
+/// megabytes, so they are returned without content.
 fn files(real: &Path, shown: &str) -> Result<Files> {
     let mut found = BTreeMap::new();
     let Ok(metadata) = real.symlink_metadata() else { return Ok(found) };

@@ -1,4 +1,4 @@
-//! Limits of the rate: links of others, rates that nobody asked for, queueing disciplines of somebody else.
+//! Limits of the rate: links of others, rates that the network does not configure, queueing disciplines of others.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, rogue, withstand};
@@ -33,7 +33,7 @@ fn only_the_configured_rates_can_be_set() -> Result<()> {
         limit("where nothing is limited", "null", "null")
             .with(r#"{"ingressRate": null, "ingressBurst": null, "egressRate": null, "egressBurst": null}"#)
             .ends(999, other),
-        limit("a rate that native can't set", r#"{"rate": 7, "burst": 16000}"#, "null")
+        limit("a rate that the native plugin can't set", r#"{"rate": 7, "burst": 16000}"#, "null")
             .with(r#"{"ingressRate": 7, "egressRate": null, "egressBurst": null}"#)
             .ends(999, "less than 8 of them let no byte pass"),
         rogue("on DEL", &format!("[{LIMIT}]"))
@@ -53,7 +53,7 @@ fn only_the_configured_rates_can_be_set() -> Result<()> {
     ])
 }
 
-/// `prevResult` and the container's own link name what they like: only the attachment's own host end is limited.
+/// Whatever `prevResult` and the container's own link name, only the attachment's own host end is limited.
 #[test]
 fn links_of_others_are_not_limited() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -81,7 +81,8 @@ fn links_of_others_are_not_limited() -> Result<()> {
     Ok(())
 }
 
-/// A pair of a native plugin counts only if policy says so, `prevResult` names it and both ends agree.
+/// A pair of a native plugin counts only if three conditions hold: policy allows it, `prevResult` names it, and both
+/// ends agree.
 #[test]
 fn a_native_pair_needs_the_operators_word() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -91,22 +92,22 @@ fn a_native_pair_needs_the_operators_word() -> Result<()> {
     let bare = |name: &'static str| rogue(name, &format!("[{LIMIT}]")).with(BOTH).policy(ANY);
     let nat1 = r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "nat1"}]}}"#;
     for attack in [
-        bare("that nobody names").ends(999, "no veth peer of container interface found in host ns"),
-        bare("in another's place")
+        bare("a pair that nobody names").ends(999, "no veth peer of container interface found in host ns"),
+        bare("with another link's name")
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "op0"}]}}"#)
             .ends(999, "no veth peer of container interface found in host ns"),
         bare("in a sandbox")
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "nat1", "sandbox": "/x"}]}}"#)
             .ends(999, "no veth peer of container interface found in host ns"),
         bare("without the operator's word").policy(POLICY).with(nat1).ends(110, "names = [\"nat1\"]"),
-        bare("with all of it").with(nat1).ends(0, ""),
+        bare("with all three conditions").with(nat1).ends(0, ""),
     ] {
         attack.withstood_by(&mut attacked).with_context(|| attack.name)?;
     }
     Ok(())
 }
 
-/// What the operator has set on a link stays, whatever is asked for.
+/// The operator's settings on a link stay, whatever a guest asks for.
 #[test]
 fn queueing_disciplines_of_others_stay() -> Result<()> {
     for (set, kind) in [

@@ -1,5 +1,5 @@
-//! Behind a native plugin: policy lets the kernel confirm what `prevResult` says. The attacker has both, an earlier
-//! result of its choice and root in its container. It gets no address of the node or of others, and no link of others.
+//! Attacks behind a native plugin, when policy lets the kernel confirm `prevResult`. The attacker chooses the earlier
+//! result, and is root in its container. It gets no address of the node or of others, and no link of others.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::namespaces::impostor;
@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use postern_tests::proof::Refusal;
 use serde_json::{Value, json};
 
-/// As portmap and firewall are shipped.
+/// The same conditions as in the shipped policies of portmap and firewall.
 const POLICY: &str = "[previous]\nin-container = \"true\"\n[grant.port-mappings]\nports = [\"1024-65535\"]\nbackends = [\"nftables\"]\n[grant.attachments]";
 const ISOLATING: &str = "[previous]\nin-container = \"true\"\n[grant.firewall]\nbackends = [\"iptables\"]\nadmin-chains = [\"CNI-ADMIN\"]\ningress = [\"${config.ingressPolicy | open}\"]";
 const ATTACHING: &str = "[previous]\nin-container = \"true\"\n[grant.bridge]\nnames = [\"hostile0\"]\nattach = [\"*\"]";
 
-/// The pair of a native plugin, and all that root adds to it. VRF `blue` of the node has an address of its own.
+/// The pair of a native plugin, and everything that root adds to the container. The node's VRF `blue` has its own
+/// address.
 const PAIR: &str = "
     ip link add port1 type veth peer name eth0 netns c1
     ip link set port1 up master hostile0; ip -n c1 link set eth0 up; ip -n c1 link set lo up
@@ -25,7 +26,7 @@ const PAIR: &str = "
     ip -n c1 link add eth1 type veth peer name eth2; ip -n c1 link set eth1 up; ip -n c1 addr add 10.66.6.7/24 dev eth1
     ip -n c1 addr add 127.0.0.9/8 dev lo";
 
-/// One forward to an address, which `prevResult` has on this interface of its list.
+/// One forward to an address. `prevResult` has this address on the given interface of its list.
 fn forward(name: &'static str, address: &str, interface: &Value) -> Attack {
     let bare = address.split('/').next().unwrap_or_default();
     let forward =
@@ -48,7 +49,7 @@ fn forward(name: &'static str, address: &str, interface: &Value) -> Attack {
 fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.prepare(PAIR)?;
-    // The shared chains of an honest run stay, as natively.
+    // The shared chains of an allowed run stay, as with the native plugin.
     for own in [forward("IPv4", "10.9.0.77/24", &json!(2)), forward("IPv6", "fd00:9::77/64", &json!(2))] {
         attacked.operator_policy(own.plugin, POLICY)?;
         own.call(&attacked)?.success()?;
@@ -78,7 +79,7 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
             .policy("[grant.port-mappings]\nports = [\"1024-65535\"]\nbackends = [\"nftables\"]"),
         at("with the key switched off", "10.9.0.77/24", 2, "previous = { in-container = \"true\" }")
             .policy("[previous]\nin-container = \"false\"\n[grant.port-mappings]\nports = [\"1024-65535\"]\nbackends = [\"nftables\"]"),
-        // What is left: an address that the container has, and nobody else.
+        // The remaining addresses belong only to this container.
         forward("its own", "10.9.0.77/24", &json!(2)).ends(0, ""),
         forward("its own, with another prefix length", "10.9.0.77/16", &json!(2)).ends(0, ""),
         forward("its own, on the attachment's link", "10.9.0.77/24", &Value::Null).ends(0, ""),
@@ -90,8 +91,8 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
     each(possible, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))
 }
 
-/// Whatever an earlier result says of the interface: the kernel and the records decide. The earlier plugin is a native one,
-/// or a sandboxed one that was taken over: it made the link, and gave no address.
+/// Whatever an earlier result says about the interface, the kernel and the records decide. The earlier plugin is
+/// native, or a compromised sandboxed plugin that made the link and gave no address.
 #[test]
 fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -129,7 +130,7 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
                 )?;
             }
         }
-        // The record of the attachment gets lines: it is no part of the others' objects.
+        // The attachment's record gets new lines. The record does not belong to the other attachments' objects.
         let judge = |attacked: &mut AttackedNode, attack: &Attack| -> Result<()> {
             if !is_taken_over {
                 return attack.withstood_by(attacked);
@@ -148,13 +149,13 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
         for (at, (name, index)) in spellings.iter().enumerate() {
             let own = forward(name, "10.9.0.77/24", index);
             judge(&mut attacked, &own).with_context(|| format!("{name}: its own"))?;
-            // Each is tried with some of them.
+            // Each spelling is tried with two of the addresses.
             for (address, words) in addresses.iter().cycle().skip(at).take(2) {
                 let attack = forward(name, address, index).ends(110, words);
                 judge(&mut attacked, &attack).with_context(|| format!("{name}: {address}"))?;
             }
         }
-        // The container has it, and no earlier result names it.
+        // The container has this address, but no earlier result names it.
         let unnamed = forward("unnamed", "fd00:9::77/64", &Value::Null)
             .with(r#"{"prevResult": {"ips": [{"address": "10.9.0.77/24"}]}}"#)
             .ends(999, "fd00:9::77 is no address of this attachment");
@@ -163,8 +164,8 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
     Ok(())
 }
 
-/// What a sandboxed interface plugin that was taken over says itself: no entry of another spelling, and no index, gateway
-/// or address that only an earlier plugin could have written.
+/// A compromised interface plugin prints its own result. The result can't contain another spelling of an entry. It
+/// can't contain an index, gateway or address that only an earlier plugin could have written.
 #[test]
 fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
     let print = |name, result: Value| {
@@ -189,7 +190,7 @@ fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
             result(json!([]), json!([{"address": "10.77.0.2/24", "gateway": "fd00::1"}])),
         )
         .ends(999, "they are of different IP versions"),
-        // Of an earlier result's entry, the index is its own.
+        // An index that copies the earlier result's entry is allowed, and an invented index is not.
         print("an index of its own", result(json!([]), json!([{"address": "10.9.0.77/24", "interface": -2}])))
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.77/24", "interface": -1}]}}"#)
             .ends(999, "to an interface that its result does not have"),
@@ -199,8 +200,8 @@ fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
     ])
 }
 
-/// A record of the attachment itself: the kernel is asked for what it lacks, and nothing counts that others have or that
-/// `prevResult` does not name.
+/// The attachment itself has a record. For an address that the record lacks, the kernel is asked. An address of others
+/// does not count, nor does an address that `prevResult` does not name.
 #[test]
 fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -224,14 +225,14 @@ fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
         .with(r#"{"prevResult": {"ips": [{"address": "10.9.0.77/24"}]}}"#);
     Refusal::of(&unnamed.call(&attacked)?)?.expect(999, "fd00:9::77 is no address of this attachment")?;
     attacked.same()?;
-    // What is left: an address that the container has, and nobody else.
+    // The remaining address belongs only to this container.
     let own = forward("beside a recorded address", "10.9.0.77/24", &json!(2));
     own.call(&attacked)?.success()?;
     Attack { verb: "DEL", ..own }.call(&attacked)?.success()?;
     Ok(())
 }
 
-/// Isolation and joining act on the host end. It is the other end of the container's link by kernel and `prevResult`.
+/// Isolation and joining act on the host end: by the kernel and `prevResult`, the other end of the container's link.
 #[test]
 fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -269,7 +270,7 @@ fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
             .ends(999, "is a port of \"hostile0\""),
     ];
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))?;
-    // Root in the container chooses the indices of a pair of its own.
+    // Root in the container chooses the indices of its own pair.
     let mut attacked = AttackedNode::new()?;
     let end = impostor(&mut attacked)?;
     let links = json!([{"name": "cni0"}, {"name": end.clone()}, {"name": "eth0", "sandbox": "/run/netns/c1"}]);
@@ -280,7 +281,7 @@ fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked)).context("impostor")
 }
 
-/// What policy requires is looked for on the bridge of the port that is there.
+/// The gate looks for the isolation that policy requires on the bridge of the actual port.
 #[test]
 fn isolation_that_is_left_out() -> Result<()> {
     const REQUIRED: &str = "[previous]\nin-container = \"true\"\n[grant.firewall]\nbackends = [\"iptables\"]\nadmin-chains = [\"CNI-ADMIN\"]\ningress = [\"${config.ingressPolicy | open}\"]\nrequired = \"${config.ingressPolicy | open}\"";
@@ -305,12 +306,12 @@ fn isolation_that_is_left_out() -> Result<()> {
         pass("nothing isolated within the bridge", "same-bridge", &all).ends(999, left_out),
         pass("a host end that nobody names", "isolated", &json!([{"name": "hostile0"}, {"name": "x"}, eth0]))
             .ends(999, left_out),
-        // What it needs to be the same attack without a demand.
+        // The same attack succeeds if the network or the policy demands no isolation.
         pass("where the network is open", "open", &all).ends(0, ""),
         pass("without the demand", "isolated", &all).policy(ISOLATING).ends(0, ""),
     ];
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))?;
-    // Isolation of another bridge is none of this one's: native rules for the bystander's.
+    // Isolation of another bridge does not count for this bridge. These are native rules for the bystander's bridge.
     attacked.prepare(
         "for stage in 1 2; do iptables -N CNI-ISOLATION-STAGE-$stage 2>/dev/null || true; done; iptables -I FORWARD -j CNI-ISOLATION-STAGE-1
          iptables -A CNI-ISOLATION-STAGE-1 -i cni0 ! -o cni0 -j CNI-ISOLATION-STAGE-2; iptables -A CNI-ISOLATION-STAGE-2 -o cni0 -j DROP",

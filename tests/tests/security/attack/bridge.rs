@@ -1,9 +1,9 @@
-//! Bridges that are not granted, and ports with settings that policy forbids.
+//! Bridges that policy does not grant, and ports with settings that policy forbids.
 
 use crate::attack::{hostile, rogue, withstand};
 use anyhow::Result;
 
-/// A pair, the granted bridge (handle 2), and then `last`.
+/// Makes a pair, finds the granted bridge (handle 2), and then runs `last`.
 fn port(name: &'static str, last: &str) -> crate::attack::Attack {
     rogue(name, &format!(r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {last}]"#))
 }
@@ -117,7 +117,7 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
     ])
 }
 
-/// hostile0 filters no VLANs: their numbers would have no meaning.
+/// hostile0 filters no VLANs, so VLAN numbers would have no meaning.
 #[test]
 fn vlans_on_a_bridge_without_filtering() -> Result<()> {
     let vlans =

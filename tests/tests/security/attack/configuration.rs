@@ -1,4 +1,4 @@
-//! Input with one meaning for the check and another for the use, and names that lead to other objects.
+//! Input that means one thing in the check and another in its use, and names that lead to other objects.
 
 use crate::attack::{honest, rogue, withstand};
 use anyhow::Result;
@@ -17,11 +17,11 @@ fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
         honest("a placeholder for a bridge", "bridge", r#"{"bridge": "${config.name}/"}"#).ends(999, "could not add"),
         honest("a bridge above", "bridge", r#"{"bridge": "../cni0"}"#).ends(999, "interface name contains /"),
         honest("a huge number", "bridge", r#"{"bridge": "hostile0", "mtu": 99999999999999999999}"#).ends(999, "mtu"),
-        honest("a number that is no whole one", "bridge", r#"{"bridge": "hostile0", "vlan": 1e30}"#).ends(999, "vlan"),
+        honest("a number with a fraction or exponent", "bridge", r#"{"bridge": "hostile0", "vlan": 1e30}"#).ends(999, "vlan"),
         honest("a negative VLAN", "bridge", r#"{"bridge": "hostile0", "vlan": -1}"#).ends(999, "VLAN"),
         honest("a text for a number", "bridge", r#"{"bridge": "hostile0", "vlan": "100"}"#).ends(999, "vlan"),
         honest("a list for the bridge", "bridge", r#"{"bridge": ["cni0"]}"#).ends(999, "cannot unmarshal array…bridge of type string"),
-        honest("twice the same key", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "name": "bystander", "type": "bridge", "bridge": "hostile0", "bridge": "cni0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]}}"#)
+        honest("the same key twice", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "name": "bystander", "type": "bridge", "bridge": "hostile0", "bridge": "cni0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]}}"#)
             .ends(7, "the configuration has both \"bridge\" and \"bridge\""),
         honest("a configuration and another", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge"} {"name": "bystander"}"#)
             .ends(6, "trailing"),

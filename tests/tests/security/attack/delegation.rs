@@ -1,4 +1,4 @@
-//! Delegation: names that lead to other places, programs that are not granted, endless chains of plugins.
+//! Delegation: names that lead to other places, programs that policy does not grant, endless chains of plugins.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{honest, hostile, withstand};
@@ -40,17 +40,17 @@ fn names_that_lead_elsewhere() -> Result<()> {
 fn plugins_without_end() -> Result<()> {
     let ipam = |name, which: &str| hostile(name, "ipam").with(&format!(r#"{{"ipam": {{"type": "{which}"}}}}"#));
     withstand(&[
-        ipam("one that is not granted", "static")
+        ipam("an IPAM plugin that is not granted", "static")
             .ends(110, "policy does not allow plugin…ipam.add on \"static\"; …grant.ipam = { types = [\""),
         ipam("itself", "hostile").ends(999, "an IPAM plugin delegates to itself without end"),
-        ipam("none", "").ends(999, "no plugin name provided"),
-        hostile("none at all", "ipam").with(r#"{"ipam": null}"#).ends(999, "no plugin name provided"),
+        ipam("an empty name", "").ends(999, "no plugin name provided"),
+        hostile("no IPAM plugin", "ipam").with(r#"{"ipam": null}"#).ends(999, "no plugin name provided"),
         honest("a main plugin for an IPAM plugin", "bridge", r#"{"bridge": "hostile0", "ipam": {"type": "ptp"}}"#)
             .ends(999, "an IPAM plugin delegates to itself without end; ipam.add ptp"),
         honest("the same plugin below itself", "ptp", r#"{"ipam": {"type": "bridge"}}"#)
             .ends(999, "an IPAM plugin delegates to itself without end; ipam.add bridge"),
         honest(
-            "one that fails below an honest one",
+            "a failing IPAM plugin below an honest plugin",
             "bridge",
             r#"{"bridge": "hostile0", "hostile": "trap", "ipam": {"type": "hostile"}}"#,
         )
@@ -58,7 +58,7 @@ fn plugins_without_end() -> Result<()> {
     ])
 }
 
-/// A program that would leave a trace if it ran, in places that another user could write.
+/// A program that would leave a trace if it ran, in directories that another user could write.
 #[test]
 fn programs_that_others_could_have_placed() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

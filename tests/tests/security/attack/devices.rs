@@ -1,4 +1,5 @@
-//! Links of the node that are moved into a container: links that are not granted, or of others, or kept there.
+//! Links of the node that move into a container: links that are not granted, links of others, and a link that the
+//! plugin does not give back.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -26,18 +27,19 @@ fn devices_that_are_not_granted() -> Result<()> {
         take("by a bus", "pci", "../../../class/net/op0").policy(GRANTED).ends(110, "device.take on"),
         take("a bridge that others use", "name", "cni0").policy(GRANTED).ends(999, "failed to move link"),
         take("the loopback", "name", "lo").policy(GRANTED).ends(999, "is no device of a driver"),
-        take("a key that is none", "index", "3").policy(GRANTED).ends(999, "malformed message"),
+        take("a key that does not exist", "index", "3").policy(GRANTED).ends(999, "malformed message"),
         steps("two", &[TAKE, TAKE]).ends(999, "has \"eth0\" already"),
         steps("and delete it", &[TAKE, r#"{"op": "link-delete", "link": 0}"#])
             .ends(999, "it is given back, and not deleted"),
         steps("beside a pair", &["\"veth-create\"", TAKE]).ends(999, "has \"eth0\" already"),
         steps("on CHECK", &[TAKE]).on("CHECK").ends(110, "device.take is not for CHECK"),
         steps("on DEL", &[TAKE]).on("DEL").ends(110, "device.take is not for DEL"),
-        steps("give back what there is not", &["\"device-give-back\""]).on("DEL").ends(0, ""),
+        steps("give back a device that was never taken", &["\"device-give-back\""]).on("DEL").ends(0, ""),
     ])
 }
 
-/// ADD succeeds with the device in the container, and the plugin's DEL does nothing: the record brings it home.
+/// ADD moves the device into the container, and the plugin's DEL does nothing. The host moves the device back by the
+/// record.
 #[test]
 fn a_device_that_is_left_in_the_container() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -45,14 +47,17 @@ fn a_device_that_is_left_in_the_container() -> Result<()> {
     let add = rogue("take it", &format!(r#"[{TAKE}, {{"print": "{{\"cniVersion\": \"1.1.0\"}}"}}]"#)).policy(GRANTED);
     let answer = add.call(&attacked)?;
     ensure!(answer.status == 0, "{answer:?}");
-    ensure!(attacked.node().sh("ip link show dev wire1 2> /dev/null || true")?.is_empty(), "this shows nothing");
+    ensure!(
+        attacked.node().sh("ip link show dev wire1 2> /dev/null || true")?.is_empty(),
+        "the device is not in the container, so this test proves nothing"
+    );
     let answer = rogue("do nothing", "[]").on("DEL").call(&attacked)?;
     ensure!(answer.status == 0, "{answer:?}");
     attacked.operator_policy("rogue", "")?;
     attacked.unchanged()
 }
 
-/// The operator has granted any link. A link of another attachment is refused all the same.
+/// The operator has granted any link. A link of another attachment is still refused.
 #[test]
 fn the_port_of_another_attachment() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -60,7 +65,7 @@ fn the_port_of_another_attachment() -> Result<()> {
     let links: Value = serde_json::from_str(&attacked.node().sh("ip -j link show master cni0")?)?;
     let end = links.pointer("/0/ifname").and_then(Value::as_str).context("c2 has no host end")?;
     let steps = json!([{"op": "device-take", "by": "name", "value": end}]).to_string();
-    let answer = rogue("another's end", &steps).call(&attacked)?;
+    let answer = rogue("another attachment's host end", &steps).call(&attacked)?;
     Refusal::of(&answer)?.expect(999, "belongs to another attachment")?;
     attacked.operator_policy("rogue", "")?;
     attacked.unchanged()

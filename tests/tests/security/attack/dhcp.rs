@@ -1,5 +1,5 @@
-//! The lease of a DHCP service: no other attachment, no second lease, nothing outside of its verb. No service is there: what
-//! gets as far as asking one fails by that.
+//! A plugin may have one lease of a DHCP service, for its own attachment, within the right verb. No service runs, so an
+//! allowed request fails when it connects.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::rogue;
@@ -20,7 +20,7 @@ fn leases_of_a_service_are_the_attachments_own() -> Result<()> {
             .policy(GRANT)
             .ends(999, absent),
         rogue(
-            "another's lease given back",
+            "release another attachment's lease",
             r#"[{"op": "dhcp-release", "container_id": "c3", "network": "bystander"}]"#,
         )
         .policy(GRANT)

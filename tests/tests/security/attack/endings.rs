@@ -1,4 +1,4 @@
-//! Ways to end a plugin: each gives one well-formed error, and leaves nothing.
+//! Ways to end a plugin. Each ending gives one well-formed error and leaves nothing.
 
 use crate::attack::attacked_node::{AttackedNode, good};
 use anyhow::{Result, ensure};
@@ -35,7 +35,7 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     ("claim-address", 999, "plugin \"hostile\" claims address 10.66.6.6/24, which neither IPAM nor prevResult gave"),
     ("claim-index", 999, "plugin \"hostile\" …127.0.0.1/8"),
     ("claim-version", 999, "plugin \"hostile\" printed no CNI result: …unsupported CNI result version \"9.9.9\""),
-    // Refusals that the plugin passes on.
+    // The plugin passes on these refusals.
     (
         "capability",
         110,
@@ -66,7 +66,7 @@ pub fn orders(behaviour: &str, patch: Value) -> Value {
 fn refused(attacked: &mut AttackedNode, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
     let answer = attacked.plugin(plugin, "ADD", config)?;
     if let Err(changed) = attacked.unchanged() {
-        // For the next case.
+        // Prepares the next case.
         attacked.mend()?;
         return Err(changed);
     }
@@ -77,8 +77,8 @@ fn refused(attacked: &mut AttackedNode, plugin: &str, config: &Value, code: u64,
 fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.plugin("hostile", "ADD", &good())?.success()?;
-    ensure!(attacked.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
-    // This DEL does nothing itself: the host removes everything by the record.
+    ensure!(attacked.unchanged().is_err(), "the plugin makes nothing, so these tests would prove nothing");
+    // This DEL does nothing itself. The host removes everything by the record.
     attacked.plugin("hostile", "DEL", &good())?.success()?;
     attacked.unchanged()
 }
@@ -99,7 +99,7 @@ fn every_ending_is_one_error_and_leaves_nothing() -> Result<()> {
 #[test]
 fn endless_ones_are_stopped_and_undone() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    // A plugin that only computes is stopped by its deadline, one that calls by its budget.
+    // The deadline stops a plugin that only computes. The number of operations stops a plugin that calls.
     let endings = [
         ("loop", "plugin \"hostile\" ran past its deadline and was stopped"),
         ("call-loop", "plugin \"hostile\" asked for more than 50 operations and was stopped"),
@@ -120,7 +120,8 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
     )
 }
 
-/// The effects of an earlier ADD are removed first. That uses none of the time that is reserved for undoing this one.
+/// The run first removes the effects of an earlier ADD. This does not use the time that is reserved to undo the new
+/// ADD.
 #[test]
 fn endless_ones_are_undone_after_a_recovery_too() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -148,9 +149,9 @@ fn a_del_that_fails_still_removes_everything() -> Result<()> {
             attacked.plugin("hostile", "ADD", &add)?.success()?;
             let answer = attacked.plugin("hostile", "DEL", &orders(name, json!({"on": "DEL"})));
             let clean = attacked.unchanged();
-            // The next case needs a clean node, whatever the outcome of this one.
+            // The next case needs a clean node, whatever the outcome of this case.
             attacked.plugin("hostile", "DEL", &add)?.success()?;
-            // Only the record counts, and nothing in it is left: the runtime gets success, and people get the reason.
+            // Only the record counts, and it is empty afterwards. The runtime gets success, and people get the reason.
             let answer = answer?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
             let known = text.split('…').next().unwrap_or_default();
@@ -200,7 +201,7 @@ fn other_verbs_fail_as_well_formed() -> Result<()> {
 fn an_ipam_delegate_is_no_better_trusted() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let config = |behaviour| orders(behaviour, json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "hostile"}}));
-    // The bridge is a node object, and stays.
+    // The bridge is a node object and stays.
     attacked.plugin("bridge", "ADD", &config("error"))?;
     attacked.look()?;
     let named = |name: &str| !matches!(name, "flood-stderr" | "error" | "claim-address" | "unknown");
@@ -238,11 +239,11 @@ fn plugins_that_are_half_there_are_not_run() -> Result<()> {
                 attacked.unchanged()?;
                 Refusal::of(&answer)?.expect(999, text)?;
             }
-            // A DEL of an object that was never made succeeds.
+            // DEL of an attachment that was never made succeeds.
             let answer = attacked.plugin(plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
             attacked.unchanged()?;
             ensure!(answer.status == 0 && answer.stderr.contains("can't be run"), "{answer:?}");
-            // The link of another plugin stays for that plugin's own DEL.
+            // Another plugin's link stays for that plugin's own DEL.
             attacked.plugin("hostile", "ADD", &good())?.success()?;
             attacked.plugin(plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
             attacked.plugin("hostile", "CHECK", &good())?.success()?;

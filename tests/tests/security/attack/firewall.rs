@@ -1,4 +1,5 @@
-//! The packet filter: addresses of others, other isolation than the network's, and what only the configuration chooses.
+//! The packet filter: addresses of others, other isolation than the network's, and choices that only the configuration
+//! makes.
 
 use crate::attack::{Attack, rogue, withstand};
 use anyhow::Result;
@@ -13,7 +14,7 @@ ingress = ["${config.ingressPolicy | open}"]
 directories = ["/var/lib/hostile"]
 ranges = ["10.9.0.0/24"]
 "#;
-/// Firewalld alone, in a zone that the network names.
+/// Grants only firewalld, in a zone that the network names.
 const ZONES: &str = "[grant.firewall]\nbackends = [\"firewalld\"]\nadmin-chains = [\"CNI-ADMIN\"]\nzones = [\"${config.firewalldZone}\"]";
 const LEASE: &str = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}"#;
 
@@ -33,12 +34,12 @@ fn isolate(name: &'static str, ingress: &str) -> Attack {
 fn a_foreign_address_is_not_forwarded() -> Result<()> {
     let nobody = "no record says that an earlier plugin gave";
     withstand(&[
-        admit("a neighbour's", "10.9.0.77/24").ends(110, nobody),
+        admit("a neighbour's address", "10.9.0.77/24").ends(110, nobody),
         admit("its own, as a whole network", "10.9.0.2/8").ends(110, nobody),
-        admit("its network", "10.9.0.0/24").ends(110, nobody),
+        admit("the attachment's network", "10.9.0.0/24").ends(110, nobody),
         admit("everything", "0.0.0.0/0").ends(110, nobody),
-        admit("the node's", "192.0.2.1/24").ends(110, nobody),
-        admit("of an earlier result that nobody confirms", "10.7.0.2/24")
+        admit("the node's address", "192.0.2.1/24").ends(110, nobody),
+        admit("an earlier result's address that nobody confirms", "10.7.0.2/24")
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.7.0.2/24"}]}}"#)
             .ends(110, nobody),
         admit("no address", "x").ends(999, ""),

@@ -1,5 +1,5 @@
-//! Delegation by flannel: plugins that are not granted, another configuration than the host's, subnet files and state files
-//! of others, subnets of the node itself.
+//! Delegation by flannel: plugins that policy does not grant, a configuration that differs from the host's, subnet
+//! files and state files of others, and subnets of the node itself.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
@@ -27,7 +27,7 @@ fn made() -> Value {
     })
 }
 
-/// A sandbox process that delegates with a changed configuration.
+/// Makes an attack by a sandbox process that delegates with a changed configuration.
 fn changed(name: &'static str, patch: &Value) -> Attack {
     let mut config = made();
     postern_tests::merge(&mut config, patch);
@@ -91,7 +91,7 @@ fn the_delegate_has_the_hosts_configuration() -> Result<()> {
             ),
             "directories = [\"/run/other\", \"/var/lib/cni/flannel\"]",
         ),
-        // Twice in one ADD: the second attachment would have the first one's names.
+        // A second delegation in one ADD would give the second attachment the first attachment's names.
         attack("twice", "rogue", json!({"type": "rogue", "delegate": {"bridge": "hostile0"}, "ipam": {"ranges": null},
             "rogue": [{"try": {"op": "delegate-add", "config": made().to_string()}}, {"call": {"op": "delegate-add", "config": made().to_string()}}]}))
             .policy(POLICY).ends(999, "has been delegated already"),
@@ -139,7 +139,7 @@ fn subnet_files_that_others_could_change() -> Result<()> {
         file("a directory", "/run/flannel").ends(5, "is no regular file"),
         file("a device", "/dev/zero").ends(5, ""),
         file("a relative path", "flannel/subnet.env").ends(999, "is no absolute path"),
-        // No word of it comes back.
+        // The error does not quote the file.
         file("the operator's secrets", "/etc/operator/shadow")
             .ends(999, "/etc/operator/shadow is missing FLANNEL_NETWORK"),
     ] {
@@ -165,7 +165,7 @@ fn subnets_of_the_node_itself() -> Result<()> {
     Ok(())
 }
 
-/// The native plugin's file, as another user could prepare it, and as it leads to another plugin, network or container.
+/// The native plugin's file, as another user could prepare it. Some files name another plugin, network or container.
 #[test]
 fn state_files_are_never_believed_before_the_record() -> Result<()> {
     let forged = |config: &Value| format!("mkdir -p /run/forged; printf '%s' '{config}' > /run/forged/c1");

@@ -1,4 +1,4 @@
-//! Handles: numbers that were not given out, or that stand for another object, or for one that is gone.
+//! Handles: numbers that were not given out, handles of another kind of object, and handles of deleted objects.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -76,7 +76,7 @@ fn handles_of_what_is_gone() -> Result<()> {
     ])
 }
 
-/// While a plugin runs, root in the container replaces its link by another one.
+/// While a plugin runs, root in the container replaces its link by another link.
 #[test]
 fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -85,6 +85,6 @@ fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let answer = attack.call_while(&attacked, "veth.create", || attacked.node().sh_in("c1", replace))?;
     Refusal::of(&answer)?.expect(999, "no such device")?;
     let link = attacked.node().sh_in("c1", "ip -d link show eth0; ip link del eth0")?;
-    ensure!(link.contains("bridge") && link.contains("state DOWN"), "the stranger was touched: {link}");
+    ensure!(link.contains("bridge") && link.contains("state DOWN"), "the other link was changed: {link}");
     attacked.unchanged()
 }

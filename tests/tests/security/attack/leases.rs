@@ -41,7 +41,7 @@ fn ranges_and_leases_of_others() -> Result<()> {
             .on("DEL")
             .ends(110, "leases.retain is not for DEL"),
         rogue("the leases of all others, without a list", r#"["leases-retain"]"#).on("GC").ends(0, ""),
-        rogue("what others left, ungranted", r#"["attachments-collect"]"#)
+        rogue("collect what others left, without a grant", r#"["attachments-collect"]"#)
             .on("GC")
             .with(r#"{"cni.dev/valid-attachments": []}"#)
             .ends(110, "policy does not allow plugin…attachments.collect"),
@@ -91,7 +91,7 @@ fn directories_of_others() -> Result<()> {
     ])
 }
 
-/// Preparations by the attacker (or by a user who can write a part of the disk), the words of the refusal, and the
+/// Changes that the attacker or a user who can write a part of the disk prepares, the words of the refusal, and the
 /// repair.
 const PREPARED: [(&str, &str, &str, &str); 6] = [
     (
@@ -154,8 +154,7 @@ fn directories_that_others_prepared() -> Result<()> {
     )
 }
 
-/// The place of a lease holds another object: the address counts as taken, and the object is neither followed nor
-/// removed.
+/// Another object has the name of a lease. The address counts as taken, and the object is neither followed nor removed.
 #[test]
 fn leases_that_others_prepared() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -174,9 +173,9 @@ fn leases_that_others_prepared() -> Result<()> {
         let address =
             result.pointer("/ips/0/address").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         let last: u32 = address.trim_start_matches("10.9.0.").trim_end_matches("/24").parse()?;
-        ensure!(last == 3 || last > 50, "the address of something else was given out: {address}");
+        ensure!(last == 3 || last > 50, "an address was given though its lease file is another object: {address}");
         attacked.plugin("hostile", "DEL", &good())?.success()?;
-        // That file is replaced, not followed.
+        // host-local replaces this file, and does not follow the link.
         attacked
             .node()
             .sh("cd /var/lib/hostile/net; rm -f last_reserved_ip.0; ln -s /etc/operator/shadow last_reserved_ip.0")?;

@@ -1,4 +1,4 @@
-//! Every limit of `[limits]`: the default, and a value set by an operator.
+//! Every limit of `[limits]`: its default, and an operator's value.
 
 use crate::attack::attacked_node::{AttackedNode, good};
 use crate::attack::{Attack, hostile, rogue, withstand};
@@ -65,14 +65,14 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
     ])
 }
 
-/// The counters for one call of one guest begin anew at the next call.
+/// The counters of one call start again at the next call. Other limits count all calls of a run.
 #[test]
 fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     let link = r#""veth-create", {"op": "link-up", "link": 0}"#;
     let addresses = vec![r#""10.66.6.6/24""#; 257].join(", ");
     let reserve = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.1"]}"#;
     withstand(&[
-        // Each starts a delegate, which has the same number of operations.
+        // Each operation starts a delegate, which has the same number of operations.
         rogue("operations of delegates", r#"[{"times": 30, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#)
             .ends(999, "plugin \"rogue\" asked for more than 50 operations and was stopped"),
         rogue(
@@ -87,7 +87,7 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
         rogue("routes, enough", &format!("[{link}, {{\"routes\": 1024}}]")).ends(0, ""),
         rogue("addresses", &format!(r#"[{link}, {{"op": "addresses-add", "link": 0, "addresses": [{addresses}]}}]"#))
             .ends(999, "257 addresses are too many: a run may add 256"),
-        // Each effect is noted before it fails, so that DEL removes it.
+        // Each effect is noted before it fails, so DEL removes it.
         rogue("a record", &format!(r#"[{{"times": 4096, "step": {{"try": {reserve}}}}}, {reserve}]"#))
             .policy("[limits]\noperations = 5000\nseconds = 60")
             .ends(999, "an attachment can leave 4096 things on the node"),
@@ -97,8 +97,8 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     ])
 }
 
-/// Root in a container can make any number of objects there: a list has a limit and says so, and a question about some of
-/// them is answered.
+/// Root in a container can make any number of objects. A list has a limit and says so. A question about some of the
+/// objects is answered.
 #[test]
 fn routes_that_the_container_made() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -116,7 +116,7 @@ fn routes_that_the_container_made() -> Result<()> {
     let asked = rogue("asked", asked).with(previous).on("CHECK").call(&attacked)?;
     let many = vec![r#"{"dst": "11.0.0.1/32"}"#; 1025].join(",");
     let many = format!(r#"["link-own", {{"op": "routes-has", "link": 0, "routes": [{many}]}}]"#);
-    let many = rogue("asked too much", &many).with(previous).on("CHECK").call(&attacked)?;
+    let many = rogue("a question about too many routes", &many).with(previous).on("CHECK").call(&attacked)?;
     Attack { verb: "DEL", ..made }.call(&attacked)?.success()?;
     attacked.unchanged()?;
     ensure!(answer.stdout.contains("has 20737 routes in the container: a list has room for 4096"), "{answer:?}");
@@ -159,7 +159,7 @@ struct Held(Child);
 impl Held {
     fn lock(attacked: &AttackedNode, path: &str) -> Result<Self> {
         let mut command = attacked.node().command("flock");
-        // It lives until its standard input is closed.
+        // The process ends when its standard input is closed.
         let mut child =
             command.args([path, "sh", "-c", "echo held; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -178,7 +178,7 @@ impl Drop for Held {
     }
 }
 
-/// A wait for another process's lock ends with the run too.
+/// Waiting for another process's lock ends with the run's deadline too.
 #[test]
 fn locks_that_somebody_holds() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -188,7 +188,7 @@ fn locks_that_somebody_holds() -> Result<()> {
     let took = start.elapsed();
     println!("a lease directory's lock: {} ms: {answer:?}", took.as_millis());
     Refusal::of(&answer)?.expect(11, "lock /var/lib/hostile/net/lock: not free before the deadline")?;
-    // The run has two seconds. A quarter of them is reserved for undoing, and a moment before for this error.
+    // The run has two seconds. A quarter of them is reserved for undoing, and a short time before that for this error.
     ensure!(took > Duration::from_millis(1000) && took < Duration::from_secs(4), "took {took:?}");
     drop(held);
     attacked.plugin("hostile", "DEL", &good())?.success()?;

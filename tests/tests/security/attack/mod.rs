@@ -1,9 +1,9 @@
-//! Attacks on a node with objects of others: each is refused in known words. Everything else on the node is
-//! bit-identical afterwards: links, addresses, routes, rules, nftables, iptables, sysctls, files, records.
+//! Attacks on a node with other owners' objects. Each attack is refused with known words. Afterwards everything else on
+//! the node is bit-identical: links, addresses, routes, rules, nftables, iptables, sysctls, files, records.
 //!
-//! There are two attackers: `hostile`, a component that misbehaves within its sandbox, and `rogue`, a compromised
+//! There are two attackers. `hostile` is a component that misbehaves within its sandbox. `rogue` is a compromised
 //! sandbox process that speaks to the gate itself (`src/bin/rogue.rs`). An attack without preparation is one line of a
-//! table; the others are functions.
+//! table. Other attacks are functions.
 
 mod addresses;
 mod attacked_node;
@@ -51,9 +51,9 @@ struct Attack {
     plugin: &'static str,
     verb: &'static str,
     config: Value,
-    /// The configuration's text, in place of `config`.
+    /// The configuration's text, instead of `config`.
     raw: Option<String>,
-    /// The operator's policy file for the plugin; empty for none.
+    /// The operator's policy file for the plugin. Empty means no file.
     policy: &'static str,
     env: Vec<(&'static str, &'static str)>,
     code: u64,
@@ -68,13 +68,13 @@ fn base() -> Value {
     })
 }
 
-/// Makes an attack by the component: a behaviour of `tests/guests/hostile`.
+/// Makes an attack by the component `hostile`, with a behaviour of `tests/guests/hostile`.
 fn hostile(name: &'static str, behaviour: &str) -> Attack {
     attack(name, "hostile", json!({"hostile": behaviour}))
 }
 
-/// Makes an attack by the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if
-/// it is refused. An operation without arguments is given by its name.
+/// Makes an attack by the process `rogue`, with steps of `src/bin/rogue.rs`. A bare operation is a call that ends the
+/// attack if it is refused. A name alone is an operation without arguments.
 fn rogue(name: &'static str, steps: &str) -> Attack {
     let Value::Array(steps) = written(steps) else { return attack(name, "rogue", Value::Null) };
     let step = |step: Value| match step {
@@ -86,12 +86,12 @@ fn rogue(name: &'static str, steps: &str) -> Attack {
     attack(name, "rogue", json!({"type": "rogue", "rogue": steps}))
 }
 
-/// Makes an attack by the input itself on a shipped plugin.
+/// Makes an attack on a shipped plugin by the input alone.
 fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
     attack(name, plugin, json!({"type": plugin})).with(patch)
 }
 
-/// JSON that a test has written by hand.
+/// Parses JSON that a test contains.
 #[allow(clippy::expect_used, reason = "a test that is not well-formed has to fail")]
 fn written(json: &str) -> Value {
     serde_json::from_str(json).expect(json)
@@ -116,7 +116,7 @@ impl Attack {
         self
     }
 
-    /// Sets another verb than ADD.
+    /// Sets a verb other than ADD.
     fn on(mut self, verb: &'static str) -> Self {
         self.verb = verb;
         merge(&mut self.config, &json!({"on": verb}));
@@ -149,8 +149,8 @@ impl Attack {
         attacked.node().call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
     }
 
-    /// Makes the call of `rogue`, which pauses after this operation. Somebody else acts in the pause. The log has a look-up
-    /// only after the next change, so the operation has to change something.
+    /// Calls `rogue`, which pauses after operation `after`, and calls `act` during the pause. The log has a look-up
+    /// only after the next change, so the operation must change something.
     fn call_while(&self, attacked: &AttackedNode, after: &str, act: impl FnOnce() -> Result<String>) -> Result<Answer> {
         let logged =
             || Ok::<_, anyhow::Error>(attacked.audit()?.matches(&format!("\"operation\":\"{after}\"")).count());
@@ -160,7 +160,7 @@ impl Attack {
             while logged()? == before && !running.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            ensure!(!running.is_finished(), "it has ended before its pause");
+            ensure!(!running.is_finished(), "rogue ended before its pause");
             let done = act();
             let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
             done.and(answer)
@@ -172,7 +172,7 @@ impl Attack {
         attacked.operator_policy(self.plugin, self.policy)?;
         let answer = self.call(attacked);
         if self.code == 0 && self.verb == "ADD" {
-            // Its DEL removes the effects that were allowed.
+            // The attack's DEL removes the effects that were allowed.
             Attack { verb: "DEL", ..self.clone() }.call(attacked)?.success()?;
         }
         let unchanged = attacked.unchanged();
@@ -184,7 +184,7 @@ impl Attack {
         if unchanged.is_err() {
             attacked.mend()?;
         }
-        // Both errors are reported.
+        // If both the judgement and the DEL fail, both errors are reported.
         match (ended, unchanged) {
             (Err(ended), Err(changed)) => Err(ended.context(format!("and {changed:#}"))),
             (ended, changed) => ended.and(changed),

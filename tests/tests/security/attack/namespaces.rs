@@ -1,4 +1,4 @@
-//! Namespaces other than the container's, and containers whose root user has prepared them.
+//! Namespaces other than the container's, and containers that their root user has prepared.
 
 use crate::attack::attacked_node::{AttackedNode, good};
 use crate::attack::{honest, hostile, rogue, withstand};
@@ -16,7 +16,7 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
         at("the host's own, by its thread", "/proc/thread-self/ns/net").ends(8, SAME),
         at("the host's own, the long way", "/run/netns/../../proc/self/ns/net").ends(8, SAME),
         at("the host's own, through a directory of links", "/proc/self/root/proc/self/ns/net").ends(8, SAME),
-        at("the machine's", "/proc/1/ns/net").ends(999, "failed to open netns \"/proc/1/ns/net\""),
+        at("the node's", "/proc/1/ns/net").ends(999, "failed to open netns \"/proc/1/ns/net\""),
         at("mounts", "/proc/self/ns/mnt").ends(999, "/proc/self/ns/mnt"),
         at("users", "/proc/self/ns/user").ends(999, "/proc/self/ns/user"),
         at("processes", "/proc/self/ns/pid").ends(999, "/proc/self/ns/pid"),
@@ -70,7 +70,7 @@ fn namespaces_behind_other_paths() -> Result<()> {
     attacked.node().sh("umount /run/netns/mounted").map(drop)
 }
 
-/// Changes by root in the container to its own link before DEL.
+/// Changes of its own link by root in the container before DEL.
 const REPLACED: [(&str, &str); 6] = [
     ("deleted", "ip link del eth0"),
     ("renamed", "ip link set eth0 down; ip link set eth0 name eth7"),
@@ -100,10 +100,10 @@ fn links_replaced_before_check_and_del() -> Result<()> {
             attacked.node().sh_in("c1", script)?;
             let mut later = config.clone();
             postern_tests::merge(&mut later, &json!({"prevResult": result}));
-            // CHECK may fail, and changes no object of others.
+            // CHECK may fail, but changes no object of others.
             attacked.plugin(plugin, "CHECK", &later)?;
             let deleted = attacked.plugin(plugin, "DEL", &later)?;
-            // Objects that root in the container made belong to the container.
+            // Objects that root in the container made stay in the container.
             attacked
                 .node()
                 .sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
@@ -113,8 +113,8 @@ fn links_replaced_before_check_and_del() -> Result<()> {
     )
 }
 
-/// Root in `c1` chooses the indices of its own pair, so that its `eth0` seems to be the other end of the bystander's
-/// host end.
+/// Root in `c1` chooses the indices of its own pair. Its `eth0` then looks like the other end of the bystander's host
+/// end.
 pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
     let end = attacked
         .node()
@@ -122,7 +122,7 @@ pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
     let mut words = end.split_whitespace();
     let [host, container, name] = [(); 3].map(|()| words.next().unwrap_or_default().to_owned());
     ensure!(!name.is_empty(), "the bystander has no port: {end}");
-    // The bystander's other end is the second link of its namespace, as eth0 of c1 would be: the index is free there.
+    // The bystander's other end is the second link of its namespace, as eth0 of c1 would be. That index is free in c1.
     attacked.prepare(&format!(
         "ip netns add nested; ip -n c1 link add eth0 index {container} type veth peer name x index {host} netns nested"
     ))?;
@@ -151,7 +151,7 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
         );
         attacked.unchanged()?;
     }
-    // The real plugins remove the link in the container, and nothing of the bystander.
+    // The real plugins remove the link in the container, but nothing of the bystander.
     for plugin in ["bridge", "ptp"] {
         honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}"#)
             .on("CHECK")
@@ -167,7 +167,7 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
     Ok(())
 }
 
-/// The attacker must not learn of the bystander's link by it either.
+/// The attacker must not learn the name of the bystander's link.
 #[test]
 fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -177,11 +177,11 @@ fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
     let answer = rogue("impostor", &steps).call(&attacked)?;
     attacked.unchanged()?;
     let told = answer.status == 0;
-    ensure!(!told, "the host believes that the bystander's {name} is the attacker's: {answer:?}");
+    ensure!(!told, "the host takes the bystander's {name} for the attacker's: {answer:?}");
     Refusal::of(&answer)?.expect(999, "which it neither made nor was given")
 }
 
-/// An object is already at the place of the attachment.
+/// The container already has an object with the attachment's name.
 #[test]
 fn a_name_that_is_taken() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -1,4 +1,4 @@
-//! Notes of plugins: somebody else's, too long ones, too many, and in places where none belongs.
+//! Notes of plugins: another plugin's notes, too long notes, too many notes, and notes where none is allowed.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
@@ -24,7 +24,7 @@ fn set(text: &str) -> Value {
 fn notes_have_limits() -> Result<()> {
     let (long, longer) = ("x".repeat(4096), "x".repeat(4097));
     let one = |name, operation: Value| behind(name, &json!([{"call": operation}]));
-    // The same text takes no room.
+    // Repeating the same text takes no room in the record.
     let many: Vec<Value> = (0..70).map(|at| json!({"call": set(&format!("{at}{}", "y".repeat(4000)))})).collect();
     withstand(&[
         one("as long as it may be", set(&long)).ends(0, ""),
@@ -41,13 +41,16 @@ fn notes_have_limits() -> Result<()> {
         one("on STATUS", set(SECRET)).on("STATUS").ends(50, "notes.set is not for STATUS"),
         one("on GC", set(SECRET)).on("GC").ends(110, "notes.set is not for GC"),
         behind("more than the record has room for", &json!(many)).ends(999, "its room for notes of plugins, 256 KiB"),
-        behind("the same one for ever", &json!([{"times": 900, "step": {"call": set(&long)}}])).ends(0, ""),
-        behind("and more", &json!([{"times": 9000, "step": {"call": set(&long)}}]))
-            .ends(999, "asked for more than 4096 operations and was stopped"),
+        behind("the same note many times", &json!([{"times": 900, "step": {"call": set(&long)}}])).ends(0, ""),
+        behind(
+            "the same note more often than operations allow",
+            &json!([{"times": 9000, "step": {"call": set(&long)}}]),
+        )
+        .ends(999, "asked for more than 4096 operations and was stopped"),
     ])
 }
 
-/// A delegate has no section of its own: it would write and read its caller's note.
+/// A delegate has no section of its own. It would write and read its caller's note.
 #[test]
 fn delegates_have_no_notes() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -63,7 +66,7 @@ fn delegates_have_no_notes() -> Result<()> {
     Ok(())
 }
 
-/// A plugin behind `chained`, whose note says what its container's labels were.
+/// Calls a plugin behind `chained`. Its note has the labels of its container.
 fn remember(attacked: &AttackedNode, plugin: &str, verb: &str, container: &str, labels: &Value) -> Result<Answer> {
     let args = json!({"cni": {"labels": labels}});
     let config = json!({"type": plugin, "args": args, "prevResult": {"cniVersion": "1.1.0"}});
@@ -75,7 +78,7 @@ fn done(answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// Only the same plugin reads a note, for the same attachment, and no command or log shows it.
+/// Only the same plugin reads a note, and only for the same attachment. No command or log shows the note.
 #[test]
 fn a_note_stays_with_its_plugin_and_attachment() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -85,7 +88,7 @@ fn a_note_stays_with_its_plugin_and_attachment() -> Result<()> {
     done(&remember(&attacked, "remember", "ADD", "c1", &labels)?)?;
     done(&remember(&attacked, "remember", "CHECK", "c1", &labels)?)?;
     Refusal::of(&remember(&attacked, "remember", "CHECK", "c1", &none)?)?.expect(999, SECRET)?;
-    // The same component by another name, of the same network and container. Then the other containers.
+    // First the same component under another name, for the same network and container. Then the other containers.
     for (plugin, container) in [("recall", "c1"), ("remember", "c2"), ("remember", "c3")] {
         done(&remember(&attacked, plugin, "CHECK", container, &none)?)
             .with_context(|| format!("{plugin} {container}"))?;
@@ -101,14 +104,14 @@ fn a_note_stays_with_its_plugin_and_attachment() -> Result<()> {
     let log = attacked.audit()?;
     let request = json!({"op": "notes-set", "text_bytes": "token=".len() + token.len()});
     ensure!(log.contains(&format!("\"request\":{request}")) && !log.contains(SECRET), "{log}");
-    // Standard error is the runtime's, and a person's terminal in the end.
+    // Standard error reaches the runtime, and finally a person's terminal.
     let answer = remember(&attacked, "remember", "DEL", "c1", &none)?;
     ensure!(answer.status == 0 && answer.stderr.contains(SECRET) && !answer.stderr.contains('\u{1b}'), "{answer:?}");
     done(&remember(&attacked, "remember", "CHECK", "c1", &none)?)?;
     attacked.unchanged()
 }
 
-/// What is refused leaves the note before, and the log has none of it.
+/// A refused note leaves the earlier note, and does not appear in the log.
 #[test]
 fn a_refused_note_changes_nothing() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -121,7 +124,7 @@ fn a_refused_note_changes_nothing() -> Result<()> {
     Attack { verb: "DEL", ..behind }.call(&attacked)?;
     attacked.unchanged()?;
 
-    // A second ADD without a DEL between, by the plugin that made the link: the first attachment is there.
+    // The plugin that made the link runs a second ADD without a DEL. The first attachment still exists.
     attacked.operator_policy("rogue", "[grant.link]\n[grant.veth]\n[grant.notes]")?;
     let add = |text: &str, more: Value| {
         let steps = json!([{"call": set(text)}, more]);
@@ -138,7 +141,7 @@ fn a_refused_note_changes_nothing() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A record that another program has changed: the note in it is no note.
+/// Another program has changed the note in a record. The host does not use this note.
 #[test]
 fn a_note_that_was_made_longer_is_told() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -152,7 +155,7 @@ fn a_note_that_was_made_longer_is_told() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A run that is killed after its note was written: nothing of it counts.
+/// A run is killed after it wrote its note. The note does not count.
 #[test]
 fn the_note_of_a_killed_run_goes() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -163,7 +166,7 @@ fn the_note_of_a_killed_run_goes() -> Result<()> {
         let mut child = attacked.node().start(&attacked.request("chained", "ADD", attack.config.to_string())?)?;
         let start = Instant::now();
         while !attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET) {
-            ensure!(start.elapsed() < Duration::from_secs(20), "it noted nothing");
+            ensure!(start.elapsed() < Duration::from_secs(20), "the run wrote no note");
             std::thread::sleep(Duration::from_millis(50));
         }
         child.kill()?;
@@ -173,7 +176,10 @@ fn the_note_of_a_killed_run_goes() -> Result<()> {
             "gc" => drop(attacked.node().postern_of(test_bin()?, "gc --yes")?.printed()?),
             "ADD" => {
                 later.call(&attacked)?.success()?;
-                ensure!(!attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET), "the next ADD has it");
+                ensure!(
+                    !attacked.node().sh(&format!("cat {record}/*"))?.contains(SECRET),
+                    "the record still has the killed run's note"
+                );
                 Attack { verb: "DEL", ..later }.call(&attacked)?;
             }
             _ => drop(Attack { verb: "DEL", ..later }.call(&attacked)?),

@@ -1,4 +1,4 @@
-//! Attackers' output, on the way to people who read terminals and logs.
+//! The path of an attacker's output to people who read terminals and logs.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::endings::orders;
@@ -31,7 +31,7 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
     Ok(())
 }
 
-/// A runtime that goes away during an ADD: its effects are undone nevertheless.
+/// A runtime stops reading during an ADD. The ADD's effects are still undone.
 #[test]
 fn nobody_reads_what_is_said() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -45,16 +45,17 @@ END",
         netns = attacked.node().netns("c1"),
         bin = test_bin()?.display(),
     ))?;
-    ensure!(attacked.node().sh("cat /var/log/status")?.trim() == "1", "it did not end as it should");
+    ensure!(attacked.node().sh("cat /var/log/status")?.trim() == "1", "the run did not end with status 1");
     ensure!(attacked.node().sh("cat /var/log/out")?.contains("flooded"), "no error object");
     attacked.unchanged()
 }
 
-/// As many calls as an operator may grant, in characters of four bytes each.
+/// The most calls that an operator may grant, with names of four-byte characters.
 #[test]
 fn denied_calls_do_not_fill_the_log() -> Result<()> {
     let attacked = AttackedNode::new()?;
-    // The gate of `rogue` is a debug build, and takes 4 ms a call on a slow and busy machine. The test is about the log.
+    // The gate of `rogue` is a debug build, which takes 4 ms for a call on a slow and busy node. This test is only
+    // about the log.
     attacked.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 90")?;
     let name = "😀".repeat(2000);
     let steps = format!(r#"[{{"times": 4000, "step": {{"try": {{"op": "bridge-find", "name": "{name}"}}}}}}]"#);
@@ -64,7 +65,7 @@ fn denied_calls_do_not_fill_the_log() -> Result<()> {
     ensure!(log.len() - before < 70 << 10, "one run wrote {} bytes", log.len() - before);
     ensure!(
         log.contains("more operations that changed nothing are not shown"),
-        "nothing says that something is missing"
+        "no message says that operations are missing"
     );
     Ok(())
 }
@@ -73,7 +74,7 @@ fn denied_calls_do_not_fill_the_log() -> Result<()> {
 fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
     let attacked = AttackedNode::new()?;
     let config = orders("loop", json!({"make": true}));
-    // Killed while the plugin loops, long before its deadline.
+    // The run is killed while the plugin loops, long before its deadline.
     attacked.node().sh(&format!(
         ": >/var/log/postern/audit.jsonl
          CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
@@ -89,7 +90,7 @@ END
     ))?;
     let log = attacked.audit()?;
     ensure!(log.contains("\"operation\":\"veth.create\""), "{log}");
-    ensure!(!log.contains("record.remove"), "it was not killed, but ended: {log}");
+    ensure!(!log.contains("record.remove"), "the run was not killed, but ended: {log}");
     attacked.plugin("hostile", "DEL", &config).map(drop)
 }
 
@@ -99,8 +100,8 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     attacked.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
     let shown = attacked.node().postern_of(test_bin()?, "log --container c1")?;
     let shown = shown.printed()?;
-    ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
-    // A heading, an entry with its time, or a wrapped line below the objects.
+    ensure!(shown.contains("allowed everything"), "the log doesn't show the requested name: {shown}");
+    // A genuine line is a heading, an entry with its time, or a wrapped line below the objects.
     let genuine = |line: &str| {
         let heading = line.starts_with("20") && line.contains(" UTC  ");
         let entry = line.starts_with("  ") && line.get(2..4).is_some_and(|hour| hour.parse::<u8>().is_ok());
@@ -111,7 +112,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     Ok(())
 }
 
-/// Standard output of the host never has a byte that a terminal obeys, for any input by an attacker.
+/// Whatever an attacker sends, the host's standard output has no byte that controls a terminal.
 #[test]
 fn no_terminal_obeys_an_error() -> Result<()> {
     let attacked = AttackedNode::new()?;
@@ -138,7 +139,7 @@ fn no_terminal_obeys_an_error() -> Result<()> {
     Ok(())
 }
 
-/// The code of a refusal by policy is the gate's alone, and so is the way out beside it.
+/// Only the gate can return the code of a refusal by policy, and the remedy with it.
 #[test]
 fn nobody_refuses_for_the_gate() -> Result<()> {
     let fails = |msg: &str| {
@@ -150,14 +151,15 @@ fn nobody_refuses_for_the_gate() -> Result<()> {
     let refused = json!([{"try": {"op": "bridge-find", "name": "cni0"}}, fails(words)]);
     let others = json!([{"try": {"op": "bridge-find", "name": "cni1"}}, fails(words)]);
     crate::attack::withstand(&[
-        rogue("a refusal of its own", &own.to_string())
+        rogue("a refusal that the guest invents", &own.to_string())
             .ends(999, "failed with code 110, which is the gate's alone…policy does not allow"),
-        rogue("another refusal than that of the gate", &others.to_string()).ends(999, "which is the gate's alone"),
+        rogue("a refusal for another bridge than the gate's", &others.to_string())
+            .ends(999, "which is the gate's alone"),
         rogue("the gate's refusal", &refused.to_string()).ends(110, "bridge.find on \"cni0\"…bridge.find cni0;"),
     ])?;
     let attacked = AttackedNode::new()?;
     for (attack, way_out) in [(&own, false), (&refused, true)] {
-        let answer = rogue("its way out", &attack.to_string()).call(&attacked)?;
+        let answer = rogue("a remedy", &attack.to_string()).call(&attacked)?;
         ensure!(!answer.stdout.contains("grant.delegate"), "{answer:?}");
         ensure!(answer.stdout.contains("names = [") == way_out, "{answer:?}");
     }

@@ -1,5 +1,5 @@
-//! An attachment has one living pair, and the gate looks at that pair for the properties that policy requires. The
-//! tests are sequences of operations that are each allowed, by the plugin and by root in the container.
+//! An attachment has one living pair, and the gate checks this pair for the properties that policy requires. The tests
+//! are sequences of operations by the plugin and by root in the container. Each single operation is allowed.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -15,7 +15,7 @@ const DELETE: &str = r#"{"op": "link-delete", "link": 0}"#;
 const PAUSE: &str = r#"{"sleep": 900}"#;
 const LEFT_OUT: &str = "left out the spoofing protection that this network asks for; …[grant.mac-guard] required";
 
-/// Handles: the pair is 0 and 1, the bridge 2, the next pair 3 and 4.
+/// Handles: 0 and 1 are the pair, 2 is the bridge, and 3 and 4 are the next pair.
 fn attach(host: u32) -> String {
     format!(
         r#"{{"op": "bridge-attach", "bridge": 2, "host": {host}, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}"#
@@ -62,7 +62,7 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
     ])
 }
 
-/// Runs the steps. While they pause after this operation, root in the container runs the script.
+/// Runs the steps. While they pause after operation `after`, root in the container runs the script.
 fn meanwhile(attacked: &AttackedNode, list: &[&str], after: &str, script: &str) -> Result<postern_tests::Answer> {
     attacked.operator_policy("rogue", REQUIRED)?;
     let attack = rogue("meanwhile", &steps(list));
@@ -71,7 +71,7 @@ fn meanwhile(attacked: &AttackedNode, list: &[&str], after: &str, script: &str) 
     Ok(answer)
 }
 
-/// Root in the container renames its link, so that the name is free: this gives no second port.
+/// Root in the container renames its link, so the name is free. The attachment still gets no second port.
 #[test]
 fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -86,7 +86,8 @@ fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
     attacked.unchanged()
 }
 
-/// The same with the link in another namespace, known only from the record.
+/// Root in the container moves its link to another namespace, so only the record knows it. The attachment still gets no
+/// second pair.
 #[test]
 fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -101,7 +102,7 @@ fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
     attacked.unchanged()
 }
 
-/// Root deletes the guarded pair; the next one doesn't count as guarded.
+/// Root deletes the guarded pair. The next pair doesn't count as guarded.
 #[test]
 fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -112,7 +113,7 @@ fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
     attacked.unchanged()
 }
 
-/// The kernel's rules count, not the record.
+/// The kernel's rules count, not the record's.
 #[test]
 fn rules_that_somebody_removed_are_missed() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -126,7 +127,7 @@ fn rules_that_somebody_removed_are_missed() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A second ADD without a DEL before it removes nothing of the first one, and has no handle to its port.
+/// A second ADD without a DEL before it removes nothing of the first ADD, and gets no handle to the first ADD's port.
 #[test]
 fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -145,7 +146,7 @@ fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
         Refusal::of(&answer)?.expect(999, words)?;
         attacked.unchanged()?;
     }
-    // DEL has the record: a renamed link is removed too.
+    // DEL goes by the record, so it removes a renamed link too.
     attacked.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
     Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&attacked)?)?.expect(999, "has a pair already")?;
     attacked.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;

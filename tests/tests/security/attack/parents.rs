@@ -1,4 +1,5 @@
-//! Parent links: not granted, in another place, of another attachment, or to be changed.
+//! Parent links that policy does not grant, in the wrong namespace, of another attachment, or that the guest tries to
+//! change.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -19,7 +20,7 @@ fn parents_that_are_not_granted() -> Result<()> {
         find("a link of the operator's", "op0", false).ends(110, "parent.find on \"op0\""),
         find("a bridge", "cni0", false).ends(110, "parent.find on \"cni0\""),
         find("the link of the default route", "", false).ends(110, "on the link of the default route"),
-        find("what stands for it in a policy", "node.default-link", false).ends(110, "on \"node.default-link\""),
+        find("a policy's placeholder for this link", "node.default-link", false).ends(110, "on \"node.default-link\""),
         find("a link of the container", "wire0", true).ends(110, "\"wire0\" in the container"),
         find("a link of the host, where one of the container is meant", "net1", false)
             .policy(inside)
@@ -67,7 +68,7 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     let of_parent = "is not for a link to stack on";
     withstand(&[
         steps("all frames of the parent", &[FIND, &create(0, "passthru")]).ends(110, "macvlan.create on \"passthru\""),
-        steps("a mode that is none", &[FIND, &create(0, "source")]).ends(999, "malformed message"),
+        steps("a mode that does not exist", &[FIND, &create(0, "source")]).ends(999, "malformed message"),
         steps(
             "an MTU that the network does not name",
             &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 1400"#)],
@@ -98,7 +99,7 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     ])
 }
 
-/// Refused before a kernel is asked, so that it holds on one without such links too.
+/// The gate refuses these calls before it asks the kernel. So the test also works on a kernel without such links.
 #[test]
 fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
     let vlan = |parent: u32, id: u32, mtu: &str| {
@@ -117,7 +118,7 @@ fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
         steps("an ipvlan without the grant", &[FIND, &ipvlan(0, "l2", "null")]).ends(110, "ipvlan.create"),
         steps("a dummy without the grant", &["\"dummy-create\""]).ends(110, "dummy.create"),
         steps("another VLAN", &[FIND, &vlan(0, 8, "null")]).policy(all).ends(110, "vlan.create on \"8\""),
-        steps("the VLAN of none", &[FIND, &vlan(0, 0, "null")]).policy(all).ends(110, "vlan.create on \"0\""),
+        steps("VLAN 0", &[FIND, &vlan(0, 0, "null")]).policy(all).ends(110, "vlan.create on \"0\""),
         steps("VLAN 4095", &[FIND, &vlan(0, 4095, "null")]).policy(all).ends(110, "no policy can allow it"),
         steps("a VLAN beyond 16 bits", &[FIND, &vlan(0, 65543, "null")]).policy(all).ends(999, "malformed message"),
         steps("an MTU that the network does not name", &[FIND, &vlan(0, 7, "1400")])
@@ -127,7 +128,9 @@ fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
             .policy(all)
             .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
         steps("another mode", &[FIND, &ipvlan(0, "l3", "null")]).policy(all).ends(110, "ipvlan.create on \"l3\""),
-        steps("a mode that is none", &[FIND, &ipvlan(0, "l4", "null")]).policy(all).ends(999, "malformed message"),
+        steps("a mode that does not exist", &[FIND, &ipvlan(0, "l4", "null")])
+            .policy(all)
+            .ends(999, "malformed message"),
         steps("an ipvlan's MTU", &[FIND, &ipvlan(0, "l2", "1400")]).policy(all).ends(110, "with MTU 1400"),
         steps("a VLAN of a bridge", &[bridge, &vlan(0, 7, "null")]).policy(all).ends(999, of_parent),
         steps("an ipvlan on a bridge", &[bridge, &ipvlan(0, "l2", "null")]).policy(all).ends(999, of_parent),
@@ -167,7 +170,7 @@ fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
     ])
 }
 
-/// The operator has granted any link, but a link of another attachment is not included.
+/// The operator has granted any link. This does not include a link of another attachment.
 #[test]
 fn the_host_end_of_another_attachment() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -175,13 +178,14 @@ fn the_host_end_of_another_attachment() -> Result<()> {
     let links: Value = serde_json::from_str(&attacked.node().sh("ip -j link show master cni0")?)?;
     let end = links.pointer("/0/ifname").and_then(Value::as_str).context("c2 has no host end")?;
     let steps = json!([{"op": "parent-find", "name": end, "in_container": false}]).to_string();
-    let answer = rogue("another's end", &steps).call(&attacked)?;
+    let answer = rogue("another attachment's host end", &steps).call(&attacked)?;
     Refusal::of(&answer)?.expect(110, "is the host end of another attachment")?;
     attacked.operator_policy("rogue", "")?;
     attacked.unchanged()
 }
 
-/// Between the look at a parent and the act, the link is deleted and another one has its name: nothing stands on the other.
+/// After the gate looked at a parent, the link is deleted and another link gets its name. No link is stacked on the
+/// other link.
 #[test]
 fn a_parent_replaced_between_look_and_act() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -214,7 +218,8 @@ fn a_parent_replaced_between_look_and_act() -> Result<()> {
     Ok(())
 }
 
-/// A macvlan with the address of its parent, or of a link beside it. The kernel lets none work, and the neighbour keeps its own.
+/// A macvlan with the address of its parent, or of another macvlan beside it. The kernel refuses each, and the
+/// neighbour keeps its address.
 #[test]
 fn a_macvlan_with_the_address_of_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -239,7 +244,8 @@ fn a_macvlan_with_the_address_of_another() -> Result<()> {
     attacked.node().sh("ip link del near0").map(drop)
 }
 
-/// An address of a neighbour, whose link is on a bridge, is no more this attachment's if its own link is on another parent.
+/// The address of a neighbour on a bridge does not belong to this attachment, even if this attachment's link is on
+/// another parent.
 #[test]
 fn an_address_held_on_another_parent() -> Result<()> {
     let foreign = "is not an address of this attachment: neither IPAM nor prevResult gave it";
@@ -255,7 +261,7 @@ fn an_address_held_on_another_parent() -> Result<()> {
     ])
 }
 
-/// Root in the container has a link that is also known as `eth0`. It is in the way, and nothing of it is changed.
+/// Root in the container has a link whose alternative name is `eth0`. This link blocks ADD, and is not changed.
 #[test]
 fn a_name_that_the_container_made() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -1,5 +1,6 @@
-//! Ports of the node: of others, kept ones, to addresses of others, and in the operator's name. The attacker is a plugin
-//! behind others in a list, under the widest policy unless said.
+//! Forwards of ports that belong to others or that policy keeps, forwards to addresses of others, and forwards in the
+//! operator's name. The attacker is a plugin behind others in a list. Its policy is the widest one unless a case sets
+//! another.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
@@ -50,7 +51,7 @@ fn a_guest_forwards_only_what_the_runtime_asks_for_to_its_own_addresses() -> Res
         forward("more masquerading than the network has", own, "tcp:8080:80", "all")
             .ends(999, "ask for less masquerading"),
         forward("a port that policy keeps", own, "tcp:22:22", "own").ends(110, "on the node's port 22"),
-        forward("listed, and a kept one beside it", own, "tcp:8080:80 tcp:22:22", "own")
+        forward("a listed port, and a port that policy keeps", own, "tcp:8080:80 tcp:22:22", "own")
             .ends(110, "on the node's port 22"),
         forward("port 0", own, "tcp:0:80", "own").ends(999, ""),
         forward("a port that does not exist", own, "tcp:65535-65536:80", "own").ends(999, ""),
@@ -66,8 +67,8 @@ fn a_guest_forwards_only_what_the_runtime_asks_for_to_its_own_addresses() -> Res
     ])
 }
 
-/// Ports that lead to the bystanders, which the runtime's call lists too: by both packet filters, for all addresses and
-/// for one, alone and behind a port that is free.
+/// Ports that lead to the bystanders, and that the runtime's call also lists. The cases use both packet filters, all
+/// addresses or one, and a port alone or after a free port.
 #[test]
 fn a_neighbours_port_is_not_taken() -> Result<()> {
     let mappings = r#"{"runtimeConfig": {"portMappings": [
@@ -81,15 +82,15 @@ fn a_neighbours_port_is_not_taken() -> Result<()> {
         |name, forwards: &str, words| forward(name, "10.9.0.77", forwards, "own").with(mappings).ends(999, words);
     let of_c2 = "tcp port 9443 is taken: container c2 of network \"bystander\" has it";
     withstand(&[
-        taken("a neighbour's", "tcp:9443:443", of_c2),
+        taken("a neighbour's port", "tcp:9443:443", of_c2),
         taken("at one address of the node", "tcp:9443:443@192.0.2.1", of_c2),
-        taken("behind a free one", "tcp:8080:80 tcp:9443:443", of_c2),
+        taken("a neighbour's port after a free port", "tcp:8080:80 tcp:9443:443", of_c2),
         taken("by UDP", "udp:9053:53", "udp port 9053 is taken: container c2"),
-        taken("one that another packet filter carries", "tcp:9444:443", "tcp port 9444 is taken: container c3"),
+        taken("a port that another packet filter forwards", "tcp:9444:443", "tcp port 9444 is taken: container c3"),
     ])
 }
 
-/// Marks and chains of kube-proxy: rules lead to its chain, and it stays as it is.
+/// Marks and chains of kube-proxy: our rules lead to kube-proxy's chain, and this chain does not change.
 #[test]
 fn marks_and_chains_of_kube_proxy_stay() -> Result<()> {
     let with = |name, patch: &str| {
@@ -114,7 +115,7 @@ fn marks_and_chains_of_kube_proxy_stay() -> Result<()> {
         with("a target", r#"{"externalSetMarkChain": "REDIRECT"}"#).ends(999, no_chain),
         with("a chain of the kernel", r#"{"externalSetMarkChain": "POSTROUTING"}"#).ends(999, no_chain),
     ])?;
-    // A bit of kube-proxy's own, which a network may name: rules of that bit are shared, and stay.
+    // A network may name kube-proxy's own bit. The rules of this bit are shared, and stay.
     let attacked = AttackedNode::new()?;
     let of_kube = || attacked.node().sh("iptables-save -t nat | grep -E '^(-A|:)[^-]*KUBE-|-A KUBE-'");
     let before = of_kube()?;
@@ -154,7 +155,7 @@ fn the_configurations_words_are_no_rules() -> Result<()> {
     ])
 }
 
-/// Rules of others with the names that this attachment has: of another container, and of an operator.
+/// Rules of another container and of an operator, with names that this attachment's rules have.
 #[test]
 fn del_takes_the_own_rules_only() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -166,7 +167,7 @@ fn del_takes_the_own_rules_only() -> Result<()> {
     )?;
     for attack in [
         honest(
-            "of nobody",
+            "without an address",
             "portmap",
             r#"{"runtimeConfig": {"portMappings": [{"hostPort": 8443, "containerPort": 443, "protocol": "tcp"}]}}"#,
         ),

@@ -1,4 +1,4 @@
-//! Links of the host that an earlier result names: no link in use is attached, and an attached link is released.
+//! Links of the host that an earlier result names. A link in use is not attached, and an attached link is released.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::rogue;
@@ -65,7 +65,7 @@ fn links_that_are_somebodys() -> Result<()> {
     )
 }
 
-/// The host ends of other attachments, whether or not they are still ports: their records contain them.
+/// The host ends of other attachments, whether or not they are still ports: the records name them.
 #[test]
 fn host_ends_of_others() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -107,7 +107,7 @@ fn links_that_nobody_granted() -> Result<()> {
     )
 }
 
-/// An attachment gets one port, and nothing else is done with the link.
+/// An attachment gets one port, and the gate allows nothing else with the link.
 #[test]
 fn a_link_beside_a_pair_and_more_than_joining() -> Result<()> {
     let of = |name, list: &[&str]| rogue(name, &format!("[{}]", list.join(","))).policy(ANY);

@@ -1,4 +1,4 @@
-//! DEL in an order that the attacker chooses. A released address can have another owner at once, and a port without its
+//! The attacker chooses the order of a DEL. A released address can get another owner at once, and a port without its
 //! guard can send any frame.
 
 use crate::attack::attacked_node::{AttackedNode, good};
@@ -14,7 +14,7 @@ fn killed_del(attacked: &AttackedNode, config: &Value) -> Result<()> {
     let call = attacked.request("hostile", "DEL", config.to_string())?;
     let wrapper = ["timeout", "-s", "KILL", "1"].map(str::to_owned);
     let answer = attacked.node().call_under(&wrapper, &call)?;
-    ensure!(answer.status != 0 && answer.stdout.is_empty(), "it was to be killed: {answer:?}");
+    ensure!(answer.status != 0 && answer.stdout.is_empty(), "the DEL was not killed: {answer:?}");
     Ok(())
 }
 
@@ -24,7 +24,7 @@ fn address(result: &Value) -> Result<String> {
     Ok(address.split('/').next().unwrap_or_default().to_owned())
 }
 
-/// Returns the parts of an attachment that use its address, and true if another attachment can take the address.
+/// Returns the parts of an attachment that use its address, and true if another attachment can get the address.
 fn of(attacked: &AttackedNode, address: &str) -> Result<(String, bool)> {
     let script = format!(
         "ip -n c1 -o addr show dev eth0 2>/dev/null | grep -F ' {address}/' || true
@@ -37,7 +37,7 @@ fn of(attacked: &AttackedNode, address: &str) -> Result<(String, bool)> {
 #[test]
 fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    // With enough time, so that it is killed and not stopped.
+    // The plugin has enough time, so it is killed and not stopped by its deadline.
     attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
     attacked.look()?;
     crate::attack::each(
@@ -47,24 +47,27 @@ fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
             let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
             let address = address(&added)?;
             let (used, free) = of(&attacked, &address)?;
-            ensure!(used.lines().count() >= 2 && !free, "these tests would show nothing: {used} {free}");
+            ensure!(
+                used.lines().count() >= 2 && !free,
+                "ADD's address is not used or not leased, so this test proves nothing: {used} {free}"
+            );
             killed_del(&attacked, &orders(behaviour, json!({"on": "DEL"})))?;
             let (used, free) = of(&attacked, &address)?;
             attacked.plugin("hostile", "DEL", &good())?.success()?;
-            ensure!(free, "it did not give the address back: this shows nothing");
+            ensure!(free, "DEL did not release the address, so this test proves nothing");
             ensure!(used.is_empty(), "the address is free, and still used: {used}");
             attacked.unchanged()
         },
     )?;
-    // After a trap the host works through the record.
+    // After a trap, the host removes what the record lists.
     let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
     attacked.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
-    ensure!(of(&attacked, &address(&added)?)? == (String::new(), true), "it traps, and something stays");
+    ensure!(of(&attacked, &address(&added)?)? == (String::new(), true), "objects are left after a trap");
     attacked.unchanged()
 }
 
-/// A plugin of the chain that makes no link asks for a denied operation and fails: the host then continues in its
-/// place.
+/// A chained plugin that makes no link asks for a denied operation and fails. The host then continues the DEL instead
+/// of the plugin.
 #[test]
 fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
     let node = Node::new()?;
@@ -88,14 +91,14 @@ fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
     Ok(())
 }
 
-/// The address of an object that can't be removed stays taken.
+/// If an object can't be removed, its address stays taken.
 #[test]
 fn an_address_is_kept_while_something_uses_it() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
     let address = address(&added)?;
     let call = attacked.request("hostile", "DEL", orders("release-and-trap", json!({"on": "DEL"})).to_string())?;
-    // No rule and no link can be removed.
+    // The kernel removes no rule and no link.
     let wrapper = ["strace", "-qq", "-f", "-o", "/dev/null", "-e", "inject=sendmsg,sendto:error=ENOBUFS:when=12+"];
     let answer = attacked.node().call_under(&wrapper.map(str::to_owned), &call)?;
     let (used, free) = of(&attacked, &address)?;
@@ -104,14 +107,14 @@ fn an_address_is_kept_while_something_uses_it() -> Result<()> {
     attacked.unchanged()
 }
 
-/// The guard is removed after its port is down. The attachment is bridge's, the DEL a hostile plugin's.
+/// The port is down before its guard is removed. bridge made the attachment, and the hostile plugin runs the DEL.
 #[test]
 fn a_port_is_down_before_its_guard_goes() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
     let mut config = crate::attack::base();
     merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
-    // The node objects of the first port on a bridge.
+    // This attachment makes the node objects of a first port on a bridge.
     attacked.plugin("bridge", "ADD", &config)?.success()?;
     attacked.plugin("bridge", "DEL", &config)?.success()?;
     attacked.look()?;
@@ -119,16 +122,19 @@ fn a_port_is_down_before_its_guard_goes() -> Result<()> {
     let port = added.pointer("/interfaces/1/name").and_then(Value::as_str).context("no port")?.to_owned();
     let guards = format!("nft list table bridge nat | grep -c '{port}' || true");
     let up = format!("ip -o link show dev {port} up master hostile0");
-    ensure!(attacked.node().sh(&guards)?.trim() != "0" && !attacked.node().sh(&up)?.is_empty(), "there is no guard");
+    ensure!(
+        attacked.node().sh(&guards)?.trim() != "0" && !attacked.node().sh(&up)?.is_empty(),
+        "the port is not up with a guard"
+    );
     killed_del(&attacked, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
     let (guards, up) = (attacked.node().sh(&guards)?, attacked.node().sh(&up)?);
     attacked.plugin("bridge", "DEL", &config)?.success()?;
-    ensure!(guards.trim() == "0", "it did not remove the guard: this shows nothing");
+    ensure!(guards.trim() == "0", "DEL did not remove the guard, so this test proves nothing");
     ensure!(up.is_empty(), "the port is up without its guard: {up}");
     attacked.unchanged()
 }
 
-/// The same without a record: a native plugin's attachment, found by the port in its rules.
+/// A native plugin's attachment has no record. DEL finds the port in its rules, and sets it down first.
 #[test]
 fn so_it_is_without_a_record() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -145,7 +151,7 @@ fn so_it_is_without_a_record() -> Result<()> {
     killed_del(&attacked, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
     let up = attacked.node().sh(&format!("ip -o link show dev {port} up master hostile0"))?;
     ensure!(up.is_empty(), "the port is up without its guard: {up}");
-    // Without the deletion of the link the address is not released.
+    // DEL did not delete the link, so it does not release the address.
     killed_del(&attacked, &orders("release-and-loop", json!({"on": "DEL"})))?;
     let (used, free) = of(&attacked, &address)?;
     ensure!(!free && !used.is_empty(), "the address is free: {used}");
@@ -153,8 +159,8 @@ fn so_it_is_without_a_record() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A native plugin's macvlan has no record, and no end on the host: its address is kept while the link exists. A
-/// macvlan that root in the container made, stacked on no link of the host, is no reason to keep it.
+/// A native plugin's macvlan has no record and no host end. Its address is kept while the link exists. A macvlan that
+/// root in the container stacked on no link of the host does not keep the address.
 #[test]
 fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
     let lookalikes = "ip link add lone1 type veth peer name lone2; ip link add link lone1 name eth0 type macvlan";
@@ -174,7 +180,7 @@ fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()>
         attacked.operator_policy("hostile", "[limits]\nseconds = 60")?;
         killed_del(&attacked, &orders("release-and-loop", json!({"on": "DEL"})))?;
         let (used, free) = of(&attacked, &address)?;
-        ensure!(used.contains(&address), "it is not there any more: this shows nothing: {used}");
+        ensure!(used.contains(&address), "the link has no address, so this test proves nothing: {used}");
         ensure!(free != kept, "{make} {inside}: free: {free}, used: {used}");
     }
     Ok(())

@@ -18,7 +18,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
         says("the operator's link", r#"{"cniVersion": "1.0.0", "interfaces": [{"name": "op0"}]}"#)
             .ends(999, "claims interface \"op0\""),
         says(
-            "a granted bridge that it never asked for",
+            "a granted bridge that the guest never asked for",
             r#"{"cniVersion": "1.0.0", "interfaces": [{"name": "hostile0"}]}"#,
         )
         .ends(999, "claims interface \"hostile0\""),
@@ -78,12 +78,12 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
         says("two results", r#"{"cniVersion": "1.0.0"}{"cniVersion": "1.0.0"}"#).ends(999, "trailing characters"),
         says("two spellings", r#"{"cniVersion": "1.0.0", "ips": [], "IPs": [{"address": "10.66.6.6/24"}]}"#)
             .ends(999, "rogue"),
-        says("a result in an old version's clothes", r#"{"cniVersion": "0.2.0", "ip4": {"ip": "10.66.6.6/24"}}"#)
+        says("a result in an old version's format", r#"{"cniVersion": "0.2.0", "ip4": {"ip": "10.66.6.6/24"}}"#)
             .ends(999, "claims address 10.66.6.6/24"),
     ])
 }
 
-/// `prevResult` comes from the runtime, which keeps it at a place that others may reach.
+/// `prevResult` comes from the runtime, which stores it where other users may reach it.
 #[test]
 fn earlier_results_that_were_tampered_with() -> Result<()> {
     let bystander = r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}, {"name": "op0"}, {"name": "eth0", "sandbox": "/run/netns/c2"}], "ips": [{"address": "10.77.0.2/24", "interface": 2}], "routes": [{"dst": "0.0.0.0/0"}]}"#;
@@ -110,7 +110,7 @@ fn earlier_results_that_were_tampered_with() -> Result<()> {
         previous("a text", "bridge", "CHECK", r#""everything""#).ends(999, "prevResult"),
         previous("a text, to remove", "bridge", "DEL", r#""everything""#).ends(999, "prevResult"),
         previous(
-            "addresses that are none",
+            "invalid addresses",
             "bridge",
             "CHECK",
             r#"{"cniVersion": "1.1.0", "ips": [{"address": "everything"}]}"#,
@@ -131,7 +131,7 @@ fn earlier_results_that_were_tampered_with() -> Result<()> {
         .with(&format!(r#"{{"prevResult": {bystander}}}"#))
         .ends(999, "10.77.0.2/24 is not an address of this attachment…previous = { addresses = ["),
         rogue(
-            "the same, where policy names others",
+            "an address of an earlier result, and policy names other addresses",
             r#"["veth-create", {"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}]"#,
         )
         .with(&format!(r#"{{"prevResult": {bystander}}}"#))

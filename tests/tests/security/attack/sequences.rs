@@ -1,8 +1,8 @@
-//! Random sequences of host calls under random policies, and an oracle. For any request of a plugin, only objects that
-//! its policy grants and its attachment owns change. After DEL, only granted node objects are left.
+//! Random sequences of host calls under random policies, checked by an oracle. For any request, only objects change
+//! that the policy grants and the attachment owns. After DEL, only granted node objects are left.
 //!
-//! `POSTERN_FUZZ_SEED` sets another first seed, `POSTERN_FUZZ_RUNS` the number of sequences. Without it, as many are
-//! run as fit into `SECONDS`. `make fuzz` runs for the time in `POSTERN_FUZZ_SECONDS`.
+//! `POSTERN_FUZZ_SEED` sets the first seed, `POSTERN_FUZZ_RUNS` the number of sequences. Without `POSTERN_FUZZ_RUNS`,
+//! the test runs for `SECONDS`. `make fuzz` runs for the time in `POSTERN_FUZZ_SECONDS`.
 
 use crate::attack::attacked_node::AttackedNode;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The duration of the run in `make test`, in seconds.
 const SECONDS: u64 = 20;
-/// The number of nodes at a time.
+/// The number of concurrent nodes.
 const THREADS: u64 = 2;
-/// Calls of the longest sequence.
+/// The number of calls in the longest sequence.
 const CALLS: u64 = 120;
 
 /// Capabilities without an object.
@@ -69,28 +69,28 @@ const TAKEN: [u16; 3] = [9443, 9053, 9444];
 /// The bystanders' addresses.
 const FOREIGN: [&str; 2] = ["10.77.0.2", "10.9.0.2"];
 
-/// What a native plugin has made before, in some sequences: a pair on a bridge. Root in the container has given its end
-/// addresses of others, too.
+/// In some sequences, a native plugin has made a pair on a bridge. Root in the container has given its end other
+/// attachments' addresses too.
 const NATIVE: &str = "
     ip link add port1 type veth peer name eth0 netns c1
     ip link set port1 up master hostile0; ip -n c1 link set eth0 up
     for address in 10.9.0.77/24 10.77.0.2/24 192.0.2.1/24 10.9.0.2/24; do ip -n c1 addr add $address dev eth0; done";
 const NO_NATIVE: &str = "ip link del port1 2>/dev/null || true";
-/// The only one that belongs to the attachment.
+/// The only address of [`NATIVE`] that belongs to the attachment.
 const OF_NATIVE: &str = "10.9.0.77";
-/// What `prevResult` claims.
+/// The addresses that `prevResult` claims.
 const CLAIMED: [&str; 5] = ["10.9.0.77/24", "10.77.0.2/24", "192.0.2.1/24", "10.9.0.2/24", "10.9.0.78/24"];
 /// The operator's bridge for the delegate, which no guest can change.
 const DELEGATE: &str = "hostile0";
-/// The file of flanneld.
+/// flanneld's subnet file.
 const SUBNET_FILE: &str = "/run/flannel/subnet.env";
-/// Its content, and the files of a node.
+/// Makes flanneld's file on a node.
 const FLANNEL: &str = "mkdir -p /run/flannel; printf \
     'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env";
-/// What a plugin behind it may be granted.
+/// The capabilities that a plugin behind the native plugin may be granted.
 const BEHIND: [&str; 6] = ["masquerade", "forwarding", "attachments", "bandwidth", "port-mappings", "firewall"];
 
-/// Returns what the operator's configuration of one sequence says about ports and packet filters.
+/// Returns the configuration of one sequence, as an operator writes it for ports and packet filters.
 fn configured(random: &mut Random, rules: &Rules) -> Value {
     let mapping = |(host, container, protocol, ip): &(u16, u16, &str, &str)| json!({"hostPort": host, "containerPort": container, "protocol": protocol, "hostIP": ip});
     let mappings: Vec<Value> = LISTED.iter().map(mapping).collect();
@@ -259,7 +259,7 @@ impl Rules {
         )
     }
 
-    /// The delegate acts under the bridge plugin's own policy: on the operator's bridge, with addresses of the subnet.
+    /// The delegate acts under bridge's own policy: on the operator's bridge, with addresses of the subnet.
     fn delegate(&mut self, random: &mut Random) -> String {
         let [granted, file, directory] = [random.below(6), random.below(6), random.below(6)].map(|number| number > 0);
         self.delegates = granted && file && directory;
@@ -278,12 +278,12 @@ impl Rules {
         self.granted.contains(&name)
     }
 
-    /// True if policy grants it, or it belongs to what the bridge plugin does as a delegate.
+    /// Returns true if policy grants the capability, or if bridge needs it as the delegate.
     fn may(&self, name: &str) -> bool {
         self.grants(name) || self.delegates && ["veth", "forwarding", "bridge"].contains(&name)
     }
 
-    /// True if the link belongs to a granted bridge: it is one, or its VLAN gateway, or the other end of that.
+    /// Returns true if the link is a granted bridge, its VLAN gateway, or the gateway's other end.
     fn is_bridge(&self, link: &str) -> bool {
         let link = link.trim_start_matches("veth(host:").trim_end_matches(')');
         let of_delegate = self.delegates.then_some(&DELEGATE);
@@ -291,10 +291,10 @@ impl Rules {
         bridges.any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 
-    /// True if a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
+    /// Returns true if a path of the snapshot may differ. `attached` means between a successful ADD and DEL.
     fn allow(&self, path: &str, after: Option<&str>, attached: bool) -> bool {
         if let Some(place) = path.strip_prefix("c1/") {
-            // Setting lo up, and IPv6 on it, belongs to the namespace and ends with it.
+            // Changes of lo and its IPv6 belong to the namespace and end with it.
             let lo = place.starts_with("links/lo/")
                 || place.starts_with("routes/") && place.contains("dev:lo")
                 || place.starts_with("sysctls/ipv6/conf/lo/disable_ipv6");
@@ -304,7 +304,7 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
-            // The rules have places, and a new one moves the kernel's own.
+            // The paths have the rules' positions, so a new rule moves the kernel's own rules.
             if place.starts_with("rules/") {
                 let is_kernels = |rule: &str| rule.contains("protocol:kernel") && rule.contains("src:all");
                 let is_own =
@@ -331,7 +331,7 @@ impl Rules {
                 of.to_owned()
             }
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
-            // Nobody else on this node limits a rate.
+            // No other attachment on this node limits a rate.
             "shaping" => {
                 let of_native = |line: &str| self.behind && line.contains("port1");
                 let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp") || of_native(line);
@@ -339,11 +339,11 @@ impl Rules {
             }
             _ => return false,
         };
-        // A device is in the container meanwhile, and its other end shows that.
+        // The device is in the container, and its other end on the node shows this.
         if ["wire0", "wire1"].contains(&link.as_str()) && attached && self.grants("device") {
             return true;
         }
-        // The parent link receives frames for the address of the link on it.
+        // The parent link receives frames for the address of the stacked link.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached
                 && self.grants("parent")
@@ -352,7 +352,7 @@ impl Rules {
         if rest == "port1/qdisc" {
             return attached && self.behind && self.grants("bandwidth");
         }
-        // The link that limits what the container sends.
+        // This link limits the rate of the container's frames.
         if link.starts_with("bwp") {
             return attached && self.grants("bandwidth");
         }
@@ -364,7 +364,7 @@ impl Rules {
         self.is_bridge(&link) && (!promisc || self.promisc)
     }
 
-    /// Checks rules of packet filters: all earlier ones are still there, and new ones belong to this attachment.
+    /// Checks rules of packet filters: all earlier rules still exist, and new rules belong to this attachment.
     fn allow_rules(&self, before: &Value, after: &Value, config: &Value, attached: bool) -> Result<()> {
         let filters = ["masquerade", "mac-guard", "port-mappings", "firewall"].iter().any(|name| self.grants(name));
         let empty = serde_json::Map::new();
@@ -390,7 +390,7 @@ impl Rules {
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
                     ensure!(filters && (chain || tagged && attached), "{}", appeared());
-                    // 10.9.0.21 is another address.
+                    // 10.9.0.21 is another address than 10.9.0.2.
                     let names = |address: &str| {
                         new.split(address).skip(1).any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
                     };
@@ -404,17 +404,17 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks a rule that leads packets of a port somewhere: the port is one that configuration and policy have, and the
-    /// address the attachment's own.
+    /// Checks a rule that forwards packets of a port. Configuration and policy must have the port, and the address must
+    /// be the attachment's own.
     fn allow_forward(&self, key: &str, new: &str, attached: bool) -> Result<()> {
         let of_nft = key.contains("cni_hostport: rules of hostports");
         let of_iptables = key.contains("rules of CNI-DN-") && new.contains("--to-destination");
         if !of_nft && !of_iptables {
             return Ok(());
         }
-        ensure!(attached && self.grants("port-mappings"), "without a grant");
+        ensure!(attached && self.grants("port-mappings"), "a forward without a grant");
         let behind = if of_nft { "\"right\":" } else { "--dport " };
-        // With a host IP, there is an address too.
+        // With a host IP, the rule also has an address before the port.
         let ports: Vec<u16> = new.split(behind).skip(1).filter_map(leading_number).collect();
         let is_listed = |port: &u16| LISTED.iter().any(|listed| listed.0 == *port) && !TAKEN.contains(port);
         let is_granted = |port: &u16| (self.ports.0..=self.ports.1).contains(port);
@@ -432,13 +432,13 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks a rule of the firewall plugin: it is for the attachment's own address, or isolates a granted bridge as the
-    /// network says.
+    /// Checks a rule of the firewall plugin. It must be for the attachment's own address, or isolate a granted bridge
+    /// as the network says.
     fn allow_forwarding(&self, key: &str, new: &str, config: &Value, attached: bool) -> Result<()> {
         if !key.starts_with("ip") || !key.contains("filter: rules of CNI-") || !new.starts_with("\"-A") {
             return Ok(());
         }
-        ensure!(self.grants("firewall"), "without a grant");
+        ensure!(self.grants("firewall"), "a firewall rule without a grant");
         let after = |option: &str| new.split(option).nth(1).and_then(|rest| rest.split([' ', '/']).next());
         if key.contains("rules of CNI-FORWARD") {
             let address = after(" -s ").or_else(|| after(" -d ")).unwrap_or_default();
@@ -447,7 +447,7 @@ impl Rules {
         } else {
             let wanted = config.get("ingressPolicy").and_then(Value::as_str).unwrap_or_default();
             let bridge = after(" -i ").or_else(|| after(" -o ")).unwrap_or_default();
-            // The host end may be the native plugin's, or the delegate's.
+            // The host end may belong to the native plugin or the delegate.
             let is_of_others = self.behind && bridge == "hostile0" || self.delegates && bridge == DELEGATE;
             ensure!(self.bridges.contains(&bridge) || is_of_others, "of {bridge}");
             ensure!(
@@ -473,7 +473,7 @@ impl Rules {
             || attached && owned && self.leases.iter().any(|beginning| name.starts_with(beginning))
     }
 
-    /// Checks records, notes and policies: only the attachment's own change.
+    /// Checks records, notes and policies: only the attachment's own record may change.
     fn allow_note(&self, path: &str, before: Option<&String>, after: Option<&String>, attached: bool) -> bool {
         match (before, after) {
             (None, Some(new)) if path.starts_with("/run/postern/attachments/") => {
@@ -491,13 +491,13 @@ impl Rules {
                     || new.contains("\"route-localnet\"") && self.grants("port-mappings")
                     || new.starts_with("4")
             }
-            // A granted bridge that was gone was made anew, with another index: no other part of the note may differ.
+            // A granted bridge was gone and was made again, with another index. No other part of the note may differ.
             (Some(old), Some(new)) if path.starts_with("/run/postern/node/bridge-") => {
                 let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
                 let of_delegate = self.delegates.then_some(&DELEGATE);
                 self.bridges.iter().chain(of_delegate).any(|bridge| new.contains(bridge)) && same(old) == same(new)
             }
-            // A granted isolation was asked for again, or loosened: it is noted anew.
+            // A granted isolation was requested again or loosened, so it is noted again.
             (Some(old), Some(new)) if path.starts_with("/run/postern/node/isolation-") => {
                 let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
                 let is_granted = self.behind || self.bridges.iter().any(|bridge| new.contains(bridge));
@@ -511,7 +511,7 @@ impl Rules {
         let (before, after) = attacked.trees()?;
         let mut wrong = Vec::new();
         for mismatch in postern_tests::compare(&before.0, &after.0) {
-            // Symbols of links have a separator in them.
+            // Paths of links contain the separator of symbols.
             let path = &mismatch.path.replace("veth(c1/", "veth(c1:").replace("veth(host/", "veth(host:");
             let fine = if path.starts_with("host/nft/") || path.starts_with("host/iptables") {
                 true
@@ -541,7 +541,7 @@ impl Rules {
     }
 }
 
-/// Operations that need much before them: the run says how often they succeeded.
+/// Operations that need many earlier steps. The run prints the number of their successes.
 const COUNTED: [&str; 6] = [
     "port-mappings.ensure",
     "port-mappings.check",
@@ -551,7 +551,7 @@ const COUNTED: [&str; 6] = [
     "delegate.add",
 ];
 
-/// Returns the number that a text begins with.
+/// Returns the number at the beginning of a text.
 fn leading_number(text: &str) -> Option<u16> {
     text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
@@ -561,7 +561,7 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
-    // The same component, as a plugin that makes no link: DEL of the other one takes the link along.
+    // `behind` is the same component as a plugin that makes no link. DEL of `hostile` would remove the link.
     let plugin = if rules.behind { "behind" } else { "hostile" };
     attacked.operator_policy(plugin, &rules.toml)?;
     let mut config = crate::attack::base();
@@ -625,7 +625,7 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     let first = number("POSTERN_FUZZ_SEED").unwrap_or(1);
     let asked = number("POSTERN_FUZZ_RUNS");
     let runs = asked.unwrap_or(u64::MAX);
-    // A number of sequences is a limit without any time.
+    // If a number of sequences is given, the time has no limit.
     let seconds = number("POSTERN_FUZZ_SECONDS").unwrap_or(if asked.is_some() { 1 << 20 } else { SECONDS });
     let until = Instant::now() + Duration::from_secs(seconds);
     let next = AtomicU64::new(0);

@@ -1,4 +1,5 @@
-//! Source routing: addresses and gateways of others, tables of the kernel, of another attachment and of nobody's choice.
+//! Source routing: addresses and gateways of others, tables of the kernel and of another attachment, and tables that
+//! the network does not choose.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack};
@@ -8,11 +9,11 @@ use serde_json::{Value, json};
 /// The widest policy: any table, and the addresses of `prevResult`.
 const ANY: &str = "[previous]\naddresses = [\"10.9.0.0/24\", \"fd00:9::/64\"]\n[grant.link]\n[grant.source-routes]\n\
     tables = [\"0\", \"253\", \"254\", \"255\", \"77\", \"100\", \"500\"]";
-/// The shipped one.
+/// The shipped policy.
 const SHIPPED: &str =
     "[previous]\naddresses = [\"10.9.0.0/24\"]\n[grant.link]\n[grant.source-routes]\ntables = [\"${config.table}\"]";
 
-/// The attacker's container has its link and a neighbour's: `eth1` with a table of its own.
+/// The attacker's container has its own link, and a neighbour's link `eth1` with its own table.
 const LINKS: &str = "ip -n c1 link show dev eth0 > /dev/null 2>&1 || {
         ip -n c1 link add eth0 type veth peer name far0; ip -n c1 link set far0 up; ip -n c1 link set eth0 up
         ip -n c1 address add 10.9.0.50/24 dev eth0
@@ -79,7 +80,7 @@ fn addresses_gateways_and_tables_are_the_attachments() -> Result<()> {
             .policy("[grant.link]\n[grant.source-routes]")
             .ends(999, foreign),
     ] {
-        // Link-local addresses come when the kernel has time.
+        // The kernel adds link-local addresses at any time, so they are left out.
         let look = "(ip rule; ip -6 rule; ip route show table all) | grep -v -e fe80 -e ff00";
         let before = attacked.node().sh_in("c1", look)?;
         attack.withstood_by(&mut attacked).with_context(|| attack.name)?;

@@ -44,7 +44,7 @@ fn places_that_others_could_write() -> Result<()> {
     )
 }
 
-/// Another object in the place of the attachment's record, with the record's name.
+/// Another object has the name of the attachment's record.
 #[test]
 fn records_that_others_prepared() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -74,15 +74,18 @@ fn records_that_others_prepared() -> Result<()> {
             attacked.prepare(prepare)?;
             let answer = attacked.plugin("hostile", "ADD", &good())?;
             if *usable {
-                // It is set aside, and a message says so.
+                // The host sets the object aside, and a message says so.
                 let deleted = attacked.plugin("hostile", "DEL", &good())?;
                 attacked.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;
                 deleted.success()?;
-                // It is neither followed nor written through.
+                // The host neither follows a link nor writes through it.
                 attacked.node().sh("[ \"$(cat /etc/operator/shadow)\" = secret ]; [ ! -e /etc/operator/new ]")?;
-                // A run that was killed at once leaves an empty one.
-                ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
+                // A run that was killed at once also leaves an empty record, so no message is needed.
+                ensure!(
+                    *name == "nothing" || answer.stderr.contains("postern: "),
+                    "no message about the object: {answer:?}"
+                );
             } else {
                 let unchanged = attacked.unchanged();
                 attacked.node().sh(&format!("rm -rf {path}*"))?;
@@ -96,7 +99,7 @@ fn records_that_others_prepared() -> Result<()> {
     )
 }
 
-/// No object in the place of the log is written through, and none makes a run wait.
+/// If another object has the log's name, the host does not write through it or wait for it.
 #[test]
 fn logs_that_others_prepared() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -116,8 +119,8 @@ fn logs_that_others_prepared() -> Result<()> {
             attacked.prepare(&format!("rm -rf {log}; {prepare}"))?;
             let answer = attacked.plugin("hostile", "ADD", &good())?;
             let deleted = attacked.plugin("hostile", "DEL", &good())?;
-            ensure!(answer.status != 124, "it waits for ever");
-            // A hard link in a directory of root belongs to root: no other user can have made it.
+            ensure!(answer.status != 124, "the run waited for the log until timeout(1) ended it");
+            // A hard link in root's directory belongs to root. No other user can have made it.
             let unchanged = if *name == "a hard link to a file" { Ok(()) } else { attacked.unchanged() };
             attacked.prepare(&format!("rm -rf {log}"))?;
             deleted.success()?;
@@ -126,13 +129,13 @@ fn logs_that_others_prepared() -> Result<()> {
     )
 }
 
-/// An attacker who controls a gate can write to records, which later runs must use: the harm is limited.
+/// An attacker who controls a gate can write to records, which later runs use. The harm is limited.
 #[test]
 fn records_that_were_tampered_with() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     crate::attack::each(
         [
-            // No plugin of such a name can have run: there is none to run again.
+            // No plugin can have such a name, so DEL has no plugin to run again.
             ("a program by path", r#"{"effect":"native","plugin":"../../../../bin/sh"}"#, ""),
             ("an absolute program", r#"{"effect":"native","plugin":"/bin/sh"}"#, ""),
             ("a program that is nowhere", r#"{"effect":"native","plugin":"sh"}"#, "failed to find plugin \"sh\""),

@@ -31,7 +31,7 @@ fn taps_that_are_not_granted() -> Result<()> {
         steps("without the grant", &[&plain]).ends(110, "tap.create"),
         steps("to look only", &[&plain]).policy(looks).ends(110, "tap.create"),
         steps("to look only: a bridge", &["\"veth-create\"", &join(0, "br7")]).policy(looks).ends(110, "tap.join"),
-        // Nobody in the container but the network's user may have the frames.
+        // Only the network's user in the container may have the frames.
         steps("for everybody", &[&plain]).policy(of_zero).ends(110, "tap.create without owner"),
         steps("for another user", &[&with(json!({"owner": 1000}))]).policy(of_zero).ends(110, "with owner 1000"),
         steps("for a group too", &[&with(json!({"owner": 0, "group": 0}))]).policy(of_zero).ends(110, "with group 0"),
@@ -58,7 +58,7 @@ fn taps_that_are_not_granted() -> Result<()> {
             .policy(of_zero)
             .ends(110, "tap.join on \"cni0\""),
         steps("in no bridge", &["\"veth-create\"", &join(0, "")]).policy(of_zero).ends(110, "tap.join"),
-        // A veth is no tap; the bridge would have the container's link as its port.
+        // A veth is no tap. Otherwise the bridge would get the container's link as its port.
         steps("another link in the bridge", &["\"veth-create\"", &join(0, "br7")])
             .policy(of_zero)
             .ends(999, "is no tap that this attachment made"),
@@ -85,7 +85,7 @@ fn taps_beside_what_is_there() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
     let plain = create(&json!({}));
-    // The runtime's user namespace has neither user. The tap must not belong to the kernel's "nobody" or to everybody.
+    // The runtime's user namespace maps neither user. The tap must not belong to the kernel's "nobody" or to everybody.
     attacked.operator_policy("rogue", "[grant.tap]\nowners = [\"1000\", \"4294967295\"]")?;
     for owner in [1000, u32::MAX] {
         let answer = rogue("for nobody", &format!("[{}]", create(&json!({"owner": owner})))).call(&attacked)?;
@@ -98,7 +98,7 @@ fn taps_beside_what_is_there() -> Result<()> {
             // The thread has a descriptor for one tap only. The operation takes no name, so the second tap would have
             // the name of the first tap.
             ([plain.as_str(), plain.as_str()], "has \"eth0\" already"),
-            // `cni0` is a bridge of the node. The container does not have it.
+            // `cni0` is a bridge of the node, not of the container.
             ([plain.as_str(), join(0, "cni0").as_str()], "failed to get bridge cni0: Link not found"),
             ([plain.as_str(), join(0, "eth0").as_str()], "failed to set tap eth0 as a port of bridge eth0"),
         ],

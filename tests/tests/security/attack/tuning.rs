@@ -1,5 +1,5 @@
-//! Sysctls of the node, of other links and in the operator's name; attributes that are no link's or another container's; a
-//! forged file of the native plugin.
+//! Sysctls of the node, sysctls of other links, and sysctls in the operator's name. Attributes that no link can have,
+//! or that are another container's. A forged file of the native plugin.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
@@ -18,14 +18,14 @@ fn behind(name: &'static str, operation: &Value, patch: &Value) -> Attack {
     attack(name, "chained", steps).policy(ANY)
 }
 
-/// A sysctl that the network lists, or one that it does not.
+/// Sets a sysctl that the network lists, or does not list.
 fn set(name: &'static str, key: &str, value: &str, is_listed: bool) -> Attack {
     let listed =
         if is_listed { json!({"sysctl": {key: value}}) } else { json!({"sysctl": {"net.core.somaxconn": "1"}}) };
     behind(name, &json!({"op": "namespace-sysctl-set", "key": key, "value": value}), &listed)
 }
 
-/// Attributes of the own link, which the steps before look up.
+/// Changes attributes of the attachment's link, which the earlier steps look up.
 fn change(name: &'static str, settings: &Value) -> Attack {
     let steps = json!({"rogue": [{"call": {"op": "link-own"}}, {"call": {"op": "link-settings-change", "link": 0, "settings": settings}}]});
     behind(name, &json!(null), &steps)
@@ -43,7 +43,7 @@ fn sysctls_are_those_that_the_network_lists_and_the_namespace_has() -> Result<()
         set("up, by dots", "net.../kernel/hostname", "x", true).ends(999, "invalid net sysctl key"),
         set("from the root", "/net/ipv4/ip_forward", "1", true).ends(110, "no policy can allow it"),
         set("an empty part", "net..ipv4.ip_forward", "1", true).ends(999, "invalid net sysctl key"),
-        set("a byte that is none", "net.ipv4.ip_forward\u{0}x", "1", true).ends(999, "invalid net sysctl key"),
+        set("a NUL byte in the key", "net.ipv4.ip_forward\u{0}x", "1", true).ends(999, "invalid net sysctl key"),
         set("a directory", "net.ipv4", "1", true).ends(999, "is a directory"),
         set("what all namespaces share", "net.core.rmem_max", "1", true).ends(999, "for itself"),
         set("connections of the node", "net.netfilter.nf_conntrack_max", "1", true).ends(999, ""),
@@ -73,7 +73,7 @@ fn sysctls_are_those_that_the_network_lists_and_the_namespace_has() -> Result<()
     ])
 }
 
-/// The container has a link, so that there is something to change.
+/// The container has a link whose attributes can be changed.
 #[test]
 fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -88,7 +88,7 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
         ).ends(999, "is all zeros"),
         change("a neighbour's address", &json!({"mac": "02:00:00:00:77:02"})).ends(110, "with address 02:00:00:00:77:02"),
         change("another MTU", &json!({"mtu": 68})).ends(110, "with MTU 68"),
-        change("an MTU that none has", &json!({"mtu": 67})).ends(110, "with MTU 67"),
+        change("an MTU that no link can have", &json!({"mtu": 67})).ends(110, "with MTU 67"),
         change("frames of others", &json!({"promisc": true})).ends(110, "promisc = [\"true\"]"),
         change("multicast frames of others", &json!({"allmulti": true})).ends(110, "allmulti = [\"true\"]"),
         change("a queue without end", &json!({"tx-queue-length": 4294967295_u32})).ends(110, "with queue length"),
@@ -98,7 +98,7 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
         change("files in a directory of the system", &json!({"mac": mac})).with(r#"{"dataDir": "/var/lib"}"#).policy(
             "[grant.link]\n[grant.link-settings]\nmacs = [\"02:00:00:00:00:01\"]\ndirectories = [\"/var/lib\"]",
         ).ends(999, "directory of the system"),
-        behind("a link that it was not given", &json!({"op": "link-settings-change", "link": 7, "settings": {"mtu": 1400}}), &json!({}))
+        behind("a handle that was not given out", &json!({"op": "link-settings-change", "link": 7, "settings": {"mtu": 1400}}), &json!({}))
             .ends(999, "no such handle"),
         behind("outside of ADD", &json!({"op": "link-settings-change", "link": 0, "settings": {"mtu": 1400}}), &json!({}))
             .on("CHECK")
@@ -109,7 +109,8 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
     Ok(())
 }
 
-/// Behind a port with spoofing protection, policy alone gives no address: the rules would follow to it.
+/// The port has spoofing protection. An address that only policy names is refused, because the protection would allow
+/// it.
 #[test]
 fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
     let attacked = AttackedNode::new()?;
@@ -118,7 +119,7 @@ fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
     postern_tests::merge(&mut bridge, &patch);
     attacked.plugin("bridge", "ADD", &bridge)?.success()?;
     attacked.operator_policy("chained", ANY)?;
-    // The record gets a section that has ended, and nothing else changes.
+    // The record gets a section that has ended. Nothing else changes.
     let state = || attacked.node().sh("nft list table bridge nat; ip -n c1 link show dev eth0");
     let before = state()?;
     let settings = json!({"mac": "02:00:00:00:00:01"});

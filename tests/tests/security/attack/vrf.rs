@@ -1,5 +1,5 @@
-//! VRFs: names of other links, tables of the kernel and of others. None of these reaches the kernel, so that a kernel
-//! without VRFs shows it too.
+//! VRFs: names of other links, tables of the kernel and of others. The gate refuses each call before it asks the
+//! kernel. So the test also works on a kernel without VRFs.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 /// The widest policy.
 const ANY: &str = "[grant.link]\n[grant.vrf]\nnames = [\"*\"]\n\
     tables = [\"0\", \"253\", \"254\", \"255\", \"77\", \"100\", \"4294967295\"]";
-/// The shipped one.
+/// The shipped policy.
 const SHIPPED: &str = "[grant.link]\n[grant.vrf]\nnames = [\"${config.vrfname}\"]\ntables = [\"${config.table}\"]";
 
-/// The attacker's container has its link, and a neighbour's: `eth1` with tables of its own, and a bridge.
+/// The attacker's container has its own link, a neighbour's link `eth1` with its own tables, and a bridge.
 const LINKS: &str = "ip -n c1 link show dev eth0 > /dev/null 2>&1 || {
         ip -n c1 link add eth0 type veth peer name far0; ip -n c1 link set far0 up; ip -n c1 link set eth0 up
         ip -n c1 link add eth1 type veth peer name far1; ip -n c1 link set far1 up; ip -n c1 link set eth1 up

@@ -1,4 +1,4 @@
-//! Messages of a compromised sandbox to the gate: frames and messages that no normal sandbox makes.
+//! Messages from a compromised sandbox to the gate: frames and messages that no correct sandbox sends.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -38,7 +38,7 @@ fn messages() -> Result<()> {
         rogue("an operation that does not exist", r#"[{"op": "netlink"}]"#).ends(999, malformed),
         rogue("two operations in one", r#"[{"say": {"call": {"op": "link-own"}, "stderr": "x"}}]"#).ends(999, malformed),
         rogue("an operation without its argument", r#"[{"op": "link-up"}]"#).ends(999, malformed),
-        rogue("an address that is none", r#"["veth-create", {"op": "addresses-add", "link": 0, "addresses": ["10.0.0.1/99"]}]"#)
+        rogue("an invalid address", r#"["veth-create", {"op": "addresses-add", "link": 0, "addresses": ["10.0.0.1/99"]}]"#)
             .ends(999, malformed),
         rogue("finished before it was started", "[]")
             .env("ROGUE_EARLY", "1")
@@ -81,7 +81,7 @@ fn standard_error_without_end() -> Result<()> {
     Ok(())
 }
 
-/// One message may be a mebibyte; the shown part is as long as that of any other.
+/// One message may have a mebibyte. The shown part is as long as for any other output.
 #[test]
 fn standard_error_in_one_line() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -96,7 +96,7 @@ fn standard_error_in_one_line() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A call may be a mebibyte: its processing in the gate must not take longer than the run.
+/// A call may have a mebibyte. The gate must not process it longer than the run may take.
 #[test]
 fn calls_as_large_as_can_be() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -1,4 +1,5 @@
-//! Refusals whose bare words mislead: each names the cause and the way out, beside the native plugin's words and code.
+//! The native plugins' words for these refusals mislead. Our refusals have the same code and words, and also name the
+//! cause and a remedy.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -9,8 +10,8 @@ use postern_tests::{Answer, Call, Network, Node, native_bin, plugin_bin, skip, s
 use serde_json::json;
 use std::process::Command;
 
-/// What the node has beside its `lo`: a wire, a port of a bridge, a link with a macvlan in mode passthru, and a container whose
-/// link another plugin made.
+/// The node's links besides `lo`: a wire, a port of a bridge, a link with a macvlan in mode passthru, and a container's
+/// link that another plugin made.
 const NODE: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
     ip link add p0 address 02:00:00:00:00:50 type veth peer name p1; ip link set p0 up; ip link set p1 up
     ip link add brx type bridge; ip link add q0 type veth peer name q1; ip link set q0 master brx up; ip link set q1 up
@@ -19,7 +20,7 @@ const NODE: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/n
     for c in c1 c2; do ip link add to$c type veth peer name eth7 netns $c; ip link set to$c up
       ip -n $c link set eth7 up; ip -n $c addr add 10.9.7.9/24 dev eth7; done";
 
-/// The plugin, what its configuration has, and the parts of the answer with code 999.
+/// The plugin, a patch of its configuration, and the parts of the answer with code 999.
 const CASES: &[(&str, &str, &str)] = &[
     (
         "bridge",
@@ -128,7 +129,8 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Makes a network of a plugin with this patch. A plugin of the chain comes after the one that made `eth7` in `container`.
+/// Makes a network of a plugin with this patch. A chained plugin comes after the plugin that made `eth7` in
+/// `container`.
 fn network(node: &Node, plugin: &str, patch: &str, container: &str) -> Result<Network> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
     let (own, interface) = match plugin {
@@ -174,7 +176,7 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
                 ours.call("DEL", "c1")?;
             }
             Refusal::of(&answer)?.expect(999, words)?;
-            // A refusal leaves nothing, and nobody is accused of having moved a link that never was.
+            // A refusal leaves nothing. No message claims that the container moved a link that never existed.
             ensure!(answer.stderr.is_empty(), "{answer:?}");
             watched.node.sh("ip link del br8 2>/dev/null || true")?;
             same_picture(&before, &postern_tests::proof::picture(&watched.node, &["c1"])?)?;
@@ -195,7 +197,7 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
     )
 }
 
-/// Words about what native plugins take.
+/// Errors for keys that only native plugins accept.
 #[test]
 fn keys_that_only_native_plugins_take() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
@@ -211,7 +213,8 @@ fn keys_that_only_native_plugins_take() -> Result<()> {
     Ok(())
 }
 
-/// A start at the broadcast address is behind the last address that is given out. Natively that address is given.
+/// A range that begins at the broadcast address begins after the last usable address. The native plugin gives the
+/// broadcast address.
 #[test]
 fn a_range_that_begins_at_the_broadcast_address() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
@@ -220,7 +223,7 @@ fn a_range_that_begins_at_the_broadcast_address() -> Result<()> {
         .expect(999, "RangeStart 10.9.0.255 not in network 10.9.0.0/24: it is behind RangeEnd 10.9.0.254, the last one before the broadcast address")
 }
 
-/// The own link's name may have a dot: no key can spell it, and `IFNAME` stands for it.
+/// The link's name may contain a dot. No key can contain such a name, so `IFNAME` stands for it.
 #[test]
 fn a_link_with_a_dot_in_its_name() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
@@ -242,7 +245,8 @@ fn a_link_with_a_dot_in_its_name() -> Result<()> {
     Ok(())
 }
 
-/// IPv6 that is switched off on the node. Addresses in the container are no problem: the plugin switches it on there.
+/// IPv6 is switched off on the node. ADD fails only for addresses of the bridge: in the container, the plugin switches
+/// IPv6 on.
 #[test]
 fn ipv6_that_is_switched_off() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
@@ -260,10 +264,10 @@ fn ipv6_that_is_switched_off() -> Result<()> {
     Ok(())
 }
 
-/// A unit of systemd whose processes may make no code: a new installation would not help.
+/// A systemd unit may forbid its processes to make code executable. A new installation would not help.
 #[test]
 fn a_runtime_that_may_make_no_code() -> Result<()> {
-    // PR_SET_MDWE: what systemd sets, beside a filter.
+    // PR_SET_MDWE is what systemd sets, in addition to a seccomp filter.
     const SCRIPT: &str = "import ctypes, os, sys
 if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0: sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])";
@@ -285,7 +289,8 @@ os.execv(sys.argv[1], sys.argv[1:])";
     Ok(())
 }
 
-/// A store whose lock another process holds: the guest gets the error before its end, with the file's name.
+/// Another process holds the lock of a store. The guest gets the error, with the file's name, before the run's
+/// deadline.
 #[test]
 fn a_store_whose_lock_is_held() -> Result<()> {
     let watched = Watched::new(&["c1"])?;

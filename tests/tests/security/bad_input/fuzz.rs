@@ -1,4 +1,4 @@
-//! Random changes of valid calls: for any input the answer is well-formed, and a DEL restores the node.
+//! Random changes of valid calls. For any input the answer is well-formed, and DEL restores the node.
 
 use crate::bad_input::{base, request, send};
 use anyhow::{Result, ensure};
@@ -6,13 +6,13 @@ use postern_tests::proof::{Refusal, Watched};
 use postern_tests::{Call, Random, Vocabulary, damage, merge};
 use serde_json::json;
 
-/// The number of runs, each with an ADD and its next verbs. `POSTERN_FUZZ_RUNS` sets another number.
+/// The number of runs. Each run has an ADD and further verbs. `POSTERN_FUZZ_RUNS` sets another number.
 const RUNS: u64 = 300;
 
-/// What random JSON is made of.
+/// The vocabulary of random JSON.
 const WORDS: Vocabulary<'_> = Vocabulary { keys: &KEYS, texts: &TEXTS };
 
-/// Keys of all plugins, usable for any of them.
+/// Keys of all plugins. Each plugin may get any of them.
 const KEYS: [&str; 38] = [
     "dataDir",
     "resolvConf",
@@ -54,7 +54,7 @@ const KEYS: [&str; 38] = [
     "ips",
 ];
 
-/// Texts that have caused a failure in some program. None is a path that could exist.
+/// Texts that have caused a failure in some program. No text is a path that could exist.
 const TEXTS: [&str; 24] = [
     "",
     "x",
@@ -82,7 +82,7 @@ const TEXTS: [&str; 24] = [
     "true",
 ];
 
-/// Makes a node with all node objects that a plugin may leave, so that everything else is noticed.
+/// Makes a node with all node objects that a plugin may leave, so that every other change is noticed.
 fn node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     let gateway = json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]}});
@@ -134,7 +134,7 @@ fn random_call(random: &mut Random, watched: &Watched) -> Result<Call> {
     Ok(call.env(key, &random.one_of(&TEXTS).replace('\0', "")))
 }
 
-/// Runs ADD, CHECK and DEL of a call; true if ADD succeeded.
+/// Runs ADD, CHECK and DEL of a call. Returns true if ADD succeeded.
 fn run(watched: &mut Watched, call: &Call) -> Result<bool> {
     let mut added = false;
     for verb in ["ADD", "CHECK", "DEL"] {
@@ -176,6 +176,9 @@ fn random_calls_are_answered_and_leave_nothing() -> Result<()> {
         }
     }
     ensure!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
-    ensure!(added > runs / 10 && added < runs * 9 / 10, "{added} of {runs} ADDs succeeded: that tests nothing");
+    ensure!(
+        added > runs / 10 && added < runs * 9 / 10,
+        "{added} of {runs} ADDs succeeded: too few or too many for this test"
+    );
     Ok(())
 }

@@ -25,7 +25,7 @@ fn with(plugin: &str, patch: &str) -> Result<String> {
     Ok(config.to_string())
 }
 
-/// Returns a call with this input, which may be no JSON.
+/// Returns a call with this input, which may be invalid JSON.
 fn request(watched: &Watched, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Result<Call> {
     Ok(Call::new(&test_bin()?, plugin, verb, stdin).attachment("c1", &watched.node.netns("c1"), "eth0"))
 }
@@ -45,7 +45,7 @@ fn used_node() -> Result<Watched> {
     Ok(watched)
 }
 
-/// Runs an ADD that is refused with these words, and changes nothing.
+/// Runs an ADD that must be refused with these words and change nothing.
 fn refused(
     watched: &mut Watched,
     plugin: &str,
@@ -58,7 +58,7 @@ fn refused(
     let answer = watched.node.call(&by(request(watched, plugin, "ADD", stdin)?))?;
     let changed = watched.unchanged();
     if changed.is_err() || answer.status == 0 {
-        // For the next case.
+        // Prepares the next case.
         watched.node.call(&by(request(watched, plugin, "DEL", base(plugin).to_string())?))?;
     }
     Refusal::of(&answer)?.expect(code, text)?;
@@ -109,7 +109,7 @@ fn what_is_no_configuration() -> Result<()> {
     )
 }
 
-/// One byte of another encoding fails nothing that does not use the text, and no DEL.
+/// One byte that is not UTF-8 fails only an operation that uses the text. DEL always succeeds.
 #[test]
 fn bytes_that_are_not_utf8() -> Result<()> {
     let mut watched = used_node()?;
@@ -162,7 +162,7 @@ fn bytes_that_are_not_utf8() -> Result<()> {
     watched.unchanged()
 }
 
-/// Keys that decide on a plugin's rights are refused if they are given twice: no rule says which one counts.
+/// A key that decides on a plugin's rights is refused if it appears twice, because no rule says which value counts.
 const TWICE: [(&str, &str, &str); 8] = [
     ("bridge", r#""Bridge": "br8""#, "has both \"bridge\" and \"Bridge\""),
     ("bridge", r#""bridge": "br9""#, "has both \"bridge\" and \"bridge\""),
@@ -238,8 +238,8 @@ fn every_key_of_the_wrong_type() -> Result<()> {
                     bail!("{wrong} is accepted");
                 }
                 let refusal = Refusal::of(&answer)?;
-                // 6: read before all others; 7: policy depends on it; 999: the plugin's own words, which are those of
-                // native plugins.
+                // 6 means that JSON was invalid for all, 7 that policy depends on the key. 999 is the plugin's own
+                // error, with the native plugins' words.
                 ensure!(matches!(refusal.code, 6 | 7 | 999), "{wrong}: {refusal:?}");
                 ensure!(refusal.text.contains(*key), "{wrong}: does not name the key: {refusal:?}");
             }
@@ -248,7 +248,7 @@ fn every_key_of_the_wrong_type() -> Result<()> {
     )
 }
 
-/// Names with separators, control characters and worse, in a variable.
+/// Variables with separators, control characters and other bad characters.
 const NAMES: [(&str, &str, u64, &str); 25] = [
     ("CNI_CONTAINERID", "../x", 4, "invalid characters in containerID; ../x"),
     ("CNI_CONTAINERID", "a/b", 4, "invalid characters in containerID"),
@@ -264,7 +264,7 @@ const NAMES: [(&str, &str, u64, &str); 25] = [
     ("CNI_IFNAME", "..", 4, "interface name is . or .."),
     ("CNI_IFNAME", "sixteen_bytes___", 4, "interface name is too long"),
     ("CNI_IFNAME", "", 4, "required env variables [CNI_IFNAME] missing"),
-    // The kernel's own words: "all" is a directory of sysctls, "%d" a pattern.
+    // These errors are the kernel's: "all" is a directory of sysctls, "%d" a pattern.
     ("CNI_IFNAME", "all", 999, "failed to make veth pair…invalid argument"),
     ("CNI_IFNAME", "eth%d", 999, "failed to make veth pair…no link can have this name"),
     ("CNI_IFNAME", "lo", 999, "container veth name (\"lo\") peer provided…already exists"),
@@ -286,7 +286,7 @@ const NAMESPACES: [(&str, u64, &str); 8] = [
     ("/run", 999, "failed to open netns \"/run\": unknown FS magic"),
     ("relative/path", 999, "failed to open netns \"relative/path\""),
     ("/proc/self/ns/net", 8, "plugin's netns and netns from CNI_NETNS should not be the same"),
-    // A namespace, but not a network namespace.
+    // A namespace that is not a network namespace.
     ("/proc/self/ns/mnt", 999, "/proc/self/ns/mnt"),
     ("/proc/self/ns/user", 999, "/proc/self/ns/user"),
 ];
@@ -306,7 +306,7 @@ fn bad_variables() -> Result<()> {
 
 #[test]
 fn a_wrong_namespace_changes_nothing_at_all() -> Result<()> {
-    // Not even a bridge is made.
+    // The call does not even make a bridge.
     let mut watched = Watched::new(&["c1"])?;
     let namespaces = NAMESPACES.iter().map(|(path, code, text)| (*path, *code, *text));
     each(
@@ -365,7 +365,7 @@ fn a_configuration_gone_bad_does_not_keep_an_attachment() -> Result<()> {
         let answer = send(&watched, "bridge", "DEL", bad.clone())?;
         let gone = watched.unchanged();
         send(&watched, "bridge", "DEL", good.clone())?.success()?;
-        // It may complain about the configuration.
+        // DEL may report an error in the configuration.
         if answer.status != 0 {
             Refusal::of(&answer)?;
         }

@@ -1,10 +1,10 @@
-//! Configurations that are well-formed, and wrong.
+//! Configurations that are well-formed but wrong.
 
 use crate::bad_input::{base, refused, request, used_node, with};
 use anyhow::Result;
 use postern_tests::proof::each;
 
-/// Configurations that can be read but have no meaning.
+/// Configurations that can be read but make no sense.
 const VALUES: [(&str, &str, u64, &str); 51] = [
     ("bridge", r#"{"name": "a/b"}"#, 7, "invalid characters found in network name; a/b"),
     ("bridge", r#"{"name": ".."}"#, 7, "invalid characters found in network name; .."),
@@ -29,7 +29,7 @@ const VALUES: [(&str, &str, u64, &str); 51] = [
     ("bridge", r#"{"ipam": {"type": "host-local\u0000"}}"#, 999, "failed to find plugin"),
     ("bridge", r#"{"ipam": {"type": "unlisted"}}"#, 999, "failed to find plugin \"unlisted\""),
     ("bridge", r#"{"ipam": {"type": "nopolicy"}}"#, 999, "plugin \"nopolicy\" has no policy at"),
-    // A main plugin as IPAM: its pair exists before it is asked for another.
+    // A main plugin in the place of an IPAM plugin makes its pair before it is asked for another pair.
     ("bridge", r#"{"ipam": {"type": "ptp"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("bridge", r#"{"ipam": {"type": "bridge"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("bridge", r#"{"vlan": 4095}"#, 999, "invalid VLAN ID 4095"),
