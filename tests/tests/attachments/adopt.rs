@@ -1,4 +1,4 @@
-//! Leftovers of native plugins are found by their names and removed; nothing in use is removed.
+//! Leftovers of native plugins are found by their names and removed. Objects in use stay.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Attachment, Names, Network, Node, compare, native_bin, plugin_bin};
@@ -50,7 +50,8 @@ fn adopt(node: &Node, arguments: &str) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Returns the output of `postern gc` for scripts, and its exit status; `run_by` comes before it on its command line.
+/// Returns the output of `postern gc` for scripts, and its exit status. `run_by` precedes `postern` on the command
+/// line.
 fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)> {
     let script = format!("{run_by} {}/postern gc --json {arguments}", plugin_bin()?.display());
     let output = node.command("sh").args(["-c", &script]).output()?;
@@ -59,7 +60,7 @@ fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)
     Ok((printed, output.status.code()))
 }
 
-/// Returns the parts of the node that attachments change while they live.
+/// Returns the parts of the node that living attachments change.
 fn picture(node: &Node) -> Result<Value> {
     let mut tree = node.snapshot(&["alive"], &mut Names::new(""))?;
     // host-local's round robin continues, as intended.
@@ -193,7 +194,7 @@ fn forwards(number: u8, backend: &str) -> Result<()> {
     let shown = adopt(&node, "find")?;
     let count = |kind: &str| shown.iter().filter(|line| line.starts_with(&format!("{kind} "))).count();
     let forwards = if backend == "nftables" { count("forward-nftables") } else { count("forward-iptables") };
-    // For each family: two ports and their masquerading, or one chain.
+    // For each IP version: two ports with masquerading, or one chain.
     ensure!(forwards >= 2 && count("forwarding") == 2 && count("lease") == 2, "{shown:#?}");
     ensure!(
         shown.iter().all(|line| line.ends_with("no live namespace has its address") || line.contains("mac-guard")),
@@ -205,7 +206,10 @@ fn forwards(number: u8, backend: &str) -> Result<()> {
     ensure!(mismatches.is_empty(), "{mismatches:?}");
     let log = node.sh("grep native.remove /var/log/postern/audit.jsonl")?;
     let at = |kind: &str| log.find(&format!("\"kind\":\"{kind}\"")).unwrap_or_default();
-    ensure!(at(&format!("forward-{backend}")) < at("lease"), "an address was free before its forwards: {log}");
+    ensure!(
+        at(&format!("forward-{backend}")) < at("lease"),
+        "an address was free before its forwards were removed: {log}"
+    );
     Ok(())
 }
 

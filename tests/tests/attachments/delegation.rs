@@ -40,7 +40,7 @@ fn allow_native(net: &Network) -> Result<String> {
         .sh(&format!("sed -i 's/^native = \\[\\]/native = [\"${{config.ipam.type}}\"]/' {BIN}/postern.d/bridge.toml"))
 }
 
-/// Returns the objects on the node, without those that attachments share.
+/// Returns the attachments' own objects on the node.
 fn left(net: &Network) -> Result<String> {
     net.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
          nft list ruleset | grep -E 'iifname|saddr' || true
@@ -76,7 +76,8 @@ fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
 
 #[test]
 fn a_native_program_gets_the_attachment_unchanged() -> Result<()> {
-    // A runtime's conventional arguments are for plugins that understand them. No plugin of this network does.
+    // A runtime's conventional arguments are for plugins that understand them. No plugin of this network understands
+    // them.
     let net = network(&script(json!({
         "labels": {"a": "b"},
         "args": {"cni": {"labels": [{"key": "app", "value": "a"}], "other": 1}},

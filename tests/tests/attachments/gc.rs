@@ -243,7 +243,7 @@ fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
     for object in ["kind=\"bridge\" name=\"br9\"", "kind=\"forwarding\" name=\"ipv4\""] {
         ensure!(flat(&shown).contains(object), "not {object}: {shown}");
     }
-    ensure!(postern(&node, "log --denied")?.is_empty(), "nothing was refused");
+    ensure!(postern(&node, "log --denied")?.is_empty(), "the log has a refusal");
     Ok(())
 }
 
@@ -266,7 +266,7 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     for verb in ["ADD", "DEL"] {
         net.call(verb, "c1")?.success()?;
     }
-    ensure!(gc()?.contains("removed bridge br9"), "made anew, with its gateway's address: {}", gc()?);
+    ensure!(gc()?.contains("removed bridge br9"), "the second bridge, with its gateway's address, stays: {}", gc()?);
     Ok(())
 }
 

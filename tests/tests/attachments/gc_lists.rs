@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The directory of programs that a test makes itself.
 const OWN: &str = "/run/programs";
-/// Writes down its call, and returns `prevResult`.
+/// A program that writes down its call, and returns `prevResult`.
 const BEHIND: &str = r#"#!/bin/bash
 input=$(cat)
 echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(jq -c '[.runtimeConfig, .prevResult.ips[0].address, .own]' <<< "$input")" >> /run/called
@@ -16,8 +16,8 @@ echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(
 [ "$CNI_COMMAND" != ADD ] || jq .prevResult <<< "$input"
 "#;
 
-/// A node with a network, one living container and one that ended without DEL. The search covers the namespaces of all
-/// tests, so `number` makes addresses unique.
+/// A node with a network, one living container, and one container that ended without DEL. The search covers the
+/// namespaces of all tests, so `number` makes addresses unique.
 struct Place {
     node: Node,
     before: Value,
@@ -64,7 +64,7 @@ impl Place {
         self.node.sh(&script).map(drop).with_context(|| format!("add {container}"))
     }
 
-    /// The parts of the node that attachments change while they live.
+    /// Returns the parts of the node that living attachments change.
     fn picture(&self) -> Result<Value> {
         let mut tree = self.node.snapshot(&["alive"], &mut Names::new(""))?;
         if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
@@ -78,7 +78,7 @@ impl Place {
         Ok(tree)
     }
 
-    /// Runs `postern gc`; returns its outputs and its exit status.
+    /// Runs `postern gc`. Returns its outputs and its exit status.
     fn gc(&self, arguments: &str) -> Result<(String, i32)> {
         let postern = plugin_bin()?.join("postern");
         let script = format!(
@@ -110,8 +110,8 @@ fn portmap(plugin: &str) -> Value {
     json!({"type": plugin, "backend": "iptables", "capabilities": {"portMappings": true}})
 }
 
-/// After `postern gc`, the node looks as after the runtime's own DELs: nothing of the dead container is left, all of
-/// the living one.
+/// After `postern gc`, the node looks as after the runtime's own DELs: without the dead container's objects, with the
+/// living container's objects.
 #[test]
 fn whole_lists_of_ours_and_native_plugins() -> Result<()> {
     for (number, plugins) in [

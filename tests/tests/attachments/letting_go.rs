@@ -127,7 +127,8 @@ fn what_is_anothers_stays() -> Result<()> {
     Ok(())
 }
 
-/// A compromised plugin without its former grants can't release another attachment's address, nor its own too early.
+/// A compromised plugin without its former grants can't release another attachment's address. It can't release its own
+/// address too early either.
 #[test]
 fn hints_of_a_running_host_can_be_copied() -> Result<()> {
     let (node, net) = attached()?;
@@ -174,7 +175,7 @@ fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
             net.attachment("c1").del().with_context(|| hidden.to_owned())?;
             ensure!(left(&node)?.is_empty(), "{hidden}: {}", left(&node)?);
         }
-        // The verbs have no record, but a result of both families. GC has nothing to remove either.
+        // DEL without a record, with a result of both IP versions, and then GC: nothing is left to remove.
         let ips = json!([{"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]);
         let patch = json!({"prevResult": {"cniVersion": "1.1.0", "ips": ips}, "cni.dev/valid-attachments": []});
         for verb in ["DEL", "GC"] {

@@ -156,7 +156,7 @@ impl Place {
                 let own = "$(ip -4 -o address show eth0 | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
                 self.node
                     .sh_in(container, &format!("ping -c1 -W3 -I {own} 192.0.2.2 >/dev/null"))
-                    .with_context(|| format!("{step}: the way out of {container}"))?;
+                    .with_context(|| format!("{step}: no connection from {container} to 192.0.2.2"))?;
             }
         }
         let findings = self.findings()?;
@@ -408,7 +408,7 @@ fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
         ls /run/postern/attachments")
     };
     let mut attachment = net.add("c1")?;
-    ensure!(rules()?.lines().count() > 8, "too little is there: {}", rules()?);
+    ensure!(rules()?.lines().count() > 8, "too few rules: {}", rules()?);
     attachment.network = net.by(&plugin_bin()?);
     attachment.del()?;
     ensure!(rules()?.is_empty(), "left: {}", rules()?);

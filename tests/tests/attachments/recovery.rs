@@ -194,7 +194,7 @@ fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()>
     ensure!(second["netns_cookie"] != first["netns_cookie"], "the record is about the old namespace: {second}");
     ensure!(
         net.call("ADD", "c1")?.stdout.contains("already exists"),
-        "the attachment was taken for another namespace's"
+        "ADD took the attachment for another namespace's"
     );
     ensure!(
         postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n",

@@ -21,7 +21,7 @@ fn rolled_back(lose: &str, backend: &str) -> Result<Attachment> {
     node.sh(lose)?;
     let patch = json!({"ipMasqBackend": backend});
     let attachment = Attachment { network: net.with(&patch), ..native.with(&patch).add("c1")? };
-    ensure!(records(&node)? == 1, "the native plugins know nothing of records");
+    ensure!(records(&node)? == 1, "the native plugins changed the records");
     Ok(attachment)
 }
 

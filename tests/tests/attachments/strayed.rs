@@ -81,7 +81,7 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     let answer = strayed(&net, 0, &json!({}))?;
     ensure!(answer.status == 0 && state(&node, "c1")? == before, "{answer:?}");
     ensure!(answer.stderr.contains("leads to the container of net/c1/eth0, by its record"), "{answer:?}");
-    // The container's own DEL takes the link.
+    // The container's own DEL removes the link.
     attachment.network = net;
     attachment.del()?;
     ensure!(node.sh_in("c1", "ip link")?.lines().count() == 2, "{}", node.sh_in("c1", "ip link")?);

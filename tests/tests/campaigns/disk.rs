@@ -143,7 +143,7 @@ fn a_disk_that_takes_nothing_more_is_told_before_anything_is_changed() -> Result
     )
 }
 
-/// The damages to a record, with its path as `$1`.
+/// Scripts that damage a record, with the record's path as `$1`.
 const DAMAGES: [(&str, &str); 10] = [
     ("a directory", "rm $1; mkdir $1"),
     ("a directory with something in it", "rm $1; mkdir $1; : > $1/file"),
@@ -152,7 +152,7 @@ const DAMAGES: [(&str, &str); 10] = [
     ("a pipe", "rm $1; mkfifo $1"),
     ("mode 000", "chmod 000 $1"),
     (
-        "2 MiB of it",
+        "2 MiB of repeated lines",
         "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat $1 $1 > /run/twice; cat /run/twice > $1; done; rm /run/twice",
     ),
     ("2 MiB of zeros", "head -c 2097152 /dev/zero > $1"),
@@ -246,7 +246,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let content = fs::read(place.record()?)?;
     place.net.attachment("c1").del()?;
     let length = content.len() as u64;
-    // A changed boot ID makes the record one of an earlier boot, whose objects no DEL looks for.
+    // A record with a changed boot ID counts as an earlier boot's. No DEL looks for its objects.
     let text = String::from_utf8_lossy(&content);
     let boot = text.find("\"boot_id\":\"").map_or(0..0, |at| at as u64 + 11..at as u64 + 47);
     let stride = if all { 1 } else { length.div_ceil(SAMPLE) };
@@ -282,7 +282,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
         },
     );
     println!(
-        "seed {seed}: a record of {length} bytes, cut off at {cut} of them, {} with another byte: {refused} had to be removed by hand",
+        "seed {seed}: a record of {length} bytes, cut off at {cut} of them, {} with another byte: {refused} records had to be removed by hand",
         cases.len() - cut
     );
     outcome

@@ -1,4 +1,4 @@
-//! Faults, kills and damaged disks: a sample here, all of them with `make faults` and `make kills`.
+//! Faults, kills and damaged disks: `make test` tries a sample, `make faults` and `make kills` try more.
 
 mod disk;
 mod faults;

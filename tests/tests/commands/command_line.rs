@@ -229,7 +229,7 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     let mut followed = BufReader::new(follower.stdout.take().context("stdout")?).lines();
     ensure!(followed.next().transpose()?.as_ref() == all.last());
     network.call("DEL", CONTAINERS[0])?.success()?;
-    let next = followed.next().transpose()?.context("nothing more came")?;
+    let next = followed.next().transpose()?.context("the follower printed no further line")?;
     // `timeout` started the follower and passes SIGTERM on. It could not pass SIGKILL on.
     ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "the follower ended by itself");
     follower.wait()?;

@@ -1,4 +1,4 @@
-//! `postern inspect`: its output for reviewers and their scripts.
+//! The output of `postern inspect`, for reviewers and their scripts.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{flat, plugin_bin};

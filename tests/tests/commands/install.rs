@@ -23,7 +23,7 @@ fn add_static(node: &Node, bin: &str) -> Result<Answer> {
     fixed(node, bin, "static")?.call("ADD", "c1")
 }
 
-/// Makes a node with a copy of the test catalog. `script` then changes the copy from inside it.
+/// Makes a node with a copy of the test catalog, and changes the copy by `script`, which runs inside it.
 fn copied(script: &str) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -343,7 +343,7 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
             Ok(())
         },
     )?;
-    // A file of the same form that is a plugin is added.
+    // A plugin in a file of the same form is added.
     add("nothing", "(component COMMAND)", "versions = [\"1.0.0\"]")?.printed()?;
     node.add_container("c1")?;
     Refusal::of(&fixed(node, COPY, "nothing")?.call("ADD", "c1")?)?

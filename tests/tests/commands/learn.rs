@@ -1,4 +1,4 @@
-//! `postern learn`: it prints the policy that the networks need, and leaves nothing on the node.
+//! `postern learn` prints the policy that the networks need, and leaves nothing on the node.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::has_or_skips_part;
@@ -24,7 +24,7 @@ fn node_with(networks: &[(&str, &str)]) -> Result<Node> {
     Ok(node)
 }
 
-/// Returns what `postern learn` prints, which must succeed.
+/// Returns the output of `postern learn`, which must succeed.
 fn learn(node: &Node, arguments: &str) -> Result<String> {
     let answer = node.postern(&format!("learn {arguments}"))?;
     answer.printed().map(str::to_owned).with_context(|| arguments.to_owned())

@@ -180,7 +180,7 @@ fn cases() -> Vec<Case> {
             &["status n x", "add n /run/netns/x", "check n /run/netns/x", "del n /run/netns/x", "gc n x"],
         ),
         case(
-            "no answer to ADD, and one in an older version",
+            "no answer to ADD, and an answer in an older version",
             &[
                 ("answers/one.ADD", json!(r#"echo '{"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/24"}}'"#)),
                 ("answers/two.ADD", json!(r#"echo '{"ips":[{"address":"10.1.0.3/24"}]}'; echo said >&2"#)),
@@ -376,7 +376,7 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
         "CNI_IFNAME=x-eth0 add n /run/netns/x",
     ];
     let seen = seen(&case("one file", &files, &steps), &[&postern()?, "net"])?;
-    // Neither CHECK nor DEL get the other attachment's result, and its file stays.
+    // CHECK and DEL do not get the other attachment's result. The other attachment's file stays.
     let inputs: Vec<_> = seen.calls.iter().map(|(_, input)| input.get("prevResult")).collect();
     assert_eq!(inputs, [None; 4], "{:?}", seen.calls);
     let (status, _, error) = seen.steps.last().context("no step")?;
@@ -385,8 +385,8 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
     Ok(())
 }
 
-/// A cache file that lacks the names of its path belongs to no attachment. An array of the same values belongs to none
-/// either. ADD replaces such a file, and DEL removes it.
+/// A cache file that lacks the names of its path belongs to no attachment. Neither does an array of the same values.
+/// ADD replaces such a file, and DEL removes it.
 #[test]
 fn a_file_of_the_cache_that_is_nobodys() -> Result<()> {
     let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
@@ -454,7 +454,7 @@ fn what_cnitool_lacks() -> Result<()> {
     let case = case("options", &files, &["add -i eth0 n /run/netns/x", "add n /run/netns/y", "status n", gc]);
     let seen = seen(&case, &[&postern()?, "net"])?;
     assert!(seen.steps.iter().all(|(status, ..)| *status == Some(0)), "{:?}", seen.steps);
-    // The attachment in `--valid` stays, and the plugin gets its name.
+    // The attachment that `--valid` names stays. The plugin gets this attachment's name.
     assert_eq!(seen.cache.keys().collect::<Vec<_>>(), [&format!("n-{ID}-eth0")]);
     let (call, input) = seen.calls.last().context("no call")?;
     assert!(call.starts_with("one GC id= ns= "), "{call}");

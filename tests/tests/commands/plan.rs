@@ -387,7 +387,7 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
 
     // The real ADD ends at the first refused operation, with the same message.
     let (answer, lines) = place.add(&network, "c1", "eth0", "")?;
-    let refused = lines.iter().find(|line| line["decision"] == "deny").context("nothing was refused")?;
+    let refused = lines.iter().find(|line| line["decision"] == "deny").context("the log has no refusal")?;
     ensure!(answer.status == 1 && refused["operation"] == "mac-guard.ensure", "{answer:?} {refused}");
     let missing = denied[0]["missing"].as_str().unwrap_or_default();
     ensure!(answer.stdout.replace('\\', "").contains(missing), "not {missing}: {answer:?}");

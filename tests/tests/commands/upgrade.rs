@@ -236,7 +236,7 @@ fn root_needs_no_compiler() -> Result<()> {
     let node = node()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (source, bin) = (source.display(), plugin_bin()?);
-    // Only sudo's own search path, without the rest of the environment.
+    // The environment has only sudo's own search path.
     let make = |arguments: &str| {
         node.sh(&format!(
             "env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -263,7 +263,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     let bin = plugin_bin()?;
     let bin = bin.display();
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
-    // Another plugin, and another directory.
+    // Adds another plugin, and places plugins in another directory.
     node.sh("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
         ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback")?;
     attach(&node, "c1", "x")?;
@@ -302,7 +302,7 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     node.add_container("c1")?;
     let bin = plugin_bin()?;
     let (bin, native) = (bin.display(), native_bin()?);
-    // Without names, it installs all plugins of the build.
+    // Without names, `install` installs all plugins of the build.
     node.sh(&format!(
         "mkdir {BIN}; cp {}/ptp {BIN}/ptp; {bin}/postern-admin install --from {bin} --cni-bin {BIN}
          test $(ls {BIN} | grep -vc native) = $(ls {bin}/postern.d/*.json | wc -l)",

@@ -248,7 +248,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     let mut watched = place()?;
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
     let network = routed(&watched, "1.0.0")?;
-    // The first attachment of a node leaves forwarding on. Its effect exists before the comparison.
+    // The first attachment of a node leaves forwarding on. This setting exists before the comparison.
     network.add("c1")?.del()?;
 
     added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
@@ -286,7 +286,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;
     let (older, newer) = (routed(&watched, "1.0.0")?, routed(&watched, "1.1.0")?);
-    // The first attachment of a node leaves forwarding on. Its effect exists before the comparison.
+    // The first attachment of a node leaves forwarding on. This setting exists before the comparison.
     older.add("c1")?;
     older.call("DEL", "c1")?.success()?;
     watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
@@ -312,7 +312,10 @@ fn installations_of_before_are_as_before() -> Result<()> {
     ensure!(supported(&watched, "claims")? == json!(["0.4.0", "1.0.0"]), "before");
     Refusal::of(&call(&watched, "claims", "ADD", Some("1.0.0"))?)?.expect(100, "it ran")?;
     std::fs::write(node.path(Path::new(COPY).join("postern.d/claims.toml")), "")?;
-    ensure!(supported(&watched, "claims")? == json!(ALL), "before, without a list in its policy");
+    ensure!(
+        supported(&watched, "claims")? == json!(ALL),
+        "before versions were recorded, without a list in the policy"
+    );
     // If a component names no versions, its policy must name them.
     let report = added(node, "claims", &claiming("print")?, "versions = [\"1.0.0\"]")?;
     ensure!(report.get("versions") == Some(&json!(["1.0.0"])), "{report}");

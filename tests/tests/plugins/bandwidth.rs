@@ -65,7 +65,7 @@ impl Place {
         let mut lines = BufReader::new(gauge.stdout.take().context("stdout")?).lines();
         let mut line = || lines.next().context("the gauge has ended")?.context("gauge");
         ensure!(line()? == "ready", "no gauge");
-        ensure!(command(from).args(["pour", address, "3000"]).status()?.success(), "nothing was sent");
+        ensure!(command(from).args(["pour", address, "3000"]).status()?.success(), "no traffic was sent");
         let seen = line()?;
         gauge.wait()?;
         let (bytes, microseconds) = seen.split_once(' ').context("gauge")?;

@@ -266,7 +266,7 @@ fn many_single_changes_are_made_and_undone() -> Result<()> {
     let config = place.chained(&operations, &passes(&place))?;
     config.call_at(0, "ADD")?.success()?;
     let count = place.node.sh("cat /run/postern/attachments/* | grep -o '\"setting\":' | wc -l")?;
-    ensure!(count.trim() == "1", "{count} notes on one setting");
+    ensure!(count.trim() == "1", "the record has {count} notes on one setting");
     config.call_at(0, "DEL")?.success()?;
     place.is_as_before("after DEL")?;
     let answer = place.chained(&operations, &denied())?.call_at(0, "ADD")?;

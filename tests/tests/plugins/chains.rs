@@ -177,7 +177,7 @@ fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     let c1 = place.add(made)?;
     let _server = place.serve()?;
     ensure!(place.forwards()?, "no forward: {}", place.seen()?);
-    place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("the way out")?;
+    place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("no connection to 192.0.2.2")?;
     for sides in [made, removed] {
         place.of(&c1, sides)?.check().with_context(|| format!("CHECK by {sides:?}"))?;
     }

@@ -158,7 +158,8 @@ fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     let log = place.node.sh("cat /var/log/postern/audit.jsonl")?;
     ensure!(log.contains(r#""dhcp.acquire""#) && log.contains(r#""dhcp.release""#), "{log}");
-    // The host removes the address from the link before it releases the lease. The log has only one line for each.
+    // The host removes the address from the link before it releases the lease. The log has only one line for the
+    // removal.
     let taken: Vec<&str> = log.lines().filter(|line| line.contains(r#""operation":"address.remove""#)).collect();
     let [line] = taken.as_slice() else { anyhow::bail!("{taken:?} of {log}") };
     ensure!(line.contains(r#""request":{"address":"10.9.0.42/24","link":"eth0"}"#), "{line}");

@@ -59,7 +59,8 @@ impl Place {
     /// The log says that the object gave up the name because of a note on it.
     fn log_tells_rename(&self, object: &str, name: &str) -> Result<()> {
         let log = self.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
-        let line: Value = serde_json::from_str(log.trim()).with_context(|| format!("one line of the log: {log}"))?;
+        let line: Value =
+            serde_json::from_str(log.trim()).with_context(|| format!("not exactly one line of the log: {log}"))?;
         ensure!(text(&line, "/request/object") == object && text(&line, "/request/name") == name, "{log}");
         ensure!(
             text(&line, "/result") == "ok" && text(&line, "/rule") == "note" && text(&line, "/verb") == "DEL",

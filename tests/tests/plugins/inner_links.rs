@@ -10,7 +10,7 @@ use postern_tests::proof::{Refusal, each};
 use postern_tests::{Names, Network, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
 
-/// A node with containers, whose `uplink` leads to another machine, `out`.
+/// A node with containers. Its link `uplink` leads to another node, `out`.
 struct Place {
     node: Node,
 }
@@ -335,7 +335,7 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
                 // In this mode the parent routes. The other node needs a route, and so does the parent's namespace.
                 place.node.sh_in("out", "ip addr del 10.8.0.1/24 dev wan; ip addr add 10.9.0.253/24 dev wan; ip route add 10.8.0.0/24 via 10.9.0.254 || true; ip neigh replace 10.8.0.2 lladdr 02:00:00:00:ee:01 dev wan")?;
             }
-            // All ipvlans have their parent's address.
+            // All ipvlans have the address of their parent.
             let shown = place.own("c1")?;
             ensure!(
                 shown["address"] == "02:00:00:00:ee:01" && shown["linkinfo"]["info_data"]["mode"] == *mode,

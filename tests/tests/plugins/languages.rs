@@ -62,7 +62,7 @@ fn ipam(language: &str, plugin: &str) -> Result<()> {
         "ipam": {"type": plugin, "subnet": "10.7.0.0/24"}}))?;
     let result = place.works(0, "ADD", &json!({}))?;
     let address = result.pointer("/ips/0/address").and_then(Value::as_str).context("no address")?;
-    let bare = address.strip_suffix("/24").context("another prefix")?;
+    let bare = address.strip_suffix("/24").context("the prefix is not /24")?;
     ensure!(result.pointer("/ips/0/gateway") == Some(&json!("10.7.0.1")), "{result}");
     ensure!(place.leases()?.trim() == bare, "{}", place.leases()?);
     let shown = place.net.node.sh_in("c1", "ip -brief address show dev eth0")?;

@@ -638,7 +638,7 @@ fn del_without_an_earlier_result() -> Result<()> {
     Ok(())
 }
 
-/// Below 0.4.0, with our own interface plugin, whose record has the addresses.
+/// Below 0.4.0, with our own interface plugin: its record has the addresses.
 #[test]
 fn del_by_the_record_alone() -> Result<()> {
     for backend in ["nftables", "iptables"] {

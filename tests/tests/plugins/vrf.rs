@@ -79,7 +79,7 @@ fn networks_that_overlap_are_apart() -> Result<()> {
             ip link add p-{far} type veth peer name eth0 netns {far}; ip link set p-{far} master far-{far} up
             ip -n {far} address add 10.33.0.1/24 dev eth0; ip -n {far} address add fd33::1/64 dev eth0 nodad; ip -n {far} link set eth0 up
             ip -n {far} link set lo up; ip -n {far} address add 198.51.100.1/32 dev lo
-            # Whoever asks is told where.
+            # The file names the namespace.
             nsenter --net=/run/netns/{far} sh -c 'echo {far} > /run/said-{far}'"
         ))?;
         let ipam = json!({"type": "static", "addresses": [{"address": "10.33.0.2/24", "gateway": "10.33.0.1"}, {"address": "fd33::2/64", "gateway": "fd33::1"}],
@@ -360,7 +360,7 @@ fn undo_and_native_plugins() -> Result<()> {
     }
     let place = Place::new()?;
     let first = place.network("eth0", "vrfd4", vrf("blue", &json!({})))?.add_first(1, "c1")?;
-    // A route that can't be put back: its source is no address any more.
+    // Each side checks and removes what the other side made.
     for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
         let mut c1 = first.by(&makes);
         c1.add_at(1)?;

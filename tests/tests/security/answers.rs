@@ -72,7 +72,7 @@ fn del_ends_well_after(script: &str, is_meant: impl Fn(&str) -> bool) -> Result<
             tried += 1;
         }
     }
-    ensure!(tried > 0, "nothing was tried");
+    ensure!(tried > 0, "no network was tried");
     Ok(())
 }
 

@@ -165,7 +165,7 @@ fn endless(patch: &serde_json::Value) -> serde_json::Value {
 fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     // The fourth process removes this run's lease directories if they stay empty.
     let seen = look(&endless(&json!({})), 4)?;
-    let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
+    let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("no process is seen") };
     ensure!(gate.threads.len() == 1, "the gate has more than one thread: {gate:#?}");
     // Policy grants leases, and a data directory may belong to another user. So the gate keeps DAC_OVERRIDE and FOWNER.
     confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
@@ -191,7 +191,7 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
 #[test]
 fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
     let seen = look(&json!({"type": "reaching", "do": "wait"}), 2)?;
-    let [gate, sandbox] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
+    let [gate, sandbox] = seen.as_slice() else { anyhow::bail!("no gate with one sandbox is seen") };
     confined(gate, KILL)?;
     sandboxed(std::slice::from_ref(sandbox), 1)?;
     ensure!(
@@ -208,7 +208,7 @@ fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     ensure!(policy.contains("[grant.leases]"), "hostile's policy grants no leases, so the test above proves nothing");
     // Policy refuses leases in this directory, so the gate needs no capability for leases.
     let seen = look(&endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
-    confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
+    confined(seen.first().context("no process is seen")?, NET_ADMIN | KILL)
 }
 
 /// Makes a call under strace with these options. Returns the answer and the trace.

@@ -17,7 +17,7 @@ struct Named<'a> {
     id: &'a str,
     interface: &'a str,
     container: &'a str,
-    /// What a call has besides the configuration: the result of ADD.
+    /// The patch of a call's configuration: the result of ADD.
     previous: Value,
 }
 

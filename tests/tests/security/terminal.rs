@@ -191,7 +191,7 @@ fn no_verb_speaks_to_the_terminal() -> Result<()> {
             }
         }
     }
-    ensure!(spoken.is_empty(), "{} of them:\n{}", spoken.len(), spoken.join("\n"));
+    ensure!(spoken.is_empty(), "{} outputs control the terminal:\n{}", spoken.len(), spoken.join("\n"));
     // People do see the texts, quoted.
     ensure!(shown > 40, "only {shown} outputs contain the hostile text");
     Ok(())

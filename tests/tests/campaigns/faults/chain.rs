@@ -247,7 +247,7 @@ fn whole_lists_end_with_their_del() -> Result<()> {
     let ended = |of: usize| {
         figures.iter().filter(|((_, kind), _)| *kind == of).map(|(_, Figures([.., ended]))| ended).sum::<usize>()
     };
-    ensure!(!only.is_empty() || (0..3).all(|kind| ended(kind) > 0), "a kind of fault has ended nothing");
+    ensure!(!only.is_empty() || (0..3).all(|kind| ended(kind) > 0), "no run was ended by one kind of fault");
     Ok(())
 }
 

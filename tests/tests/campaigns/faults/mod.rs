@@ -117,14 +117,14 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     println!("{}\n{} s", table(&report, &scenarios), start.elapsed().as_secs());
     let count = report.failures.len();
     ensure!(count == 0, "{count} faults left something, or were badly answered:\n{}", report.failures.join("\n\n"));
-    // A fault that no run has was not tried: its call may now have another number.
+    // A fault that does not exist was not tried: its call may now have another number.
     let these = these();
     let tried: usize = report.figures.values().map(|figures| figures.tried).sum();
     let is_repeated = !these.is_empty();
-    ensure!(!is_repeated || tried == these.len(), "{tried} of the {} faults that were named exist", these.len());
+    ensure!(!is_repeated || tried == these.len(), "only {tried} of the {} named faults exist", these.len());
     ensure!(
         is_repeated || report.figures.values().any(|figures| figures.outcomes.contains_key(&Outcome::Killed)),
-        "nothing was killed"
+        "no gate was killed"
     );
     Ok(())
 }
@@ -293,6 +293,6 @@ fn faults_do_come() -> Result<()> {
     let kill = Fault::Kill { call: "sendto".to_owned(), at: 6 };
     ensure!(place.run(&kill, Restoration::Del)? == Outcome::Killed, "the gate was not killed");
     let refused = Fault::Operations { plugin: "bridge".to_owned(), allowed: 3 };
-    ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "nothing was refused");
+    ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "no operation was refused");
     Ok(())
 }

@@ -242,7 +242,7 @@ fn a_bridge_is_noted() -> Result<()> {
         ensure!(!is_there || !notes.is_empty(), "{fault}: no note of the bridge: {answer:?}");
         let is_complete =
             answer.status != 0 || notes.contains("\"index\"") || answer.stderr.contains("postern gc --node");
-        ensure!(is_complete, "{fault}: the note has no index, and nothing says so: {notes} {answer:?}");
+        ensure!(is_complete, "{fault}: the note has no index, and no message says so: {notes} {answer:?}");
     }
     Ok(())
 }

@@ -179,7 +179,7 @@ impl Place {
         if matches!(verb, "CHECK" | "DEL") && self.previous.is_object() && container == "c1" {
             merge(&mut config, &json!({"prevResult": self.previous}));
         } else if verb == "CHECK" {
-            // For c2 only its printed result is known.
+            // Only c2's printed result is known.
             let printed = self.previous.clone();
             merge(&mut config, &json!({"prevResult": printed}));
         }

@@ -78,6 +78,6 @@ fn campaign(
     finally(&test_node)?;
     same_picture(&test_node.before, &test_node.picture()?)?;
     println!("{figures}{left}{rounds} looks at the node, {} s", start.elapsed().as_secs());
-    ensure!(figures.added() > 0 && figures.recovered() > 0, "nothing was tested");
+    ensure!(figures.added() > 0 && figures.recovered() > 0, "no ADD succeeded, or no killed run was restored");
     Ok(())
 }

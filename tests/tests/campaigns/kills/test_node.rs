@@ -43,8 +43,8 @@ const WIRE: &str = "wire0";
 const SECOND_WIRE: &str = "wire2";
 
 /// Three of eight containers share a bridge, a range and nftables. Other containers use iptables, or pairs without a
-/// bridge. Others use whole lists with port mappings, limited rates, a firewall and changed links. One of eight is a
-/// pod of flannel. The ranges are small, so that lost addresses are noticed.
+/// bridge. Others use whole lists with port mappings, limited rates, a firewall and changed links. One of eight
+/// containers is a pod of flannel. The ranges are small, so that lost addresses are noticed.
 fn networks() -> [Network; 6] {
     let plugin = |name: &str, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
@@ -364,7 +364,7 @@ impl TestNode {
         ensure!(kept.iter().all(|kept| gone.iter().any(|gone| gone.name == *kept)), "`postern gc` kept {kept:?}");
         let kept = kept.len();
         Ok(format!(
-            "in the end {attached} detached, {deleted} killed ones removed by DEL, {} by `postern gc`, {kept} by DEL without a namespace\n",
+            "at the end: {attached} detached; after kills: {deleted} removed by DEL, {} by `postern gc`, {kept} by DEL without a namespace\n",
             collected - kept
         ))
     }

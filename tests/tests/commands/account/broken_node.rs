@@ -41,7 +41,7 @@ impl BrokenNode {
         Ok(Self { node, network })
     }
 
-    /// Attaches a container anew, as a runtime does.
+    /// Attaches a container again, as a runtime does.
     pub fn attach_again(&self, container: &str) -> Result<()> {
         self.network.call("DEL", container)?.success()?;
         self.network.add(container).map(drop)

@@ -62,7 +62,7 @@ impl<'de> serde::Deserialize<'de> for Keys {
 
 /// The model's knowledge about a file.
 enum Slot {
-    /// The file is as it was written.
+    /// The file is unchanged since the cache wrote it.
     Own { network: String, attachment: Attachment, outcome: Box<Outcome> },
     /// The file was changed from outside. Its text names the attachment that it claims.
     Changed,
@@ -89,7 +89,7 @@ fn what_was_written_is_read_and_nothing_else() -> Result<()> {
         }
         Ok(())
     })?;
-    println!("{read} results read, {taken} files that were another attachment's");
+    println!("{read} results read, {taken} files belonged to another attachment");
     ensure!(
         taken > 0 && read > 0 || number("POSTERN_FUZZ_RUNS").is_some(),
         "no result was read, or no file was another attachment's"
@@ -246,7 +246,7 @@ impl Model {
                     let version = if version.is_empty() { "0.1.0" } else { version };
                     ensure!(found.version.as_str() == version, "the result's version is {}", found.version);
                 } else {
-                    ensure!(found?.is_none(), "the result of {other} {of:?} was taken");
+                    ensure!(found?.is_none(), "the result of {other} {of:?} was returned");
                 }
             }
             Some(Slot::Changed) => {
@@ -255,7 +255,7 @@ impl Model {
                     claim != [network, &attachment.container_id, &attachment.ifname].map(str::to_owned)
                 });
                 match found {
-                    Ok(found) => ensure!(!foreign || found.is_none(), "another attachment's result was taken"),
+                    Ok(found) => ensure!(!foreign || found.is_none(), "another attachment's result was returned"),
                     Err(error) => ensure!(error.code == 999 && !foreign, "{error:?}"),
                 }
             }

@@ -1,6 +1,6 @@
 //! `postern net validate` on a node: its findings in files, and what a policy or a policy change would refuse. Native
-//! plugins refuse what it calls an error, and accept the same file without the error. `differential/validated.rs` looks
-//! for false alarms in every differential case whose ADD succeeds.
+//! plugins refuse what `validate` calls an error, and accept the same file without the error.
+//! `differential/validated.rs` looks for false alarms in every differential case whose ADD succeeds.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 

@@ -123,8 +123,8 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     let (mut accepted, mut unsound, mut count) = (Vec::new(), Vec::new(), 0);
     let plugins = plugins(&native)?;
     for plugin in &plugins {
-        // The dhcp client reads almost nothing of its configuration. The daemon does, and needs a server: see `--test
-        // dhcp` (differential.rs).
+        // The dhcp client reads almost nothing of its configuration. The daemon reads it, but needs a server: see
+        // `--test dhcp` (differential.rs).
         if plugin.name == "dhcp" {
             skip_part("dhcp", "its native daemon needs a server, which the test program `dhcp` has");
             continue;

@@ -183,7 +183,7 @@ fn what_another_program_wiped_is_put_back() -> Result<()> {
     let before = place.rules("")?;
     for wiped in ["nft flush ruleset", "iptables -F; ip6tables -F", "iptables -F CNI-ISOLATION-STAGE-2"] {
         place.node.sh(wiped)?;
-        ensure!(place.rules("")? != before, "{wiped}: nothing is gone");
+        ensure!(place.rules("")? != before, "{wiped}: no rule is gone");
         place.node.sh(&format!("{} reapply", postern.display()))?;
         ensure!(place.rules("")? == before, "{wiped}: {:#?}", place.rules("")?);
     }

@@ -21,7 +21,7 @@ fn addresses_that_nobody_gave() -> Result<()> {
         with("the neighbour's lease", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.2/24"]}"#)
             .ends(999, foreign),
         with(
-            "the own address and another",
+            "the own address and another address",
             r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/24", "10.77.0.2/24"]}"#,
         )
         .ends(999, foreign),
@@ -106,12 +106,12 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin gives a gateway that does not belong to its address. It is the hostile component, installed under the
-/// name static, with static's policy.
+/// An IPAM plugin gives a gateway that does not belong to its address. The plugin is the hostile component, with
+/// static's policy.
 #[test]
 fn gateways_that_belong_to_other_addresses() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
-    // The operator trusts static's policy, so the hostile component has static's name.
+    // static's policy lets the hostile component choose addresses without a lease.
     let policy =
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
     let policy: &'static str = Box::leak(policy.into_boxed_str());

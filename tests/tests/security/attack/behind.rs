@@ -148,7 +148,7 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
         };
         for (at, (name, index)) in spellings.iter().enumerate() {
             let own = forward(name, "10.9.0.77/24", index);
-            judge(&mut attacked, &own).with_context(|| format!("{name}: its own"))?;
+            judge(&mut attacked, &own).with_context(|| format!("{name}: the attachment's own address"))?;
             // Each spelling is tried with two of the addresses.
             for (address, words) in addresses.iter().cycle().skip(at).take(2) {
                 let attack = forward(name, address, index).ends(110, words);
@@ -181,7 +181,7 @@ fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
         print("another container", result(json!([eth0("/run/netns/c2")]), json!([]))).ends(999, claims),
         print("no sandbox", result(json!([{"name": "eth0"}]), json!([]))).ends(999, claims),
         print(
-            "another's address, beyond the list",
+            "another attachment's address, with an index beyond the list",
             result(json!([eth0("/run/netns/c1")]), json!([{"address": "10.77.0.2/24", "interface": 9}])),
         )
         .ends(999, "claims address 10.77.0.2/24"),

@@ -11,7 +11,7 @@ fn forged_handles() -> Result<()> {
     withstand(&[
         rogue("a handle before any was given out", r#"[{"op": "link-up", "link": 0}]"#).ends(999, never),
         rogue(
-            "the host end of the run before, by its number",
+            "the number of the earlier run's host end",
             r#"[{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}]"#,
         )
         .ends(999, never),

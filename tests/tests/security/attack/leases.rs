@@ -26,7 +26,7 @@ fn ranges_and_leases_of_others() -> Result<()> {
             .ends(110, denied),
         reserve("a range around the granted one", r#"[[{"subnet": "10.0.0.0/8"}]]"#, "[]").ends(110, denied),
         reserve(
-            "a range around the granted one, by its ends",
+            "a range around the granted range, by its ends",
             r#"[[{"subnet": "10.0.0.0/8", "start": "10.9.0.3", "end": "10.9.0.9"}]]"#,
             "[]",
         )

@@ -39,7 +39,7 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
             .env("CNI_NETNS", "/proc/self/ns/net")
             .ends(0, ""),
         honest(
-            "the bystander's, to remove by another's name",
+            "the bystander's, to remove under another container's name",
             "bridge",
             r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}"#,
         )
@@ -76,7 +76,7 @@ const REPLACED: [(&str, &str); 6] = [
     ("renamed", "ip link set eth0 down; ip link set eth0 name eth7"),
     ("another kind in its place", "ip link del eth0; ip link add eth0 type bridge"),
     (
-        "renamed, and another in its place",
+        "renamed, and another link in its place",
         "ip link set eth0 down; ip link set eth0 name eth7; ip link add eth0 type bridge",
     ),
     ("another pair in its place", "ip link del eth0; ip link add eth0 type veth peer name eth1"),

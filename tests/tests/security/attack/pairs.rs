@@ -41,12 +41,12 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
         of("a guarded port, and another in its place", &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second])
             .ends(999, LEFT_OUT),
         of(
-            "another in its place with the same address, both attached",
+            "another pair in its place with the same address, both attached",
             &[CREATE, FIND, &guarded, DELETE, CREATE, &second],
         )
         .ends(999, LEFT_OUT),
         of(
-            "another in its place, which is guarded too",
+            "another pair in its place, also guarded",
             &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second, &again],
         )
         .ends(0, ""),

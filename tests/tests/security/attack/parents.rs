@@ -78,7 +78,7 @@ fn links_that_may_not_be_stacked() -> Result<()> {
             .policy("[grant.macvlan]\nmodes = [\"bridge\"]\nmtu = \"9000\"")
             .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
         steps(
-            "an address that is everybody's",
+            "the broadcast address",
             &[FIND, &create(0, "bridge").replace(r#""mac": null"#, r#""mac": "ff:ff:ff:ff:ff:ff""#)],
         )
         .ends(999, "cannot assign requested address"),

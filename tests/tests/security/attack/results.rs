@@ -41,7 +41,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
         says("the own address in a larger network", r#"{"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.99/8"}]}"#)
             .ends(999, "claims address 10.9.0.99/8"),
         says(
-            "the own address, and another's gateway",
+            "the own address, and another attachment's gateway",
             r#"{"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.99/24", "gateway": "192.0.2.254"}]}"#,
         )
         .ends(999, "gateway"),
@@ -65,7 +65,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
             .policy("[result]\nsockets = [\"/bin/sh\"]")
             .ends(999, "it is no socket"),
         says(
-            "a link's MTU that is not there",
+            "an MTU that `lo` does not have",
             r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "lo", "sandbox": "/run/netns/c1", "mtu": 65537}]}"#,
         )
         .ends(999, "claims MTU 65537 for interface \"lo\", which has 65536"),

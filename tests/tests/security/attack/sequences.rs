@@ -659,7 +659,7 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     );
     let carried_out = COUNTED.map(|operation| format!("{operation} {}", total(operation)));
     println!("carried out: {}", carried_out.join(", "));
-    ensure!(sequences > 0 && allowed > 0 && denied > 0, "the fuzzer did nothing");
+    ensure!(sequences > 0 && allowed > 0 && denied > 0, "no sequence ran, or no call was allowed or denied");
     Ok(())
 }
 

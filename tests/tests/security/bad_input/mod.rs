@@ -238,8 +238,8 @@ fn every_key_of_the_wrong_type() -> Result<()> {
                     bail!("{wrong} is accepted");
                 }
                 let refusal = Refusal::of(&answer)?;
-                // 6 means that JSON was invalid for all, 7 that policy depends on the key. 999 is the plugin's own
-                // error, with the native plugins' words.
+                // Code 6 is for keys that are read first, and 7 for keys that policy depends on. 999 is the plugin's
+                // own error, with the native plugins' words.
                 ensure!(matches!(refusal.code, 6 | 7 | 999), "{wrong}: {refusal:?}");
                 ensure!(refusal.text.contains(*key), "{wrong}: does not name the key: {refusal:?}");
             }
