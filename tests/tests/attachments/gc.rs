@@ -280,7 +280,7 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     for verb in ["ADD", "DEL"] {
         net.call(verb, "c1")?.success()?;
     }
-    // The test doesn't depend on the kinds that the kernel has.
+    // The test uses the first of these kinds that the kernel has.
     let upper = node.sh(
         "for kind in macvlan ipvlan 'vlan id 7'; do ip link add up0 link br9 type $kind 2>/dev/null && break; done
          ip -o link show up0 2>/dev/null || true",

@@ -260,7 +260,7 @@ fn node(case: &Case) -> Result<Node> {
     Ok(node)
 }
 
-/// Takes the steps of a case with a tool.
+/// Runs the calls of a case with one tool.
 fn seen(case: &Case, tool: &[&str]) -> Result<Seen> {
     let node = node(case)?;
     let mut steps = Vec::new();

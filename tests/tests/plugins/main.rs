@@ -1,4 +1,4 @@
-//! What each plugin does to a node, alone and in a list, with real connections.
+//! The effects of each plugin on a node, alone and in a list, with real connections.
 
 mod bandwidth;
 mod chained;

@@ -113,7 +113,7 @@ fn mapping(host: u16, container: u16, protocol: &str) -> Value {
     json!({"hostPort": host, "containerPort": container, "protocol": protocol})
 }
 
-/// Attaches a container by bridge, and returns portmap's answer beside the attachment.
+/// Attaches a container by bridge. Returns the attachment and portmap's answer.
 fn attach(net: &Network, container: &str) -> Result<(Attachment, Answer)> {
     let attachment = net.add_first(1, container)?;
     let answer = attachment.call_at(1, "ADD")?;

@@ -108,7 +108,7 @@ const CODE: [(&str, &str); 19] = [
     ("echo >> ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
     ("cp host-local.cwasm ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
     (
-        // The same length, so that only the bytes differ.
+        // Both files have the same length, so only their bytes differ.
         "cp host-local.cwasm ptp.cwasm; manifest ptp size $(stat -c %s ptp.cwasm)",
         "the code of plugin \"ptp\" was changed or swapped: …ptp.cwasm has sha256 …ptp.json says …`postern add",
     ),

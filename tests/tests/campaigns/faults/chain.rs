@@ -116,7 +116,7 @@ impl Place {
         self.node.call_under(wrapper, &call.attachment("c1", &self.node.netns("c1"), "eth0"))
     }
 
-    /// ADD of the first plugins of the list.
+    /// Calls ADD of the list's first plugins.
     fn add(&self, count: usize) -> Result<Value> {
         (0..count).try_fold(Value::Null, |previous, at| {
             self.call(at, "ADD", &previous, &[])?.success().with_context(|| format!("ADD of plugin {at}"))

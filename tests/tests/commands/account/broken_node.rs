@@ -131,7 +131,7 @@ impl BrokenNode {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
                 let is_native = text(found, "remedy") == "postern gc --native";
                 ensure!(is_native == matches!(broken.remedy, Remedy::Native), "doctor: {found}");
-                // At a terminal the command asks.
+                // At a terminal, the command asks for a confirmation.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
                     other => other.replace("postern add ", "$bin/postern add "),

@@ -3,8 +3,8 @@
 //! | owner | objects |
 //! |---|---|
 //! | `c1` | the attacker's container |
-//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record. Ports 9443 and 9053 lead to it by nftables, and its bridge is isolated |
-//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places. Port 9444 leads to it by iptables |
+//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record. nftables leads ports 9443 and 9053 to `c2`. Its bridge is isolated |
+//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places. iptables leads port 9444 to `c3` |
 //! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, an admin chain, files |
 //! | kube-proxy | chains that mark and masquerade packets |
 //!

@@ -1,5 +1,5 @@
-//! Delegation by flannel: plugins that policy does not grant, a configuration that differs from the host's, subnet
-//! files and state files of others, and subnets of the node itself.
+//! Delegation by flannel: plugins that policy does not grant, another configuration than the host's, subnet files and
+//! state files of others, and the node's own subnets.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};

@@ -1,4 +1,4 @@
-//! Bad input for the real host executable: each kind has its code and its words, and changes nothing on the node.
+//! Bad input for the real host executable. Each kind of input gets its own code and words, and changes nothing.
 
 mod causes;
 mod fuzz;
