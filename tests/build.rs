@@ -1,4 +1,4 @@
-//! Links the benchmark's floor as the executable is linked that it is compared with. Programs of tests are linked as usual.
+//! Links the benchmark's floor like the host executable, which it is compared with. Test programs are linked as usual.
 
 #[path = "../host/link.rs"]
 mod link;

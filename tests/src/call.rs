@@ -14,7 +14,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Makes a call of `plugin` in `bin`, which is also the whole `CNI_PATH`.
+    /// Makes a call of `plugin` in `bin`. `CNI_PATH` is `bin` alone.
     pub fn new(bin: &Path, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Self {
         let call = Self { program: bin.join(plugin), environment: BTreeMap::new(), stdin: stdin.into() };
         call.env("CNI_COMMAND", verb).env("CNI_PATH", &bin.to_string_lossy())
@@ -59,7 +59,7 @@ impl Call {
 /// The answer of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Exit status; 124 when it was killed after 120 s, -1 when a signal killed it.
+    /// Exit status: 124 after a kill for lateness (120 s), -1 after a kill by another signal.
     pub status: i32,
     /// Standard output.
     pub stdout: String,
@@ -68,10 +68,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the result of a call that must succeed; `null` when it printed nothing.
+    /// Returns the result of a call that must succeed; `null` if the plugin printed nothing.
     ///
     /// # Errors
-    /// When the plugin failed or printed something else than JSON.
+    /// The plugin failed, or printed something else than JSON.
     pub fn success(&self) -> Result<Value> {
         anyhow::ensure!(self.status == 0, "plugin failed with status {}: {} {}", self.status, self.stdout, self.stderr);
         if self.stdout.is_empty() {
@@ -83,7 +83,7 @@ impl Answer {
     /// Returns the standard output of a command that must succeed.
     ///
     /// # Errors
-    /// When the command failed.
+    /// The command failed.
     pub fn printed(&self) -> Result<&str> {
         anyhow::ensure!(self.status == 0, "status {}: {}{}", self.status, self.stdout, self.stderr);
         Ok(&self.stdout)
@@ -92,12 +92,12 @@ impl Answer {
     /// Returns the JSON that a command printed, whatever its status.
     ///
     /// # Errors
-    /// When the command printed something else.
+    /// The command printed something else.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self:?}"))
     }
 
-    /// Returns all words that were printed, on standard output first. Line breaks don't count.
+    /// Returns all printed words in one line: standard output first, then standard error.
     pub fn words(&self) -> String {
         crate::flat(&format!("{}\n{}", self.stdout, self.stderr))
     }

@@ -1,4 +1,4 @@
-//! One differential case: a configuration and a sequence of calls. It runs on a node with the plugins of either side.
+//! One differential case: a configuration and a sequence of calls. It runs with native plugins or with ours.
 
 use crate::{Call, Names, Node};
 use anyhow::{Context, Result, bail, ensure};
@@ -15,7 +15,7 @@ pub enum Side {
     Ours,
 }
 
-/// A case. Built with the methods below; [`run`](Case::run) makes a tree that is compared with the other side's.
+/// A case. [`run`](Case::run) makes a tree for one side, which is compared with the other side's tree.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The name, as `group/what`.
@@ -35,8 +35,8 @@ pub struct Case {
 pub enum Flag {
     /// The native plugin is called, on our side too.
     Native,
-    /// On our side, `CNI_PATH` has only the other side's plugins: a native main plugin with our IPAM, or ours with a
-    /// native one.
+    /// On our side, `CNI_PATH` has only plugins of the other kind: our main plugin calls a native IPAM plugin, and a
+    /// native main plugin calls our IPAM plugin.
     OtherIpam,
     /// The step uses the changed configuration of [`Case::changed`].
     Changed,
@@ -131,8 +131,8 @@ impl Case {
         self
     }
 
-    /// Switches duplicate address detection off in containers. It costs 2 s per call, so cases that don't test it call
-    /// this.
+    /// Switches duplicate address detection off in containers, for cases that don't test it. The detection takes 2 s
+    /// per call.
     #[must_use]
     pub fn fast(mut self) -> Self {
         self.fast = true;
@@ -142,7 +142,7 @@ impl Case {
     /// Runs the case on a fresh node. Returns a tree with exit status, stdout and the node's state for each step.
     ///
     /// # Errors
-    /// When the test itself fails; all results of plugins are in the tree.
+    /// The test itself fails. A plugin's failure is in the tree.
     pub fn run(&self, side: Side, native: &Path, ours: &Path) -> Result<Value> {
         let steps: Vec<Step> = self.steps.split_whitespace().map(Step::parse).collect::<Result<_>>()?;
         let containers: BTreeSet<_> = steps.iter().map(|step| step.container.as_str()).collect();
@@ -171,7 +171,7 @@ impl Case {
                 continue;
             }
             if step.verb == "BREAK" {
-                node.sh(&self.broken).context("what breaks the node")?;
+                node.sh(&self.broken).context("script of BREAK")?;
                 continue;
             }
             let attachment = (step.container.clone(), step.interface.clone());
@@ -179,7 +179,7 @@ impl Case {
             if step.verb == "ADD" && answer.status == 0 {
                 previous.insert(attachment, answer.success()?);
             }
-            // A panic of the native side prints a trace and leaves stdout empty. No test compares that.
+            // A native plugin's panic prints a trace on stderr and leaves stdout empty. No test compares stderr.
             let mut outcome = node.snapshot(&containers, &mut names)?;
             let stdout = names.apply(&answer.stdout);
             let parsed: Vec<Value> = serde_json::Deserializer::from_str(&stdout)
@@ -199,7 +199,7 @@ impl Case {
         Ok(Value::Object(tree))
     }
 
-    /// Returns the configurations with which an ADD of ours succeeded in this run.
+    /// Returns the configurations with which an ADD of our plugin succeeded in this run.
     ///
     /// # Errors
     /// A step can't be read.
@@ -252,7 +252,7 @@ impl Case {
                 merge(&mut value, self.changed.as_ref().context("no changed configuration")?);
             }
             let version = value.get("cniVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-            // As libcni does it: DEL gets a prevResult from 0.4.0 on.
+            // As in libcni, DEL gets a `prevResult` from CNI 0.4.0 on.
             let wanted = step.verb == "CHECK" || (step.verb == "DEL" && version.as_str() >= "0.4.0");
             if let (true, false, Some(previous), Some(map)) =
                 (wanted, has(Flag::NoPrevious), previous, value.as_object_mut())

@@ -1,4 +1,4 @@
-//! A DHCP service that a test plays, at the socket where runs look for one. It speaks the channel of the gate.
+//! A DHCP service that a test plays, at the socket that runs use. It speaks the same protocol as the real service.
 
 use crate::Node;
 use anyhow::Result;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// The socket, as seen on the node.
 pub const SOCKET: &str = "/run/cni/dhcp.sock";
 
-/// Plays a service: `answer` gets each ask, and may keep the asker waiting.
+/// Plays a service: `answer` gets each request and returns the reply. It may delay the reply.
 ///
 /// # Errors
 /// The socket can't be made.
@@ -30,7 +30,7 @@ pub fn play(node: &Node, answer: impl Fn(Value) -> Value + Send + Sync + 'static
     Ok(())
 }
 
-/// One connection. An error is its end.
+/// Serves one connection. An error ends the connection.
 fn serve(mut stream: UnixStream, answer: &impl Fn(Value) -> Value) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     while !lines.next()?.ok()?.is_empty() {}
@@ -42,7 +42,7 @@ fn serve(mut stream: UnixStream, answer: &impl Fn(Value) -> Value) -> Option<()>
     Some(())
 }
 
-/// A lease as the service's answer.
+/// Returns the service's answer with a lease.
 pub fn lease(address: &str, gateway: &str) -> Value {
     json!({"lease": {
         "addresses": [{"address": address, "gateway": gateway}],
@@ -51,7 +51,7 @@ pub fn lease(address: &str, gateway: &str) -> Value {
     }})
 }
 
-/// The leases of a service that gives container `cN` the address 10.9.0.N+40/24, and keeps it until it is given back.
+/// The leases of a service that gives container `cN` the address 10.9.0.N+40/24 until a run releases the lease.
 #[derive(Debug, Default)]
 pub struct Leases {
     held: Mutex<BTreeMap<String, String>>,
@@ -61,7 +61,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Plays that service.
+    /// Starts this service.
     ///
     /// # Errors
     /// As [`play`].
@@ -69,7 +69,7 @@ impl Leases {
         Self::start(node, Self::default())
     }
 
-    /// As [`Leases::serve`]. When a lease is given back, it looks whether a link has the address still.
+    /// As [`Leases::serve`]. At each release, the service checks whether a link still has the address.
     ///
     /// # Errors
     /// As [`play`].
@@ -89,7 +89,7 @@ impl Leases {
         self.held.lock().map(|held| held.clone()).unwrap_or_default()
     }
 
-    /// Returns the addresses that were given back while a link still had them, since the last call.
+    /// Returns the addresses that were released since the last call although a link still had them.
     pub fn given_back_early(&self) -> Vec<String> {
         self.early.lock().map(|mut early| std::mem::take(&mut *early)).unwrap_or_default()
     }

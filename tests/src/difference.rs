@@ -1,4 +1,4 @@
-//! The intended differences, in one list. Each entry has a reason, and each entry must be needed.
+//! The list of intended differences. Each entry has a reason, and each entry must cover a real difference.
 
 use crate::Mismatch;
 use anyhow::{Context, Result, ensure};
@@ -15,11 +15,11 @@ pub struct Difference {
     pub case: Patterns,
     /// One or several patterns for the leaf's path, which starts with the step.
     pub path: Patterns,
-    /// The status of a step on both sides; absent: any.
+    /// The exit status of the step on both sides. `None` matches any status.
     pub exit: Option<i64>,
-    /// The pattern of the native value (JSON text); absent: any.
+    /// The pattern of the native value (JSON text). `None` matches any value.
     pub native: Option<String>,
-    /// The pattern of our value (JSON text); absent: any.
+    /// The pattern of our value (JSON text). `None` matches any value.
     pub ours: Option<String>,
     /// The reason for the difference.
     pub reason: String,
@@ -51,7 +51,7 @@ impl Patterns {
 }
 
 impl Difference {
-    /// True if all its patterns of cases are of this sort.
+    /// True if `is_such` is true of all its case patterns.
     pub fn is_only_for(&self, is_such: impl Fn(&str) -> bool) -> bool {
         self.case.as_slice().iter().all(|pattern| is_such(pattern))
     }
@@ -75,7 +75,7 @@ impl Differences {
     /// Reads the list.
     ///
     /// # Errors
-    /// When it can't be read or an entry has no reason.
+    /// The file can't be read, or an entry has no reason.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let list: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
@@ -90,8 +90,8 @@ impl Differences {
         Self { difference: Vec::new() }
     }
 
-    /// True if an entry covers this mismatch; counts its use. `exit` is the status of the step, if both sides have the
-    /// same.
+    /// Returns true if an entry covers this mismatch, and counts the use of the entry. `exit` is the exit status of the
+    /// step, if both sides have the same status.
     pub fn intended(&self, case: &str, mismatch: &Mismatch, exit: Option<i64>) -> bool {
         let value = |pattern: &Option<String>, value: &Option<String>| {
             pattern.as_deref().is_none_or(|pattern| matches(pattern, value.as_deref().unwrap_or("(absent)")))
@@ -103,7 +103,7 @@ impl Differences {
                 && value(&entry.native, &mismatch.native)
                 && value(&entry.ours, &mismatch.ours)
         };
-        // Every entry that covers it counts as used, because they have no order.
+        // Every entry that covers the mismatch counts as used, because entries have no order.
         let mut intended = false;
         for entry in self.difference.iter().filter(covers) {
             entry.used.fetch_add(1, Ordering::Relaxed);

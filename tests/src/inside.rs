@@ -1,5 +1,5 @@
-//! Work in namespaces of a node, on a thread of this process. No program is started to go there: in a virtual machine the
-//! start of one takes longer than most calls.
+//! Work in namespaces of a node, on a thread of this process. A program such as `nsenter` would be slower: in a virtual
+//! machine, the start of a program takes longer than most calls.
 
 use anyhow::{Context, Result, anyhow};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -13,11 +13,11 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The time after which a program that does not end is killed: no hang outlives the test.
+/// The time after which a program is killed, so that it does not outlive the test.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The time that it has to end after SIGTERM.
+/// The time from SIGTERM to SIGKILL.
 const MERCY: Duration = Duration::from_secs(2);
-/// The status of a program that was killed so.
+/// The exit status of a program that was killed after [`PATIENCE`].
 const LATE: i32 = 124;
 
 /// The namespaces of a node, or of a container on it, as files.
@@ -30,17 +30,17 @@ pub struct Namespaces<'p> {
 }
 
 impl Namespaces<'_> {
-    /// Moves this thread there.
+    /// Moves this thread into the namespaces.
     fn enter(&self) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
         let (mount, net) = (open(self.mount)?, open(self.net)?);
-        // Threads share root and working directory, and only one that does not may change its mount namespace.
+        // Threads share root and working directory. A thread must stop that before it changes its mount namespace.
         unshare(CloneFlags::CLONE_FS)?;
         setns(&net, CloneFlags::CLONE_NEWNET)?;
         Ok(setns(&mount, CloneFlags::CLONE_NEWNS)?)
     }
 
-    /// Does something there.
+    /// Runs `work` on a thread in the namespaces.
     ///
     /// # Errors
     /// The namespaces can't be entered, or `work` fails.
@@ -51,7 +51,8 @@ impl Namespaces<'_> {
         })
     }
 
-    /// Runs a program there, with this standard input, and returns its output. Its status is 124 if it had to be killed.
+    /// Runs a program in the namespaces, with this standard input, and returns its output. The status is 124 if the
+    /// program was killed for lateness.
     ///
     /// # Errors
     /// The namespaces can't be entered, or the program can't be started.
@@ -66,7 +67,7 @@ impl Namespaces<'_> {
                 let mut child = command.spawn().with_context(|| what)?;
                 let _ = say.send(i32::try_from(child.id())?);
                 if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-                    // A plugin may exit without reading (VERSION); that does not fail the test.
+                    // A plugin may exit without reading its input (VERSION). The test does not fail then.
                     let _ = stdin.write_all(input);
                 }
                 let output = child.wait_with_output()?;
@@ -92,7 +93,7 @@ impl Namespaces<'_> {
     }
 }
 
-/// Does something on a thread of its own, whose namespaces may change.
+/// Runs `work` on a new thread, so that it may change the thread's namespaces.
 ///
 /// # Errors
 /// As `work`.

@@ -1,16 +1,16 @@
-//! The kinds of links that the running kernel may lack. A test asks before it runs, and says that it is skipped.
-//! `tests/vm/kernel` runs the same programs in a virtual machine whose kernel has them.
+//! The kinds of links that the running kernel may lack. A test checks for them first, and says that it is skipped.
+//! `tests/vm/kernel` runs the same tests in a virtual machine whose kernel has all these links.
 
 use crate::{Node, skip, skip_part};
 use anyhow::{Context, Result};
 
-/// Why there are no taps for a test: an ordinary user may not open the file.
+/// The skip reason of tests with taps for an ordinary user.
 pub const NO_TAPS: &str = "this user may not open /dev/net/tun";
 
 /// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `macvlan`, `vrf`, `tap`.
 ///
 /// # Errors
-/// No node can be made.
+/// The node of the test can't be made.
 pub fn has(kind: &str) -> Result<bool> {
     let node = Node::new()?;
     let make = match kind {
@@ -24,7 +24,7 @@ pub fn has(kind: &str) -> Result<bool> {
     Ok(node.sh(&script).context("a probe of the kernel")? == "yes\n")
 }
 
-/// As [`has`]. Without such links, this test is skipped.
+/// As [`has`]. If the kernel lacks such links, this test counts as skipped.
 ///
 /// # Errors
 /// As [`has`].
@@ -36,7 +36,7 @@ pub fn has_or_skips(kind: &str) -> Result<bool> {
     Ok(here)
 }
 
-/// As [`has`]. Without such links, the part of this test that needs them is skipped.
+/// As [`has`]. If the kernel lacks such links, the part of this test that needs them counts as skipped.
 ///
 /// # Errors
 /// As [`has`].

@@ -1,8 +1,8 @@
 //! The common parts of tests that run real plugins. A [`Node`] is a host with its own network and mount namespaces. A
-//! [`Call`] is a call of a plugin. A [`snapshot`](Node::snapshot) has everything that a plugin may change, and the
-//! differences between two of them can be printed.
+//! [`Call`] is a call of a plugin. A [`snapshot`](Node::snapshot) has everything that a plugin may change.
+//! [`compare`] finds the differences between two snapshots.
 //!
-//! Everything here runs inside the namespaces of `tests/in-namespaces` and refuses to run elsewhere.
+//! A node can be made only inside the namespaces of `tests/in-namespaces`.
 
 mod call;
 mod case;

@@ -1,4 +1,4 @@
-//! What benchmarks measure: a call from its start until it is reaped, and figures of many calls.
+//! Measurements of benchmarks: a call from its start until it is reaped, and figures of many calls.
 
 use crate::Random;
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use std::iter::Sum;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What one call took, with everything that it started and waited for.
+/// The costs of one call and of all processes that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// Wall time, in µs.
@@ -42,27 +42,28 @@ impl Sum for Sample {
 /// A call that was measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What it took.
+    /// The costs of the call.
     pub sample: Sample,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: String,
-    /// True if its exit status was 0.
+    /// True if the exit status was 0.
     pub succeeded: bool,
 }
 
-/// Starts a program, gives it its input, and waits for its end. Its standard error is thrown away.
+/// Starts a program, writes its input, and waits for its end. Its standard error is thrown away.
 ///
-/// Processor time is that of all children of this process: nothing else may be waited for meanwhile.
+/// The processor time is the time of all children of this process. So this process may not wait for another child
+/// meanwhile.
 ///
 /// # Errors
-/// It can't be started.
+/// The program can't be started.
 pub fn timed(command: &mut Command, input: &[u8]) -> Result<Measured> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let before = children()?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| command.get_program().to_string_lossy().into_owned())?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A plugin may end without reading (VERSION).
+        // A plugin may end without reading its input (VERSION).
         let _ = stdin.write_all(input);
     }
     let mut stdout = String::new();
@@ -89,25 +90,25 @@ pub fn timed_with_errors(command: &mut Command) -> Result<(Measured, String)> {
     Ok((measured, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// Returns what all children that were waited for so far have used, with their children.
+/// Returns the processor time and page faults of all ended children and of their children.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel returns no figures.
 pub fn children() -> Result<Sample> {
     usage(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// Returns what a process, or its children, have used. There is no wall time in it.
+/// Returns the processor time and page faults of this process or of its children. The wall time is 0.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel returns no figures.
 pub fn usage(who: UsageWho) -> Result<Sample> {
     let usage = getrusage(who)?;
     let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Sample { wall: 0, cpu, faults: usage.minor_page_faults() })
 }
 
-/// Returns a percentile, or NaN of nothing.
+/// Returns a percentile, or NaN if there are no values.
 #[must_use]
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut values = values.to_vec();
@@ -115,9 +116,10 @@ pub fn percentile(values: &[f64], percent: usize) -> f64 {
     values.get(values.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns the 95 % interval of a figure of rounds: the figure of many random choices of as many rounds (bootstrap).
+/// Returns the 95 % confidence interval of a figure of rounds, by bootstrap: the figure is computed for many random
+/// choices of the same number of rounds.
 pub fn interval<T: Clone>(rounds: &[T], figure: impl Fn(&[T]) -> f64) -> [f64; 2] {
-    /// How often rounds are chosen.
+    /// The number of random choices.
     const CHOICES: usize = 1000;
     let mut random = Random::new(1);
     let figures: Vec<f64> = (0..CHOICES)

@@ -1,8 +1,8 @@
-//! Names for random texts: veth names, hardware addresses and addresses made from them.
+//! Symbols for random texts: veth names, hardware addresses, and IPv6 addresses made from hardware addresses.
 
 use std::collections::BTreeMap;
 
-/// The symbols for the random texts seen so far. A node keeps them for a whole case, so that a name keeps its meaning
+/// The symbols for the random texts seen so far. A test keeps them for a whole case, so that a name keeps its symbol
 /// after the link is gone.
 #[derive(Debug, Default, Clone)]
 pub struct Names {
@@ -11,7 +11,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes names. `literal` is the case's own input: its addresses are not random, and stay.
+    /// Makes an empty set of symbols. `literal` is the case's input: its addresses are not random and get no symbol.
     pub fn new(literal: &str) -> Self {
         Self { symbols: BTreeMap::new(), literal: literal.to_lowercase() }
     }
@@ -21,14 +21,14 @@ impl Names {
         self.symbols.insert(text.to_owned(), symbol.to_owned());
     }
 
-    /// Names a random link name, unless it has a name already.
+    /// Gives a random link name a symbol, if it has none.
     pub fn link(&mut self, name: &str, symbol: &str) {
         if is_random_veth(name) {
             self.symbols.entry(name.to_owned()).or_insert_with(|| symbol.to_owned());
         }
     }
 
-    /// Names a hardware address after its link, unless it has a name already or is in the case's input.
+    /// Gives a hardware address the symbol of its link, unless the address has a symbol or is in the case's input.
     pub fn hardware(&mut self, address: &str, owner: &str) {
         let zero = address.chars().all(|digit| matches!(digit, '0' | ':'));
         if !zero && is_hardware(address) && !self.literal.contains(address) {
@@ -36,10 +36,10 @@ impl Names {
         }
     }
 
-    /// Returns `text` with symbols for everything that is random.
+    /// Returns `text` with symbols for all random parts.
     pub fn apply(&self, text: &str) -> String {
         let mut result = text.to_owned();
-        // Longer texts come first: one path may be the beginning of another.
+        // Longer texts come first: one path may be the beginning of another path.
         let mut known: Vec<_> = self.symbols.iter().collect();
         known.sort_by_key(|(random, _)| std::cmp::Reverse(random.len()));
         for (random, symbol) in known {
@@ -65,8 +65,9 @@ fn is_hardware(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
 }
 
-/// Replaces every part of `length` bytes for which `is` is true. Each has the ASCII character `mark` after so many bytes.
-/// Only the surroundings of these are looked at: tests are built without optimisation, and snapshots are long.
+/// Replaces every part of `length` bytes for which `is` is true. Each part has the ASCII character `mark` after
+/// `before` bytes. `is` sees only text around a mark, because tests are built without optimisation and snapshots are
+/// long.
 fn scan(
     text: &str,
     (mark, before): (char, usize),
@@ -75,7 +76,7 @@ fn scan(
     symbol: impl Fn(&str) -> String,
 ) -> String {
     let mut result = String::with_capacity(text.len());
-    // What is before `done` is in the result. The next mark is looked for from `from`.
+    // The text before `done` is in the result. The search for the next mark starts at `from`.
     let (mut done, mut from) = (0, 0);
     while let Some(found) = text.get(from..).and_then(|rest| rest.find(mark)) {
         let at = from + found;

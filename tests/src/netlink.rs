@@ -1,5 +1,5 @@
-//! Questions to the kernel that need no program, in the network namespace of the calling thread. In a virtual machine the
-//! start of a program takes longer than all that it asks.
+//! Netlink requests to the kernel without a program, in the network namespace of the calling thread. In a virtual
+//! machine, the start of a program takes longer than its requests.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
@@ -22,7 +22,7 @@ const HEADER: usize = 16;
 /// Sets the link `lo` up.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the request.
 pub fn lo_up() -> Result<()> {
     // struct ifinfomsg: family and type 0, index 1, flags and their mask IFF_UP.
     let mut link = vec![0; 4];
@@ -35,7 +35,7 @@ pub fn lo_up() -> Result<()> {
 /// Returns the kernel's answer on IPv6 rules, as bytes: equal answers are equal rules.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the request.
 pub fn rules_v6() -> Result<Vec<u8>> {
     let mut header = [0; 12];
     header[0] = AF_INET6;
@@ -45,7 +45,7 @@ pub fn rules_v6() -> Result<Vec<u8>> {
 /// True if there is a table of nf_tables.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the request.
 pub fn has_nft_tables() -> Result<bool> {
     Ok(!ask(SockProtocol::NetlinkNetFilter, NFT_GETTABLE, NLM_F_DUMP, &[0; 4])
         .context("tables of nf_tables")?

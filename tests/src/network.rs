@@ -32,8 +32,9 @@ struct Plugin {
 }
 
 impl Network {
-    /// Makes a network of Postern's plugins: of one plugin's configuration, of an array of these, or of a list with the
-    /// key `plugins`. Without `cniVersion` and `name` these are 1.1.0 and `net`. The interface is `eth0`.
+    /// Makes a network of Postern's plugins. `config` is one plugin's configuration, an array of configurations, or a
+    /// list with the key `plugins`. The default `cniVersion` is 1.1.0, the default `name` is `net`. The interface is
+    /// `eth0`.
     ///
     /// # Errors
     /// There are no plugins under test.
@@ -47,7 +48,7 @@ impl Network {
         };
         ensure!(!configs.is_empty(), "a network without plugins: {config}");
         let plugins = configs.into_iter().map(|mut config| {
-            // An explicit null stays, which a patch would remove.
+            // An explicit null stays. A merge patch would remove it.
             for (key, usual) in &common {
                 if let Some(keys) = config.as_object_mut() {
                     keys.entry(*key).or_insert_with(|| usual.clone());
@@ -93,7 +94,7 @@ impl Network {
         self
     }
 
-    /// Changes the plugin at this place of the list, which must be there.
+    /// Changes the plugin at this place of the list. Panics if the list is shorter.
     fn change(&mut self, at: usize, change: impl FnMut(&mut Plugin)) {
         let count = self.plugins.len();
         assert!(at < count, "the list has {count} plugins, and none at {at}");
@@ -120,8 +121,8 @@ impl Network {
         Ok(config)
     }
 
-    /// Returns the call of one plugin, with a merge patch on its configuration. GC and STATUS come without an attachment, as
-    /// containerd sends them: set, but empty.
+    /// Returns the call of one plugin, with a merge patch on its configuration. For GC and STATUS, the variables of the
+    /// attachment are set but empty, as containerd sends them.
     ///
     /// # Errors
     /// The list is shorter.
@@ -137,10 +138,10 @@ impl Network {
         })
     }
 
-    /// Calls the only plugin, or the first one.
+    /// Calls the first plugin of the list.
     ///
     /// # Errors
-    /// It can't be started. The failure of a plugin is an answer, not an error.
+    /// The plugin can't be started. Its failure is an answer, not an error.
     pub fn call(&self, verb: &str, container: &str) -> Result<Answer> {
         self.call_at(0, verb, container, &json!({}))
     }
@@ -153,15 +154,15 @@ impl Network {
         self.node.call(&self.request(at, verb, container, patch)?)
     }
 
-    /// Attaches a container that exists: ADD of each plugin, with the result of the one before.
+    /// Attaches an existing container: ADD of each plugin, with the previous plugin's result.
     ///
     /// # Errors
-    /// The first failure. Nothing is undone then: [`Network::attachment`] can.
+    /// The first failure. The earlier ADDs stay: the test can call DEL on [`Network::attachment`].
     pub fn add(&self, container: &str) -> Result<Attachment> {
         self.add_first(self.plugins.len(), container)
     }
 
-    /// Attaches a container by the first plugins of the list alone, as a runtime does before it calls the rest.
+    /// Attaches a container with only the first `count` plugins of the list, like a runtime that stops there.
     ///
     /// # Errors
     /// As [`Network::add`].
@@ -189,7 +190,7 @@ pub struct Attachment {
     pub network: Network,
     /// The container.
     pub container: String,
-    /// The result of the last ADD; `null` without one.
+    /// The result of the last ADD; `null` before any.
     pub result: Value,
 }
 
@@ -199,13 +200,13 @@ impl Attachment {
         if self.result.is_null() { json!({}) } else { json!({"prevResult": self.result}) }
     }
 
-    /// Returns the same attachment in the hands of the plugins of this directory.
+    /// Returns the same attachment, with the plugins of this directory.
     #[must_use]
     pub fn by(&self, bin: &Path) -> Self {
         Self { network: self.network.clone().by(bin), ..self.clone() }
     }
 
-    /// Returns the call of one plugin, with the result.
+    /// Returns the call of one plugin, with the result as `prevResult`.
     ///
     /// # Errors
     /// The list is shorter.
@@ -213,7 +214,7 @@ impl Attachment {
         self.network.request(at, verb, &self.container, &self.previous())
     }
 
-    /// Calls the plugin at this place of the list, with the result.
+    /// Calls the plugin at this place of the list, with the result as `prevResult`.
     ///
     /// # Errors
     /// As [`Network::call`].
@@ -221,7 +222,7 @@ impl Attachment {
         self.network.node.call(&self.request(at, verb)?)
     }
 
-    /// ADD of the plugin at this place of the list. The attachment has its result then.
+    /// Calls ADD of the plugin at this place of the list, and keeps its result.
     ///
     /// # Errors
     /// A failure, which leaves the result as it was.
@@ -231,7 +232,7 @@ impl Attachment {
         Ok(())
     }
 
-    /// CHECK of each plugin.
+    /// Calls CHECK of each plugin.
     ///
     /// # Errors
     /// The first failure.
@@ -243,10 +244,10 @@ impl Attachment {
         Ok(self)
     }
 
-    /// DEL of each plugin, the last one first.
+    /// Calls DEL of each plugin, the last plugin first.
     ///
     /// # Errors
-    /// The first failure. Native plugins get more tries, as [`Node::delete`] has it.
+    /// The first failure. [`Node::delete`] gives native plugins a second try.
     pub fn del(&self) -> Result<()> {
         (0..self.network.len()).rev().try_for_each(|at| {
             self.network

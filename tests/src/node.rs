@@ -1,4 +1,4 @@
-//! A node: a network and a mount namespace for one host, and container namespaces in it.
+//! A node: a network namespace and a mount namespace for one host, and network namespaces for its containers.
 
 use crate::inside::{Namespaces, on_thread};
 use crate::{Answer, Call, netlink, plugin_bin};
@@ -18,12 +18,12 @@ const NETNS: &str = "/run/netns";
 /// The variable that `tests/in-namespaces` sets.
 const PRIVATE: &str = "POSTERN_PRIVATE";
 
-/// The directories that are a node's own. So twin nodes can use the same paths (which appear in results) without sharing
-/// state.
+/// The directories that each node has for itself. So two nodes can use the same paths (which appear in results)
+/// without sharing state.
 const OWN: [&str; 3] = ["/run", "/var/lib", "/var/log"];
 
-/// A host of its own. All copies are the same host. With the last one everything goes: its namespaces live as long as one
-/// process in them.
+/// A host in private namespaces. All copies are the same host. When the last copy is dropped, the host's namespaces
+/// end.
 #[derive(Debug, Clone)]
 pub struct Node {
     holder: Arc<Holder>,
@@ -34,14 +34,14 @@ pub struct Node {
 struct Holder(Child);
 
 impl Node {
-    /// Makes a fresh node: `lo` is up, and nothing else is there.
+    /// Makes a fresh node. Its only link is `lo`, which is up.
     ///
     /// # Errors
-    /// Outside `tests/in-namespaces`, or when the kernel refuses namespaces.
+    /// The process is outside `tests/in-namespaces`, or the kernel refuses namespaces.
     pub fn new() -> Result<Self> {
         ensure!(
             std::env::var_os(PRIVATE).is_some(),
-            "not in private namespaces: run it through cargo or tests/in-namespaces"
+            "not in private namespaces: run this program through cargo or tests/in-namespaces"
         );
         on_thread(|| {
             unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET)
@@ -52,11 +52,11 @@ impl Node {
                 mount(Some("own"), directory, Some("tmpfs"), MsFlags::empty(), Some("mode=755")).context(directory)?;
             }
             [NETNS, "/run/lock"].iter().try_for_each(std::fs::create_dir)?;
-            // As `ip netns add` has it: what is mounted there is seen in mount namespaces that are made of this one.
+            // As `ip netns add` does: copies of this mount namespace see later mounts in this directory.
             mount(Some(NETNS), NETNS, none, MsFlags::MS_BIND, none)?;
             mount(none, NETNS, none, MsFlags::MS_SHARED, none)?;
             netlink::lo_up()?;
-            // It waits for the end of its input, and holds the namespaces until then.
+            // `cat` holds the namespaces until its input ends.
             let holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
             Ok(Self { holder: Arc::new(Holder(holder)) })
         })
@@ -84,7 +84,7 @@ impl Node {
     fn enter(&self, net: &OsStr, program: &OsStr) -> Command {
         let mut option = std::ffi::OsString::from("--net=");
         option.push(net);
-        // No hang outlives the test: a plugin that doesn't answer is killed, with status 124.
+        // A plugin that doesn't answer is killed, with status 124, so that it does not outlive the test.
         let mut command = Command::new("timeout");
         command.args(["--kill-after=2", "120", "nsenter"]);
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.0.id())).arg(option).arg("--").arg(program);
@@ -103,17 +103,17 @@ impl Node {
         }
     }
 
-    /// Runs a program in a container's network namespace, or in the node's own, and returns its output. One that does not
-    /// end is killed, with status 124.
+    /// Runs a program in a container's network namespace, or in the node's own, and returns its output. A program that
+    /// does not end is killed, with status 124.
     ///
     /// # Errors
-    /// It can't be started there.
+    /// The program can't be started.
     pub fn run(&self, container: Option<&str>, command: &mut Command, input: Option<&[u8]>) -> Result<Output> {
         let (mount, net) = (self.mount_namespace(), self.net_namespace(container));
         Namespaces { mount: &mount, net: &net }.run(command, input)
     }
 
-    /// Does something on a thread that is in a container's network namespace, or in the node's own, and that sees the node's
+    /// Runs `work` on a thread in a container's network namespace, or in the node's own. The thread sees the node's
     /// file system.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Node {
     /// Runs a shell script on the node and returns its output.
     ///
     /// # Errors
-    /// When the script fails.
+    /// The script fails.
     pub fn sh(&self, script: &str) -> Result<String> {
         self.script(None, script)
     }
@@ -134,7 +134,7 @@ impl Node {
     /// Runs a shell script in a container's network namespace and returns its output.
     ///
     /// # Errors
-    /// When the script fails.
+    /// The script fails.
     pub fn sh_in(&self, container: &str, script: &str) -> Result<String> {
         self.script(Some(container), script)
     }
@@ -148,10 +148,11 @@ impl Node {
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    /// Adds a container: an empty network namespace at [`netns`](Self::netns) (its `lo` is down, as runtimes leave it).
+    /// Adds a container: a network namespace at [`netns`](Self::netns), whose only link `lo` is down, as runtimes make
+    /// it.
     ///
     /// # Errors
-    /// When there is one of that name.
+    /// The container exists.
     pub fn add_container(&self, container: &str) -> Result<()> {
         let path = netns(container);
         self.within(None, || {
@@ -163,14 +164,14 @@ impl Node {
         .with_context(|| format!("a namespace for container {container}"))
     }
 
-    /// Removes a container's network namespace and waits until the kernel has removed the links in it (it does that
-    /// later, on its own).
+    /// Removes a container's network namespace. Waits until the kernel has removed the links in it, which happens some
+    /// time after the removal.
     ///
     /// # Errors
-    /// When there is none, or when links stay for more than 10 s.
+    /// The container does not exist, or its links stay for more than 10 s.
     pub fn remove_container(&self, container: &str) -> Result<()> {
-        // Links that have no end on the node go together with one that has. Host ends are named veth… or port…; the link
-        // below a macvlan stays.
+        // The script can wait only for host ends, which are named veth… or port…. So a namespace with a macvlan gets a
+        // veth pair, which the kernel removes together with the macvlan. The macvlan's parent link stays.
         self.sh(&format!(
             "nsenter --net={path} ip -o link show type macvlan | grep -q . && ip link add veth-leaving type veth peer name veth-leaving netns {container}; \
              indexes=$(nsenter --net={path} ip -o link | sed -n 's/^[0-9]*: [^@]*@if\\([0-9]*\\):.*/\\1/p'); ip netns del {container}; \
@@ -189,12 +190,13 @@ impl Node {
     /// Calls a plugin on the node.
     ///
     /// # Errors
-    /// When it can't be started. The failure of a plugin is an answer, not an error.
+    /// The plugin can't be started. Its failure is an answer, not an error.
     pub fn call(&self, call: &Call) -> Result<Answer> {
         self.call_under(&[], call)
     }
 
-    /// As [`Node::call`], through another program: `wrapper` is its name and arguments; the plugin's path follows.
+    /// As [`Node::call`], through another program. `wrapper` is that program's name and first arguments; the plugin's
+    /// path follows.
     ///
     /// # Errors
     /// As [`Node::call`].
@@ -211,15 +213,15 @@ impl Node {
         self.answer(&mut command, Some(call.stdin()))
     }
 
-    /// Runs `postern` of the plugins under test: `node.postern("ls --json")`. White space separates its arguments.
+    /// Runs `postern` of the plugins under test: `node.postern("ls --json")`. White space separates the arguments.
     ///
     /// # Errors
-    /// It can't be started. Its failure is an answer, not an error.
+    /// `postern` can't be started. Its failure is an answer, not an error.
     pub fn postern(&self, arguments: &str) -> Result<Answer> {
         self.postern_of(plugin_bin()?, arguments)
     }
 
-    /// As [`Node::postern`], of the plugins in another directory.
+    /// As [`Node::postern`], with the executable of another plugin directory.
     ///
     /// # Errors
     /// As [`Node::postern`].
@@ -240,11 +242,11 @@ impl Node {
         })
     }
 
-    /// Starts a plugin directly, without a wrapper, so that a test can kill it. It has read at most the content of the
-    /// pipe.
+    /// Starts a plugin directly, without a wrapper, so that a test can kill the plugin. Returns as soon as the input is
+    /// in the pipe.
     ///
     /// # Errors
-    /// When it can't be started.
+    /// The plugin can't be started.
     pub fn start(&self, call: &Call) -> Result<Child> {
         let mut command = Command::new("nsenter");
         command
@@ -262,12 +264,12 @@ impl Node {
         Ok(child)
     }
 
-    /// Calls DEL as a runtime does, but without a second try. Only native plugins get a second try. Their first DEL with
-    /// `ipMasq` fails here, because iptables 1.8.9 reports a missing chain with a status that they don't know. The second
-    /// try finds no addresses and succeeds.
+    /// Calls DEL. Only native plugins get a second try. Their first DEL with `ipMasq` fails here, because iptables
+    /// 1.8.9 reports a missing chain with a status that they don't know. The second try finds no addresses and
+    /// succeeds.
     ///
     /// # Errors
-    /// When DEL fails.
+    /// DEL fails.
     pub fn delete(&self, call: &Call) -> Result<()> {
         let native = crate::native_bin().is_ok_and(|bin| call.program().starts_with(bin));
         let mut answer = self.call(call)?;

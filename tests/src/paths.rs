@@ -26,7 +26,8 @@ pub fn shipped() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or the one of `tests/fetch-native`.
+/// Returns the CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or the directory that
+/// `tests/fetch-native` makes.
 ///
 /// # Errors
 /// There are no plugins; the message says how to get them.
@@ -35,7 +36,7 @@ pub fn native_bin() -> Result<PathBuf> {
     directory(&root.join("bin"), "tests/fetch-native fetches the native plugins")
 }
 
-/// Returns the CNI bin directory under test: `$POSTERN_CNI_BIN`, or the one of `make build`, `target/cni/bin`.
+/// Returns the CNI bin directory under test: `$POSTERN_CNI_BIN`, or `target/cni/bin`, which `make build` makes.
 ///
 /// # Errors
 /// There are no plugins; the message says how to get them.
@@ -44,8 +45,8 @@ pub fn plugin_bin() -> Result<PathBuf> {
     directory(&path, "`make build` builds them, POSTERN_CNI_BIN names another directory")
 }
 
-/// Returns a shell command that copies a CNI bin directory of the plugins under test, as seen on a node. The copied
-/// plugins' files start the copied host, and not the original.
+/// Returns a shell command for a node that copies a CNI bin directory of the plugins under test. The copied plugins'
+/// files start the copied host executable.
 pub fn copy_bin(from: &Path, to: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lib/relocate.sh");
     format!("cp -a --sparse=never {} {to}; . {}; relocate {to}", from.display(), script.display())
@@ -55,7 +56,7 @@ fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {
     let path = path.canonicalize().with_context(|| format!("no plugins in {}: {remedy}", path.display()))?;
     let bridge = path.join("bridge");
     ensure!(bridge.exists(), "no plugin `bridge` in {}: {remedy}", path.display());
-    // In a copied `target` the files would start another tree's host.
+    // The files of a copied `target` would start the host executable of the original.
     let text = std::fs::read(&bridge).unwrap_or_default();
     let line = String::from_utf8_lossy(text.strip_prefix(b"#!").unwrap_or_default()).into_owned();
     if let Some((host, _)) = line.split_once(" --plugin=") {

@@ -5,13 +5,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Returns the CNI bin directory with the hostile plugin, beside the one under test.
+/// Returns the CNI bin directory with the hostile plugin: `test-bin` beside the directory under test.
 pub fn test_bin() -> Result<PathBuf> {
     let path = plugin_bin()?.join("../test-bin");
     path.canonicalize().with_context(|| format!("no {}: `tests/setup test` makes it", path.display()))
 }
 
-/// The required error object of a plugin: status 1, exactly one object with only its keys.
+/// The error object of a plugin: exit status 1, and one JSON object with only the keys `code`, `msg` and `details`.
 #[derive(Debug)]
 pub struct Refusal {
     /// The error code of the specification, or of Postern.
@@ -24,7 +24,7 @@ impl Refusal {
     /// Reads the error object of an answer.
     ///
     /// # Errors
-    /// The answer is no such object.
+    /// The answer has another form.
     pub fn of(answer: &Answer) -> Result<Self> {
         ensure!(answer.status == 1, "status {}: {answer:?}", answer.status);
         let objects: Vec<Value> = serde_json::Deserializer::from_str(&answer.stdout)
@@ -40,7 +40,7 @@ impl Refusal {
         Ok(Self { code, text: format!("{}; {}", text("msg"), text("details")) })
     }
 
-    /// Fails unless this is the code, and all parts (separated by `…`) are in the text.
+    /// Fails if the code differs, or if the text lacks one of the parts. `…` separates the parts.
     pub fn expect(&self, code: u64, parts: &str) -> Result<()> {
         ensure!(self.code == code, "code {} instead of {code}: {}", self.code, self.text);
         for part in parts.split('…') {
@@ -50,7 +50,7 @@ impl Refusal {
     }
 }
 
-/// A node with containers, and its earlier state.
+/// A node with containers, and its expected state.
 pub struct Watched {
     /// The node.
     pub node: Node,
@@ -78,7 +78,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Fails if anything changed, and if a record is left.
+    /// Fails if anything changed or a record is left.
     pub fn unchanged(&mut self) -> Result<()> {
         self.same()?;
         let records = self.node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
@@ -86,13 +86,13 @@ impl Watched {
         Ok(())
     }
 
-    /// Returns the earlier and the present state of the node.
+    /// Returns the expected and the present state of the node.
     pub fn trees(&mut self) -> Result<(Value, Value)> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
         Ok((self.before.clone(), after))
     }
 
-    /// Fails if anything changed except records. The next address of the round robin doesn't count.
+    /// Fails if anything changed except records and host-local's last reserved address.
     pub fn same(&mut self) -> Result<()> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
         let left: Vec<_> = compare(&self.before, &after)
@@ -106,7 +106,7 @@ impl Watched {
     }
 }
 
-/// A separate `/etc` for a node, for operators' policies. iptables still finds its files in it.
+/// A script that gives a node its own `/etc`, for operators' policies. iptables still finds its files there.
 pub const PRIVATE_ETC: &str = "
     mount -t tmpfs -o mode=755 etc /mnt
     cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
@@ -114,7 +114,7 @@ pub const PRIVATE_ETC: &str = "
     mount --move /mnt /etc
 ";
 
-/// Has STATUS fail on a node for whatever an ADD would meet. It gives the node an `/etc` of its own.
+/// Makes STATUS strict on a node: STATUS fails for each problem that an ADD would have. The node gets its own `/etc`.
 ///
 /// # Errors
 /// As [`Node::sh`].
@@ -122,8 +122,8 @@ pub fn strict_status(node: &Node) -> Result<()> {
     node.sh(&format!("{PRIVATE_ETC} echo 'status = \"strict\"' > /etc/postern/node.toml")).map(drop)
 }
 
-/// Returns the state of a node with its records. Random parts get names that are valid only in this picture. So two
-/// pictures of the same state are equal, with any names of links. The next address of the round robin doesn't count.
+/// Returns the state of a node with its records. Symbols replace random parts such as link names, so two pictures of
+/// the same state are equal. host-local's last reserved address is left out.
 ///
 /// # Errors
 /// As [`Node::snapshot`].
@@ -157,10 +157,10 @@ pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
 }
 
 /// Runs `postern gc --yes`. Returns the attachments that it kept because the end of their namespaces is unknown.
-/// Without privileges over all processes of the machine, which tests don't have, only links can show that.
+/// Tests can't look into all processes of the machine, so only links can show that a namespace has ended.
 ///
 /// # Errors
-/// It fails, or keeps something for another reason.
+/// `postern gc` fails, or keeps something for another reason.
 pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
     let report = node.postern("gc --yes --json --cni-path /run/native")?.success()?;
     let kept = report.pointer("/kept").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -173,8 +173,8 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
         .collect()
 }
 
-/// True if an attachment's record says that the runtime has its result and that no DEL has begun. Then it is complete,
-/// and another ADD fails correctly.
+/// True if an attachment's record says that the runtime has its result and that no DEL has begun. A second ADD of this
+/// complete attachment fails correctly.
 ///
 /// # Errors
 /// The records can't be read.

@@ -1,6 +1,6 @@
-//! Random numbers that are the same for the same seed on every machine (xorshift64*).
+//! Random numbers (xorshift64*). A seed gives the same numbers on every machine.
 
-/// A generator. It is good enough to choose a test's steps, and for nothing else.
+/// A generator. It is only good enough to choose a test's steps.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -12,7 +12,7 @@ impl Random {
         random
     }
 
-    /// Returns a number below `limit`; 0 if that is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -21,7 +21,7 @@ impl Random {
         u64::try_from(wide >> 64).unwrap_or_default()
     }
 
-    /// Returns an index into something of this length; 0 if it is empty.
+    /// Returns an index into a list of this length; 0 if the list is empty.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
@@ -32,9 +32,9 @@ impl Random {
     }
 
     /// Returns an element of a list that is not empty.
-    #[allow(clippy::expect_used, reason = "all lists of tests here have something in them")]
+    #[allow(clippy::expect_used, reason = "the lists of all tests have elements")]
     pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        *of.get(self.index(of.len())).expect("one of none")
+        *of.get(self.index(of.len())).expect("the list is empty")
     }
 }
 

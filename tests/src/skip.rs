@@ -7,13 +7,13 @@ pub fn skip(reason: &str) {
     say("", reason);
 }
 
-/// Says why one part of this test does not run here. The others do, so the test counts as passed, too.
+/// Says why one part of this test does not run here. The other parts run, so the test also counts as passed.
 pub fn skip_part(part: &str, reason: &str) {
     say(&format!(" ({part})"), reason);
 }
 
 fn say(part: &str, reason: &str) {
     let thread = std::thread::current();
-    // Past the capture of the test's program, which shows nothing of a test that passes.
+    // `stdout()` avoids the test harness's capture, which hides the output of a test that passes.
     let _ = writeln!(stdout(), "SKIPPED: {}{part}: {reason}", thread.name().unwrap_or("test"));
 }

@@ -1,9 +1,9 @@
 //! A snapshot of everything on a node that a plugin may change, as a JSON tree. Random values and values that depend on
 //! time are left out.
 //!
-//! These are left out: interface and namespace indexes, rule handles, timers, counters; link-local addresses and the
-//! kernel's additions for them; IPv6 local routes and carrier state. The last ones appear when the kernel has time, not
-//! when a plugin acts. The values that they depend on (flags, sysctls, addresses, masters) are in.
+//! These values are left out: interface and namespace indexes, rule handles, timers and counters. The kernel adds other
+//! values later, on its own: link-local addresses and their routes, IPv6 local routes, and carrier state. They are left
+//! out, too. The values that cause them (flags, sysctls, addresses, masters) are included.
 
 use crate::{Names, Node, netlink};
 use anyhow::{Context, Result, ensure};
@@ -15,13 +15,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// What `ip` prints of both IP versions.
+/// The arguments and the input with which `ip` prints both IP versions.
 const BOTH: (&[&str], &str) = (&["-j", "-d", "-batch", "-"], "addr show\nroute show table all\nrule show\n");
 
-/// What `ip` prints of IPv6 rules. The key is the kernel's answer: most namespaces have the same rules.
+/// The output of `ip` for IPv6 rules. The key is the kernel's answer: most namespaces have the same rules.
 static RULES_V6: Mutex<BTreeMap<Vec<u8>, String>> = Mutex::new(BTreeMap::new());
 
-/// The sysctls of a namespace, below /proc/sys/net: directory, and names in each of its directories.
+/// The sysctls of a namespace, below /proc/sys/net: a directory, and the names in each of its subdirectories.
 const SYSCTLS: [(&str, &[&str]); 2] = [
     (
         "ipv4/conf",
@@ -43,11 +43,11 @@ const SYSCTLS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// The content of a larger file, which is a program, is shown by its digest.
+/// The size in bytes above which a digest stands for a file's content. Only programs are larger.
 const LARGE: u64 = 256 << 10;
 
-/// A script that prints the qdiscs that somebody set, and the filters of what links receive. The numbers of actions and
-/// references are the kernel's own.
+/// A script that prints the qdiscs that a plugin set, and the ingress filters of links. It leaves out the kernel's
+/// numbers of actions and references.
 const SHAPING: &str = r#"
 tc qdisc show | grep -v ' 0: ' | sed 's/ refcnt [0-9]*//; s/ direct_packets_stat [0-9]*//'
 tc qdisc show | sed -n 's/^qdisc ingress .* dev \([^ ]*\) .*/\1/p' | while read -r link; do
@@ -57,10 +57,10 @@ done
 
 impl Node {
     /// Returns the snapshot of the host, of those `containers` that still exist, and of the files below `/run` and
-    /// `/var/lib`. `names` learns names for random values in it, and is applied to it.
+    /// `/var/lib`. `names` learns the random values of the snapshot and replaces them.
     ///
     /// # Errors
-    /// When a tool fails or prints something unexpected.
+    /// A tool fails, or its output is not as expected.
     pub fn snapshot(&self, containers: &[&str], names: &mut Names) -> Result<Value> {
         let mut namespaces: Vec<(String, Network)> = Vec::new();
         for container in containers.iter().filter(|container| self.path(self.netns(container)).exists()) {
@@ -69,7 +69,7 @@ impl Node {
         }
         let mut host = self.network(None).context("of the host")?;
         self.firewall(&mut host).context("of the host")?;
-        // Few cases limit a rate, and tc is one program more.
+        // Few cases limit a rate, so most snapshots save the start of tc.
         if host.links.iter().any(|link| text(link, "qdisc") != "noqueue" && text(link, "qdisc") != "noop") {
             host.shaping = self.sh(SHAPING)?.lines().map(str::to_owned).collect();
         }
@@ -88,7 +88,7 @@ impl Node {
         Ok(Value::Object(tree))
     }
 
-    /// What the tools print on the node, in a container or in its own namespace.
+    /// Returns the output of a tool in a container's namespace, or in the node's own.
     fn tool(&self, container: Option<&str>, program: &str, arguments: &[&str], input: &str) -> Result<String> {
         let output = self.run(container, Command::new(program).args(arguments), Some(input.as_bytes()))?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -112,7 +112,7 @@ impl Node {
         })
     }
 
-    /// What `ip` prints of the IPv6 rules of a namespace.
+    /// Returns the output of `ip` for the IPv6 rules of a namespace.
     fn rules_v6(&self, container: Option<&str>) -> Result<String> {
         let key = self.within(container, netlink::rules_v6)?;
         if let Some(printed) = RULES_V6.lock().ok().and_then(|known| known.get(&key).cloned()) {
@@ -125,7 +125,7 @@ impl Node {
         Ok(printed)
     }
 
-    /// Adds the rules of both packet filters. The programs run only if there are tables.
+    /// Adds the rules of nftables and of the legacy iptables. The programs run only if tables exist.
     fn firewall(&self, network: &mut Network) -> Result<()> {
         let mut rules = String::new();
         if self.within(None, netlink::has_nft_tables)? {
@@ -153,7 +153,7 @@ impl Node {
     }
 }
 
-/// Returns the sysctls of this thread's network namespace. Those of links that come and go may be absent.
+/// Returns the sysctls of this thread's network namespace. A link that disappears meanwhile may lack sysctls.
 fn sysctls() -> BTreeMap<String, String> {
     let read = |name: String| Some((name.clone(), fs::read_to_string(Path::new("/proc/sys/net").join(name)).ok()?));
     let mut sysctls: BTreeMap<String, String> = read("ipv4/ip_forward".to_owned()).into_iter().collect();
@@ -174,7 +174,7 @@ struct Network {
     rules: Vec<Value>,
     sysctls: BTreeMap<String, String>,
     nft: Vec<Value>,
-    /// The same rules as text: the JSON form of older versions lacks the comments of tables and chains.
+    /// The nftables rules as text. The JSON of older nft versions lacks the comments of tables and chains.
     nft_text: String,
     iptables: String,
     shaping: Vec<String>,
@@ -213,7 +213,7 @@ fn arrays<const N: usize>(text: &str) -> Result<[Vec<Value>; N]> {
     Ok(result)
 }
 
-/// Names host veths after the container link at their other end, then hardware addresses after their link.
+/// Names each host end after the container's link at the other end, then each hardware address after its link.
 fn learn(host: &Network, containers: &[(String, Network)], names: &mut Names) {
     for link in &host.links {
         let (name, index, peer) = (text(link, "ifname"), link.get("ifindex"), link.get("link_index"));
@@ -224,7 +224,7 @@ fn learn(host: &Network, containers: &[(String, Network)], names: &mut Names) {
                 .find(|other| peer.is_some() && other.get("ifindex") == peer && other.get("link_index") == index)?;
             Some(format!("{container}/{}", text(other, "ifname")))
         });
-        // If both ends are on the host, it is a VLAN gateway.
+        // A pair with both ends on the host belongs to a VLAN gateway.
         let other = other.or_else(|| Some(format!("host/{}", link.get("link")?.as_str()?)));
         if let Some(other) = other {
             names.link(name, &format!("veth({other})"));
@@ -274,8 +274,8 @@ fn tidy_link(mut link: Value) -> Value {
                 let key = format!("{}/{}", text(&address, "local"), address.get("prefixlen").unwrap_or(&Value::Null));
                 if let Some(map) = address.as_object_mut() {
                     map.retain(|key, _| !matches!(key.as_str(), "local" | "prefixlen" | "family"));
-                    // A plugin waits for a container's addresses, so they must be ready. It does not wait for those of
-                    // a bridge.
+                    // A plugin waits until a container's addresses are ready. It does not wait for a bridge's
+                    // addresses.
                     if !name.starts_with("eth") {
                         map.remove("tentative");
                     }
@@ -305,7 +305,7 @@ fn tidy_route(mut route: Value) -> Value {
     route
 }
 
-/// Returns tables, their chains, and rules in order.
+/// Returns the tables with their chains, and the rules in order.
 fn nft_tree(objects: &[Value]) -> Value {
     let mut tree: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for object in objects {

@@ -1,12 +1,12 @@
-//! A tour: every shipped plugin with all its verbs, on networks that take it through most of its work. The order of
-//! functions is traced on it, and what a run costs is counted on it.
+//! A tour: every shipped plugin with all its verbs, on networks that use most of its code. `tests/order` traces the
+//! order of functions on a tour, and `numbers costs` counts the costs of its runs.
 
 use crate::{Answer, Call, Node, dhcp, kernel, merge, shipped};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The plugins of [`Leg::walk_in_place`], on its node.
+/// The directory of the plugins on the node of [`Leg::walk_in_place`].
 const PLACE: &str = "/run/tour";
 
 /// The verbs of a leg, in their order.
@@ -21,11 +21,11 @@ pub struct Leg {
     pub name: String,
     /// The network configuration.
     pub config: Value,
-    /// True if the plugin comes behind bridge.
+    /// True if the plugin is chained behind bridge.
     is_chained: bool,
 }
 
-/// The network that the legs of chained plugins begin with.
+/// Returns the network of bridge that comes before a chained plugin. Other legs change it.
 fn first() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0", "isDefaultGateway": true,
@@ -33,10 +33,11 @@ fn first() -> Value {
     })
 }
 
-/// Returns the legs of a plugin. There is none for a plugin that the tour does not know, or whose links the kernel lacks.
+/// Returns the legs of a plugin. The list is empty if the tour does not know the plugin, or if the kernel lacks its
+/// links.
 ///
 /// # Errors
-/// No node can be made to look at the kernel.
+/// The node that tests the kernel can't be made.
 pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
     if ["vlan", "ipvlan", "macvlan", "dummy", "tap", "vrf"].contains(&plugin) && !kernel::has(plugin)? {
         return Ok(Vec::new());
@@ -90,7 +91,7 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
         "vrf" => (true, vec![("", json!({"vrfname": "tour0"}))]),
         "sbr" => (true, vec![("", json!({}))]),
         "host-local" => (false, vec![("", json!({}))]),
-        // Its service gives a lease without a look at the link.
+        // The played service gives a lease without looking at the link.
         "dhcp" => (false, vec![("", json!({"ipam": {"type": "dhcp", "ranges": null}}))]),
         _ => return Ok(Vec::new()),
     };
@@ -117,7 +118,7 @@ impl Leg {
         self.is_chained
     }
 
-    /// Makes a node, and the calls of all verbs on it, one after the other. `call` makes a call.
+    /// Makes a node, and calls all verbs on it in order. `call` makes each call.
     ///
     /// # Errors
     /// The node can't be made, or `call` fails.
@@ -138,8 +139,8 @@ impl Leg {
         self.go(node, bin, call)
     }
 
-    /// As [`Leg::walk`], with the plugins at a place that is the same in each tree. A run looks at every directory above
-    /// its code.
+    /// As [`Leg::walk`], with the plugins at the same path for each source tree. The path changes a run's costs,
+    /// because the run checks every directory above its code.
     ///
     /// # Errors
     /// As [`Leg::walk`].

@@ -1,4 +1,4 @@
-//! Differences between two JSON trees, place by place.
+//! Differences between two JSON trees.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -9,9 +9,9 @@ use std::fmt;
 pub struct Mismatch {
     /// Keys from the root, joined by `/`.
     pub path: String,
-    /// The native side's value; `None` when it has none.
+    /// The native side's value, if it has a value here.
     pub native: Option<String>,
-    /// Our value; `None` when we have none.
+    /// Our side's value, if it has a value here.
     pub ours: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! Random JSON of chosen words, and texts that are damaged at random.
+//! Random JSON of chosen words, and random damage to texts.
 
 use crate::Random;
 use serde_json::{Value, json};
 
-/// The numbers of a random JSON tree: ordinary ones, and those beside the limits of some type or key.
+/// The numbers of a random JSON tree: ordinary numbers, and numbers beside the limits of some type or key.
 const NUMBERS: [i64; 10] = [0, 1, -1, 67, 1400, 4094, 4095, 65536, i64::MAX, i64::MIN];
 
 /// The words that random JSON is made of.
@@ -58,7 +58,7 @@ impl Vocabulary<'_> {
     }
 }
 
-/// Changes bytes of the text, which then is no JSON, or other JSON.
+/// Changes bytes of a JSON text. The result is other JSON, or no JSON.
 pub fn damage(random: &mut Random, text: &mut Vec<u8>) {
     for _ in 0..=random.index(3) {
         let at = random.index(text.len().max(1));
@@ -69,7 +69,7 @@ pub fn damage(random: &mut Random, text: &mut Vec<u8>) {
                 text.iter_mut().skip(at).take(1).for_each(|old| *old = byte);
             }
             2 => text.insert(at.min(text.len()), random.one_of(b"{}[]\",:\\0\n\xff")),
-            // A key twice: the first member again, at the front.
+            // A double key: the first member again, at the front.
             3 => {
                 let member: Vec<u8> = text.iter().copied().skip(1).take_while(|byte| *byte != b',').collect();
                 let twice = [&b"{"[..], &member, b","].concat();

@@ -1,9 +1,9 @@
-//! `postern gc --native` for tests in a user namespace. From there the machine's own processes can't be looked into, so
-//! `postern gc` itself correctly refuses to judge.
+//! `postern gc --native` for tests in a user namespace. A process in a user namespace can't inspect all processes of
+//! the machine, so `postern gc` itself correctly refuses to decide.
 //!
-//! The search is the real one, and finds all namespaces of the test. This program adds one fact that the test knows:
-//! nothing else on the machine has the test's addresses. With `remove` it removes what it found. It prints each object
-//! that it found on a line, and then the reasons why something stays.
+//! This program uses the real search, which finds all namespaces of the test. It adds one fact that the test knows:
+//! nothing else on the machine has the test's addresses. With `remove` it removes the leftovers. It prints a line for
+//! each leftover, and then the reasons why other objects stay.
 
 use anyhow::{Error, Result, ensure};
 use postern_account::{
@@ -14,7 +14,7 @@ use postern_gate::places::Places;
 use std::path::PathBuf;
 
 fn main() -> Result<()> {
-    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "for tests in private namespaces alone");
+    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "this program is only for tests in private namespaces");
     let mut arguments = std::env::args().skip(1);
     let act = arguments.next().as_deref() == Some("remove");
     let directories: Vec<PathBuf> = arguments.map(PathBuf::from).collect();

@@ -1,3 +1,3 @@
-//! A process that ends at once. No plugin can take less time.
+//! A process that ends at once. Every plugin takes at least this time.
 
 fn main() {}

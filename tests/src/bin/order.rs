@@ -1,12 +1,12 @@
-//! The order in which runs first use the functions of the host executable. The linker places them in that order, so
-//! that a run touches few pages of it.
+//! The order in which runs first use the functions of the host executable. The linker places functions in that order,
+//! so that a run touches few pages of the executable.
 //!
 //! `postern-order run DIRECTORY FILE` calls each plugin in DIRECTORY with its verbs, in private namespaces, and writes
-//! the order to FILE, one symbol per line. DIRECTORY/postern must have its symbols. `tests/order` prepares that.
+//! the order to FILE, one symbol per line. DIRECTORY/postern must have its symbols. `tests/order` makes the directory.
 //!
 //! `postern-order trace PROGRAM FILE COMMAND...` runs one command, and appends a line to FILE for each function that a
 //! process of PROGRAM uses for the first time. Each function has a breakpoint, which is removed when it is hit. A
-//! process that is forked has all of them again.
+//! forked process has all breakpoints again.
 
 #![allow(clippy::print_stderr, reason = "people read it")]
 
@@ -46,7 +46,7 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     for plugin in shipped()? {
         let legs = legs(&plugin)?;
         if legs.is_empty() {
-            eprintln!("{plugin}: this kernel has no such links, or the tour no network for it");
+            eprintln!("{plugin}: this kernel lacks its links, or the tour has no network for it");
         }
         for leg in legs {
             traces.extend(calls(directory, &leg)?);
@@ -61,13 +61,13 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
 
 /// The functions of one run.
 struct Trace {
-    /// VERSION is the shortest run, so each page that it touches counts most.
+    /// True for VERSION, which is the shortest run: each page that it touches counts most.
     is_version: bool,
-    /// By process: the gate first, then each sandbox, in the order of their first use.
+    /// The functions of each process, in the order of first use. The gate is first, then come the sandboxes.
     processes: Vec<Vec<String>>,
 }
 
-/// Takes one plugin through its verbs on a new node. Returns the functions of each run.
+/// Calls all verbs of one plugin on a new node. Returns the functions of each run.
 fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
     let own = std::env::current_exe()?;
     let program = directory.join("postern");
@@ -99,10 +99,10 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
     Ok(all)
 }
 
-/// Returns all functions, so that those that one process uses lie together: in the middle those of both gates and
-/// sandboxes, before them those of sandboxes, and behind them those of gates. The few other processes that a gate starts count
-/// as sandboxes. On either side those of most runs lie nearest to the middle, and with them those of most runs of VERSION. Apart
-/// from that, they are in the order of their first use.
+/// Returns all functions, so that the functions of one process lie together. Functions of sandboxes alone come first,
+/// shared functions in the middle, functions of gates alone last. Other processes that a gate starts count as
+/// sandboxes. On both sides, functions that more processes use lie nearer to the middle. For gates, runs of VERSION
+/// count separately, and the higher share decides. Equal functions are in the order of their first use.
 fn merged(traces: &[Trace]) -> Vec<&str> {
     let (mut gates, mut sandboxes, mut versions) = (Users::default(), Users::default(), Users::default());
     let mut order = Vec::new();
@@ -131,7 +131,7 @@ fn merged(traces: &[Trace]) -> Vec<&str> {
     order
 }
 
-/// The processes of one kind, and for each function the number of those that use it.
+/// The number of processes of one kind, and for each function the number of processes that use it.
 #[derive(Default)]
 struct Users<'a> {
     processes: usize,
@@ -147,8 +147,8 @@ impl<'a> Users<'a> {
         }
     }
 
-    /// Returns a larger number for a function of fewer processes: 1 to 3. `None` if none uses it. A finer order would tear
-    /// apart functions that are used together.
+    /// Returns 1 to 3: a larger number for a function that fewer processes use. `None` if no process uses it. A finer
+    /// order would separate functions that are used together.
     fn rarity(&self, symbol: &str) -> Option<i8> {
         let share = self.of.get(symbol)? * 100 / self.processes.max(1);
         Some(match share {
@@ -159,10 +159,10 @@ impl<'a> Users<'a> {
     }
 }
 
-/// The functions of a program: address in the file's own space, and symbol.
+/// The functions of a program: address in the file's address space, and symbol.
 struct Functions {
     by_address: HashMap<u64, String>,
-    /// Address and length of the text.
+    /// Address and length of the section `.text`.
     text: (u64, u64),
 }
 
@@ -172,7 +172,7 @@ impl Functions {
         let file = object::File::parse(data.as_slice())?;
         let text = file.section_by_name(".text").context("no section .text")?;
         let end = text.address() + text.size();
-        // A function in assembler may have neither a size nor a kind, as the C library's entry point.
+        // A function in assembler may lack a size and a kind, such as the C library's entry point.
         let is_text = |symbol: &object::Symbol<'_, '_>| {
             (symbol.kind() == SymbolKind::Text || symbol.kind() == SymbolKind::Unknown && symbol.is_global())
                 && (text.address()..end).contains(&symbol.address())
@@ -192,18 +192,18 @@ impl Functions {
 struct Process {
     /// The address of the file's first byte.
     base: u64,
-    /// The breakpoints that were not hit yet, with the bytes that they replaced.
+    /// The remaining breakpoints, with the bytes that they replaced.
     left: BTreeMap<u64, u8>,
     /// All breakpoints.
     all: Rc<BTreeMap<u64, u8>>,
 }
 
-/// Runs a command, and writes down each function of the program that its processes use.
+/// Runs a command, and writes each function of the program that the command's processes use.
 fn trace(program: &Path, file: &Path, command: &str, rest: &[&str]) -> Result<()> {
     let functions = Functions::read(program)?;
     let program = program.canonicalize()?;
     let mut output = OpenOptions::new().create(true).append(true).open(file)?;
-    // The shell waits for us before it becomes the command.
+    // The shell waits for this tracer before it becomes the command.
     let child = Command::new("/bin/sh").args(["-c", "kill -STOP $$; exec \"$@\"", "sh", command]).args(rest).spawn()?;
     let first = Pid::from_raw(i32::try_from(child.id())?);
     waitpid(first, Some(WaitPidFlag::WUNTRACED))?;
@@ -235,7 +235,7 @@ fn trace(program: &Path, file: &Path, command: &str, rest: &[&str]) -> Result<()
                 processes.remove(&pid);
                 continue;
             }
-            // A process that was killed meanwhile can't be looked at any more. The next wait says that it has ended.
+            // If the process was killed meanwhile, reading it fails. The next wait reports its end.
             WaitStatus::PtraceEvent(_, Signal::SIGTRAP, number) => {
                 let _ = happened(pid, number, &program, &functions, &mut processes);
                 None
@@ -276,7 +276,7 @@ fn happened(
         PTRACE_EVENT_FORK | PTRACE_EVENT_VFORK | PTRACE_EVENT_CLONE => {
             let child = Pid::from_raw(i32::try_from(ptrace::getevent(pid)?)?);
             if let Some(mut process) = processes.get(&pid).cloned() {
-                // Only a process that was forked has memory of its own.
+                // A forked process has its own copy of the memory. A thread or vfork shares the memory.
                 if number == PTRACE_EVENT_FORK {
                     process.left = (*process.all).clone();
                     write_breakpoints(child, process.base, functions, process.left.keys())?;
@@ -350,7 +350,7 @@ mod tests {
         traces.push(trace(false, &[&["start", "rare"]]));
         traces.push(trace(true, &[&["start", "version"]]));
         assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "version", "rare"]);
-        // As an ordinary run, the last one counts for no more than the one before.
+        // As an ordinary run, the last trace counts like the trace before it.
         traces.last_mut().unwrap().is_version = false;
         assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "rare", "version"]);
     }

@@ -1,25 +1,26 @@
-//! The host with a sandbox under an attacker's control: an escape from wasmtime could send these messages to the gate.
+//! A host executable whose sandbox is under an attacker's control. The sandbox sends messages that a guest could send
+//! after an escape from wasmtime.
 //!
-//! `tests/setup` places it in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog are the
-//! real ones; only the child is different. The network's key `rogue` lists its steps. It does them with raw messages on
-//! the verb `on` (default: ADD), and ends with an error object of the first refusal.
+//! `tests/setup` places this program in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog
+//! are real; only the sandbox is different. The network's key `rogue` lists the steps of the sandbox. The sandbox does
+//! them on the verb `on` (default: ADD), and ends with an error object at the first refusal.
 //!
 //! | step | what it does |
 //! |---|---|
-//! | `{"call": OPERATION}` | asks for what the audit log calls so, and reads the answer: code 110 if it is denied, 999 for any other error |
-//! | `{"try": OPERATION}` | asks, and goes on with any answer |
+//! | `{"call": OPERATION}` | requests an operation, in the audit log's form, and reads the answer: code 110 for a denial, 999 for any other error |
+//! | `{"try": OPERATION}` | requests an operation, and continues after any answer |
 //! | `{"say": MESSAGE}` | sends a message that is no call, and expects no answer |
-//! | `{"text": TEXT}` | one frame with this text, which is no message |
-//! | `{"frame": [LENGTH, TEXT]}` | a length, and a text that may have another length |
-//! | `{"drip": MS}` | announces 1000 bytes, and sends one every so many milliseconds |
-//! | `{"times": N, "step": STEP}` | a step N times; 0 means for ever |
-//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | a message that the test's own input could not hold |
-//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | sends nothing: for a while, as long as the gate lives, or exits |
-//! | `{"print": TEXT}` | ends with this on standard output, as success |
+//! | `{"text": TEXT}` | sends one frame with this text, which is no message |
+//! | `{"frame": [LENGTH, TEXT]}` | sends a length, and a text that may have another length |
+//! | `{"drip": MS}` | announces 1000 bytes, and sends one byte every MS milliseconds |
+//! | `{"times": N, "step": STEP}` | does a step N times; 0 means endlessly |
+//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | sends a message with N parts, which would be too long for the network configuration |
+//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | waits for MS milliseconds, waits until the gate ends, or exits |
+//! | `{"print": TEXT}` | ends with success and TEXT on standard output |
 //!
-//! An operation or a message that the host does not know is sent as the text of its JSON.
+//! The sandbox sends an operation or message that the host does not know as JSON text.
 //!
-//! With `ROGUE_EARLY` in the environment it reports its end before it was told to start.
+//! If `ROGUE_EARLY` is in the environment, the sandbox reports its end before the gate tells it to start.
 
 use postern_gate::Engine;
 use postern_types::channel::{MAX_MESSAGE, PACKET, receive_in_sandbox, send};
@@ -40,7 +41,7 @@ fn main() {
     std::process::exit(postern_gate::protocol::main(&name, engine).into());
 }
 
-/// Returns a fingerprint for the catalog's code. It is never compared here.
+/// Returns the catalog's fingerprint of the engine, so that the comparison with it succeeds.
 fn fingerprint() -> String {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let manifest = std::fs::read(own.with_file_name("postern.d").join("rogue.json")).unwrap_or_default();
@@ -83,7 +84,7 @@ fn play(line: &UnixStream, start: &Start) -> FromSandbox {
 }
 
 fn follow(line: &UnixStream, step: &Value) -> NextStep {
-    // The keys are sorted: of `step` and `times`, this is `times`.
+    // The keys are sorted, so `times` is behind `step`.
     let Some((key, value)) = step.as_object().and_then(|map| map.iter().next_back()) else { return NextStep::Next };
     let number = || usize::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
     let pause = || Duration::from_millis(value.as_u64().unwrap_or_default());
@@ -137,7 +138,7 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
             return ask(line, &json!({"op": "bridge-attach", "bridge": 2, "host": 1, "port": port}));
         }
         "sleep" => sleep(pause()),
-        // A gate that was killed leaves no process of a test behind.
+        // The sandbox ends with a killed gate, so no process outlives the test.
         "hang" => {
             let gate = parent_id();
             while parent_id() == gate {
@@ -152,7 +153,7 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
     NextStep::Next
 }
 
-/// Returns a message's bytes by its JSON. A call has its operation as the audit log has it.
+/// Returns the bytes of a message in JSON. A call has its operation in the audit log's form.
 fn message(json: &Value) -> Vec<u8> {
     match json.get("call") {
         Some(logged) if json.as_object().is_some_and(|keys| keys.len() == 1) => call(logged),
@@ -160,14 +161,14 @@ fn message(json: &Value) -> Vec<u8> {
     }
 }
 
-/// Returns the bytes of a call by the JSON of its operation in the audit log: there, the operation's name is beside its fields.
+/// Returns the bytes of a call. `logged` is the operation in the audit log's form: its name is beside its fields.
 fn call(logged: &Value) -> Vec<u8> {
     let op = logged.get("op").and_then(Value::as_str).unwrap_or_default();
     let mut rows = Capability::ALL.iter().flat_map(|of| of.rows().iter().map(move |row| (of.name(), row)));
     let known = rows.find(|(_, row)| row.log == op).and_then(|(of, row)| {
         let mut fields = logged.clone();
         fields.as_object_mut()?.remove("op");
-        // One without fields is its name alone.
+        // An operation without fields is its name alone.
         let forms = [json!({of: {row.function(): fields}}), json!({of: row.function()})];
         forms.into_iter().find_map(|form| serde_json::from_value(json!({"call": form})).ok())
     });
@@ -178,7 +179,7 @@ fn bytes(known: Option<FromSandbox>, json: &Value) -> Vec<u8> {
     known.and_then(|known| postcard::to_allocvec(&known).ok()).unwrap_or_else(|| json.to_string().into_bytes())
 }
 
-/// Makes one call and reads its answer; a refusal ends the script.
+/// Makes one call and reads its answer. A refusal ends the script.
 fn ask(line: &UnixStream, logged: &Value) -> NextStep {
     let message = call(logged);
     if message.len() > MAX_MESSAGE {
@@ -211,7 +212,7 @@ fn frame(line: &UnixStream, length: Option<u32>, bytes: &[u8]) {
     write(line, bytes);
 }
 
-/// Sends each piece as a packet of its own. The kernel refuses packets that are much longer.
+/// Sends the bytes in pieces, a packet for each. The kernel refuses much longer packets.
 fn write(mut line: &UnixStream, bytes: &[u8]) {
     for piece in bytes.chunks(PACKET) {
         if line.write_all(piece).is_err() {

@@ -1,11 +1,11 @@
 //! One end of a connection, for tests of forwarded ports.
 //!
 //! * `talk has sctp`: prints `yes` or `no`.
-//! * `talk serve tcp|udp|sctp ADDRESS:PORT`: prints `ready`, and answers everybody with the sender's address,
-//!   until its standard input ends.
+//! * `talk serve tcp|udp|sctp ADDRESS:PORT`: prints `ready`, and answers each client with the client's address, until
+//!   standard input ends.
 //! * `talk ask tcp|udp|sctp ADDRESS:PORT [LOCAL:PORT]`: prints the answer, or `nobody` after a second.
-//! * `talk gauge ADDRESS:PORT`: prints `ready`, takes datagrams until none comes for a while, and prints how many bytes
-//!   came within how many microseconds: from the first to the last.
+//! * `talk gauge ADDRESS:PORT`: prints `ready`, and receives datagrams until none comes for a while. Then it prints the
+//!   number of bytes, and the microseconds from the first to the last datagram.
 //! * `talk pour ADDRESS:PORT DATAGRAMS`: sends that many datagrams of [`DATAGRAM`] bytes, as fast as it can.
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The bytes of a datagram that `pour` sends: with its headers, less than a frame holds.
+/// The bytes of a datagram that `pour` sends. With headers, it fits into one frame.
 const DATAGRAM: usize = 1400;
 
 fn main() -> Result<()> {
@@ -42,12 +42,12 @@ fn main() -> Result<()> {
         ["pour", address, datagrams] => {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
             for _ in 0..datagrams.parse().context("datagrams")? {
-                // A full queue is no end.
+                // A full queue does not end the program.
                 let _ = socket.send_to(&[7; DATAGRAM], address);
             }
             Ok(())
         }
-        _ => bail!("talk serve|ask tcp|udp ADDRESS:PORT"),
+        _ => bail!("usage: talk has|serve|ask|gauge|pour ARGUMENT..."),
     }
 }
 
@@ -59,7 +59,7 @@ fn to_kernel(address: SocketAddr) -> Box<dyn SockaddrLike> {
     }
 }
 
-/// Returns a socket of SCTP that serves as one of TCP does.
+/// Returns an SCTP socket in TCP style.
 fn sctp(address: SocketAddr) -> Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     Ok(socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, SockProtocol::Sctp)?)
@@ -71,7 +71,7 @@ fn ready() -> Result<()> {
 }
 
 fn serve(protocol: &str, address: SocketAddr) -> Result<()> {
-    // No server outlives its test.
+    // The server ends with its test, which closes standard input.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -96,7 +96,7 @@ fn serve(protocol: &str, address: SocketAddr) -> Result<()> {
     ready()?;
     loop {
         let (mut stream, from) = listener.accept()?;
-        // Who has gone again needs no answer.
+        // A client that has disconnected needs no answer.
         let _ = stream.write_all(from.ip().to_string().as_bytes());
     }
 }

@@ -1,5 +1,6 @@
-//! A program that has a tap's frames, as a virtual machine would: `postern-tap-user NAME QUEUES ADDRESS SECONDS` opens the tap
-//! as often as QUEUES says, prints `open`, and for SECONDS answers ARP requests for ADDRESS and pings of it.
+//! A program that reads and writes a tap's frames, like a virtual machine. `postern-tap-user NAME QUEUES ADDRESS
+//! SECONDS` opens the tap QUEUES times and prints `open`. For SECONDS it answers ARP requests for ADDRESS and pings to
+//! ADDRESS.
 #![allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// The address of the program's own end.
+/// The hardware address of the program's end of the tap.
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0xbb, 1];
 const ARP: [u8; 2] = [0x08, 0x06];
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -44,10 +45,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Opens the tap that is there, and makes none.
+/// Opens an existing tap.
 fn open(name: &str, several: bool) -> Result<File> {
     ensure!(name.len() < libc::IFNAMSIZ, "{name} is too long");
-    // `TUNSETIFF` makes a tap where there is none.
+    // `TUNSETIFF` would make a missing tap.
     std::fs::metadata(format!("/proc/sys/net/ipv4/conf/{name}")).with_context(|| format!("there is no {name}"))?;
     let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").context("/dev/net/tun")?;
     let mut request = [0_u8; 40];
@@ -61,7 +62,7 @@ fn open(name: &str, several: bool) -> Result<File> {
     Ok(file)
 }
 
-/// Returns the answer to an ARP request for this address, or to a ping of it.
+/// Returns the answer to an ARP request for this address, or to a ping to this address.
 fn answer(frame: &mut [u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let sender: [u8; 6] = frame.get(6..12)?.try_into().ok()?;
     let kind: [u8; 2] = frame.get(12..14)?.try_into().ok()?;
@@ -85,7 +86,7 @@ fn answer(frame: &mut [u8], address: Ipv4Addr) -> Option<Vec<u8>> {
             answer.get_mut(26..30)?.copy_from_slice(&address.octets());
             answer.get_mut(30..34)?.copy_from_slice(frame.get(26..30)?);
             *answer.get_mut(34)? = 0;
-            // The sum changes by what the type has changed.
+            // The checksum changes by the difference of the two types.
             let sum = u16::from_be_bytes(frame.get(36..38)?.try_into().ok()?);
             let (sum, carry) = sum.overflowing_add(0x0800);
             answer.get_mut(36..38)?.copy_from_slice(&(sum + u16::from(carry)).to_be_bytes());

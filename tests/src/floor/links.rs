@@ -16,14 +16,15 @@ pub const PARTS: [&str; 8] = ["loopback", "bridge", "ptp", "macvlan", "macvlan-a
 /// A rate in bytes per second, and a bucket that takes a tenth of a second to fill.
 const BUCKET: TokenBucket = TokenBucket { rate: 1_000_000, limit: 35_000, buffer: 1_562_500 };
 
-/// Sockets of both namespaces.
+/// The files and sockets of both namespaces.
 pub struct Place {
     home: File,
     container: File,
     outer: Netlink,
     inner: Netlink,
-    /// The name of the link in the container, and of its end on the node.
+    /// The name of the link in the container.
     own: String,
+    /// The name of the host end.
     end: String,
 }
 
@@ -31,7 +32,7 @@ impl Place {
     pub fn open(task: &Task, verb: &str) -> Result<Self> {
         let (home, container) = (File::open("/proc/self/ns/net")?, File::open(&task.netns)?);
         let outer = Netlink::open()?;
-        // A DEL removes the link from the node's side, as our plugins do.
+        // A DEL removes the host end, as our plugins do.
         let inner = if verb == "add" || task.name == "lo" || task.parts.contains("macvlan") {
             setns(&container, CloneFlags::CLONE_NEWNET)?;
             let inner = Netlink::open()?;
@@ -93,7 +94,7 @@ impl Place {
             "macvlan" | "macvlan-alone" => {
                 Ok(self.inner.delete_link(Self::index(&self.inner, &self.own)?).map(drop)?)
             }
-            // It goes with the link.
+            // The kernel removes these with the link.
             "tuning" | "route" => Ok(()),
             part => bail!("there is no part {part}"),
         }
@@ -156,7 +157,7 @@ impl Place {
         Ok(self.inner.set_up(own)?)
     }
 
-    /// Sysctls of the link in the container.
+    /// Sets sysctls of the link in the container.
     fn settings(&self) -> Result<()> {
         self.inside(|| {
             sysctl::set(&Sysctl::Ipv6Conf(self.own.clone(), "accept_dad"), "0")?;

@@ -1,16 +1,16 @@
-//! The floor of a run: only the work of an ADD or a DEL which nobody can do without, mostly netlink messages to the
-//! kernel. What a plugin takes beyond it, the plugin could do without. `tests/bench` links it as runs are linked.
+//! The floor of a run: only the necessary work of an ADD or a DEL, mostly netlink messages to the kernel. The time of
+//! a plugin beyond the floor is avoidable. `tests/bench` links the floor like the host executable.
 //!
-//! `postern-floor [--inside] add|del PARTS NETNS BRIDGE ADDRESS NAME`. PARTS is a list of words with `+` in between:
+//! `postern-floor [--inside] add|del PARTS NETNS BRIDGE ADDRESS NAME`. PARTS is a list of words, separated by `+`:
 //!
-//! * `none`: nothing but reading these words. `lease`: the files of an address.
-//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address; `macvlan-alone`: without. `BRIDGE` is the bridge, or
-//!   the link below. `route`: the default route.
-//! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in tables that are there.
-//! * `bandwidth`, `tuning`: changes of a link that is there. `BRIDGE` is its end on the node.
+//! * `none`: only reads these arguments. `lease`: the lease files of an address.
+//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address. `macvlan-alone`: a macvlan without an address.
+//!   `BRIDGE` is the bridge, or the parent link. `route`: the default route.
+//! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in existing tables.
+//! * `bandwidth`, `tuning`: changes of an existing link. `BRIDGE` is its host end.
 //!
-//! With `--inside` it prints the µs of wall and processor time and the page faults of the work alone, without its own
-//! start and without entering namespaces.
+//! With `--inside` the program prints the wall time and processor time (µs) and the page faults of the work. Its start
+//! and the opening of the namespaces don't count.
 
 mod links;
 mod nft;
@@ -30,22 +30,22 @@ use std::time::Instant;
 /// The directory of leases.
 const LEASES: &str = "/run/floor-leases";
 
-/// What the work is about.
+/// The arguments of the work.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The words of PARTS.
     pub parts: String,
     /// The path of the container's namespace.
     pub netns: String,
-    /// The bridge, or the link below.
+    /// The bridge, the parent link, or the host end.
     pub bridge: String,
-    /// The address, with its network.
+    /// The address, with its prefix length.
     pub address: ipnet::Ipv4Net,
     /// The name of the link in the container, and of the attachment.
     pub name: String,
 }
 
-/// Returns the path of the floor: beside the running program, or `$POSTERN_FLOOR`.
+/// Returns the path of `postern-floor`: `$POSTERN_FLOOR`, or beside the running program.
 fn program() -> Result<PathBuf> {
     match std::env::var_os("POSTERN_FLOOR") {
         Some(path) => Ok(path.into()),
@@ -53,7 +53,7 @@ fn program() -> Result<PathBuf> {
     }
 }
 
-/// Returns the command of a process that ends at once, `postern-nothing` beside the floor.
+/// Returns the command of `postern-nothing`, which ends at once. It lies beside `postern-floor`.
 ///
 /// # Errors
 /// The running program has no path.
@@ -61,14 +61,14 @@ pub fn nothing() -> Result<Command> {
     Ok(Command::new(program()?.with_file_name("postern-nothing")))
 }
 
-/// True if it is built.
+/// True if `postern-floor` is built.
 #[must_use]
 pub fn is_built() -> bool {
     program().is_ok_and(|program| program.is_file())
 }
 
 impl Task {
-    /// Returns the command that does it.
+    /// Returns the command that does this task.
     ///
     /// # Errors
     /// The running program has no path.
@@ -82,7 +82,7 @@ impl Task {
     /// Measures the work alone.
     ///
     /// # Errors
-    /// It can't be done.
+    /// The program fails.
     pub fn measure(&self, verb: &str) -> Result<Sample> {
         let whole = self.command(verb)?;
         let output = Command::new(whole.get_program()).arg("--inside").args(whole.get_args()).output();
@@ -96,10 +96,10 @@ impl Task {
     }
 }
 
-/// Does the work that the arguments say, and prints figures with `--inside`.
+/// Does the work that the arguments name, and prints figures with `--inside`.
 ///
 /// # Errors
-/// The arguments are no task, or the kernel refuses.
+/// The arguments are wrong, or the kernel refuses the work.
 #[allow(clippy::print_stdout, reason = "its output is figures")]
 pub fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -118,9 +118,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         false => None,
     };
     let (before, start) = (usage(UsageWho::RUSAGE_SELF)?, Instant::now());
-    // To close this socket waits for the kernel after a deletion. As with our plugins, links are removed before that.
+    // After a deletion, closing this socket waits for the kernel. Links are removed before, as in our plugins.
     let mut nft = None;
-    // Rules go before links.
+    // DEL removes rules before links.
     let order: Vec<&str> = if verb == "add" { parts } else { parts.into_iter().rev().collect() };
     for part in order {
         match &place {
@@ -137,7 +137,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Does what concerns no link.
+/// Does a part that concerns no link.
 fn other(part: &str, verb: &str, task: &Task, socket: &mut Option<Nft>) -> Result<()> {
     match part {
         "none" => return Ok(()),
@@ -163,7 +163,7 @@ fn other(part: &str, verb: &str, task: &Task, socket: &mut Option<Nft>) -> Resul
     }
 }
 
-/// The files of an address, in the form of host-local.
+/// Makes or removes the lease files of an address, in host-local's form.
 fn lease(task: &Task, verb: &str) -> Result<()> {
     fs::create_dir_all(LEASES)?;
     let address = task.address.addr().to_string();

@@ -1,4 +1,4 @@
-//! Rules in the native plugins' form. Each transaction is one message to the kernel, without a look before.
+//! nftables rules in the native plugins' form. Each transaction is one message to the kernel, without a query before.
 
 use anyhow::{Context, Result, bail};
 use ipnet::Ipv4Net;
@@ -24,10 +24,10 @@ const ECHO: u16 = 8;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 
-/// The comment of rules like those of a plugin behind the bridge.
+/// The comment of the rules of [`Behind`].
 const COMMENT: &str = "dnat name: \"scale0\" id: \"floor\"";
 
-/// The beginning of the names of files that keep a rule's handle between the two verbs.
+/// The prefix of the files that keep rule handles from ADD to DEL.
 const HANDLES: &str = "/run/floor-handles";
 
 pub struct Masquerade<'a> {
@@ -41,19 +41,19 @@ pub struct Guard<'a> {
     pub mac: [u8; 6],
 }
 
-/// The rules of a plugin behind the bridge.
+/// The rules of a plugin that is chained behind bridge.
 #[derive(Clone, Copy, Debug)]
 pub struct Behind {
     /// The table.
     pub table: &'static str,
-    /// Its own chain, with the number of rules in it.
+    /// The attachment's own chain, and the number of rules in it.
     pub own: Option<(&'static str, usize)>,
-    /// The chains that all attachments share, with one rule of this one in each.
+    /// Chains that all attachments share: a name for each rule of this attachment.
     pub entries: &'static [&'static str],
 }
 
 impl Behind {
-    /// Returns the part that is the floor of a plugin with this configuration.
+    /// Returns the name of the part for a plugin with this configuration.
     pub fn part(config: &Value) -> String {
         let word = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
         match (word("type"), word("backend")) {
@@ -62,7 +62,7 @@ impl Behind {
         }
     }
 
-    /// Returns the rules of such a part, for one address and one port.
+    /// Returns the rules of a part, for one address and one port.
     pub fn of(part: &str) -> Option<Self> {
         let (table, own, entries): (_, _, &[&str]) = match part {
             "portmap-nftables" => ("cni_hostport", None, &["hostports", "masquerading", "masquerading"]),
@@ -74,7 +74,7 @@ impl Behind {
         Some(Self { table, own, entries })
     }
 
-    /// The file of its handles: a list can have several of these parts.
+    /// Returns the file of this part's rule handles. A list can have several parts.
     fn handles(&self) -> String {
         format!("{HANDLES}-{}", self.entries.first().copied().unwrap_or(self.table))
     }
@@ -105,7 +105,7 @@ impl Nft {
         ];
         let comment = format!("ffffffffffffffff-ffffffffffffffff, net: floor, if: eth0, id: {}", rule.name);
         let new = new_rule(INET, "cni_plugins_masquerade", "masq_checks", &expressions, &comment);
-        let [handle] = self.commit(&[new])?[..] else { bail!("the kernel told no handle") };
+        let [handle] = self.commit(&[new])?[..] else { bail!("the kernel returned no rule handle") };
         Ok(std::fs::write(format!("{HANDLES}-{}", rule.name), handle.to_string())?)
     }
 
@@ -127,7 +127,7 @@ impl Nft {
             rule(&mac_chain, &[verdict(0, "")]),
             rule("PREROUTING", &[meta(6), compare(0, &port), jump(&port_chain)]),
         ])?;
-        let entry = handles.last().context("the kernel told no handle")?;
+        let entry = handles.last().context("the kernel returned no rule handle")?;
         Ok(std::fs::write(format!("{HANDLES}-guard"), entry.to_string())?)
     }
 
@@ -145,7 +145,7 @@ impl Nft {
         .map(drop)
     }
 
-    /// Makes as many rules in these chains as a plugin behind the bridge has there, and the chain that is its own.
+    /// Makes the attachment's own chain, and as many rules in each chain as the plugin makes.
     pub fn add_behind(&mut self, behind: &Behind) -> Result<()> {
         let Behind { table, own, entries } = behind;
         let port = [meta(16), compare(0, &[6]), payload(2, 2, 2), compare(0, &[1, 2])].concat();

@@ -1,10 +1,10 @@
-//! The table as a chart (SVG): a bar for each row, as long as the part of native that ours takes.
+//! The table as a chart (SVG). The bar of a row shows the ratio of our figure to the native figure.
 
 use super::table::TABLE;
 use super::{FLOOR, NETAVARK, OURS, Quantity, Summary};
 use std::fmt::Write;
 
-/// The places of things, in pixels.
+/// The layout, in pixels.
 const LEFT: f64 = 340.0;
 const WIDTH: f64 = 480.0;
 const TOP: f64 = 92.0;
@@ -12,10 +12,10 @@ const ROW: f64 = 22.0;
 const BAR: f64 = 12.0;
 /// Room for the figures at the right.
 const RIGHT: f64 = 130.0;
-/// The longest bar is this part of native.
+/// The ratio to native at which the longest bar ends.
 const MOST: f64 = 1.2;
 
-/// Colours for a bright page, then for a dark one. The chart has a ground of its own, so it can be read on any other.
+/// Colours for a bright page, then for a dark page. The chart draws its own background, so it fits any page.
 const STYLE: &str = "\
 svg{font:13px system-ui,sans-serif}.ground{fill:#fff}text{fill:#1f2328}.soft{fill:#59636e;font-size:12px}\
 .title{font-size:16px;font-weight:600}.line{stroke:#d1d9e0}.native{stroke:#59636e;stroke-dasharray:4 3}.ours{fill:#0969da}\
@@ -23,12 +23,12 @@ svg{font:13px system-ui,sans-serif}.ground{fill:#fff}text{fill:#1f2328}.soft{fil
 @media(prefers-color-scheme:dark){.ground{fill:#0d1117}text{fill:#f0f6fc}.soft{fill:#9198a1}.line{stroke:#3d444d}\
 .native{stroke:#9198a1}.ours{fill:#4493f8}.floor{fill:#f0f6fc}.netavark{fill:#d29922}}";
 
-/// Returns a text as it can stand in XML.
+/// Returns a text, escaped for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Where a part of native is.
+/// Returns the horizontal position of a ratio to native.
 fn at(part: f64) -> f64 {
     LEFT + WIDTH * part.clamp(0.0, MOST) / MOST
 }
@@ -134,7 +134,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Every row of the table, with odd figures.
+    /// Returns every row of the table, with odd figures.
     fn full() -> Summary {
         let rows: Vec<Row> = TABLE
             .iter()

@@ -1,4 +1,4 @@
-//! The results of a benchmark: raw figures of each row, their summary, and what is drawn from it.
+//! The results of a benchmark: raw figures of each row, their summary, and the chart and tables of the summary.
 
 mod chart;
 mod table;
@@ -10,35 +10,35 @@ use crate::measure::{Sample, percentile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The sides of a row.
+/// The sides of a row: the native plugins.
 pub const NATIVE: &str = "native";
 /// Our plugins.
 pub const OURS: &str = "ours";
 /// Podman's program for networks, which needs no plugins.
 pub const NETAVARK: &str = "netavark";
-/// The program that does only what nobody can do without.
+/// The program that does only the necessary work (`src/floor`).
 pub const FLOOR: &str = "floor";
-/// The row of a process that ends at once. It has only the side of the floor.
+/// The row of a process that ends at once. Its only side is the floor.
 pub const EMPTY: &str = "an empty process";
 
-/// What is measured of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
+/// A measured quantity of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
-    /// From the start until the process is reaped.
+    /// Wall time, from the start until the process is reaped.
     Wall,
-    /// Of the process, and of all that it waited for.
+    /// Processor time of the process and of all processes that it waited for.
     Cpu,
-    /// Those that read no disk.
+    /// Page faults that read no disk.
     Faults,
-    /// The most that all processes of a run have at one time; a page that several share counts once.
+    /// The greatest memory of all processes of a run at one time. A page that several processes share counts once.
     Memory,
-    /// Of files.
+    /// Size of files.
     Size,
 }
 
 impl Quantity {
-    /// Returns the unit that people read, and what one of it is.
+    /// Returns the unit for people, and the value of one such unit.
     #[must_use]
     pub fn unit(self) -> (&'static str, f64) {
         match self {
@@ -74,7 +74,7 @@ impl Row {
         self.values.entry(quantity).or_default().entry(side.to_owned()).or_default().push(value);
     }
 
-    /// Adds what a call of a side has taken.
+    /// Adds the measured times and page faults of a side's call.
     #[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
     pub fn sample(&mut self, side: &str, sample: Sample) {
         let figures = [(Quantity::Wall, sample.wall), (Quantity::Cpu, sample.cpu), (Quantity::Faults, sample.faults)];
@@ -82,14 +82,14 @@ impl Row {
     }
 }
 
-/// What a row's figures of one side come to.
+/// The summary of one side's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The lowest tenth ends here.
+    /// The 10th percentile.
     pub tenth: f64,
-    /// Half of all are below.
+    /// The median.
     pub median: f64,
-    /// 95 of 100 are below.
+    /// The 95th percentile.
     pub p95: f64,
 }
 
@@ -107,7 +107,7 @@ pub struct Line {
     pub name: String,
     /// What was measured.
     pub quantity: Quantity,
-    /// The number of calls of ours, or of the floor where it is alone.
+    /// The number of our calls, or of the floor's calls in a row with the floor alone.
     pub runs: usize,
     /// The figures by side.
     pub sides: BTreeMap<String, Figures>,
@@ -123,7 +123,7 @@ impl Line {
         self.sides.get(side).copied()
     }
 
-    /// Returns a side's median as a part of the native one.
+    /// Returns the ratio of a side's median to the native median.
     #[must_use]
     pub fn ratio(&self, side: &str) -> Option<f64> {
         let native = self.side(NATIVE)?.median;
@@ -141,7 +141,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Makes it from the raw figures.
+    /// Makes a summary of the raw figures.
     #[must_use]
     pub fn of(conditions: BTreeMap<String, String>, rows: &[Row]) -> Self {
         let lines = rows.iter().flat_map(|row| {
@@ -162,10 +162,10 @@ impl Summary {
         self.lines.iter().find(|line| line.name == name && line.quantity == quantity)
     }
 
-    /// Returns it as JSON with one line for each of its lines, so that a change can be read.
+    /// Returns the summary as JSON. Each [`Line`] is one line of text, so that a diff is readable.
     ///
     /// # Errors
-    /// None that is known.
+    /// No error is known.
     pub fn to_json(&self) -> serde_json::Result<String> {
         let lines: Vec<String> = self.lines.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         let conditions = serde_json::to_string(&self.conditions)?;

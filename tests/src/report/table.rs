@@ -5,14 +5,14 @@ use Quantity::{Cpu, Memory, Size, Wall};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
-/// A line of the benchmark that table and chart show.
+/// A line of the table and of the chart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
-    /// The words for people.
+    /// The text for people.
     pub label: &'static str,
-    /// The row.
+    /// The name of the benchmark's row.
     pub row: &'static str,
-    /// What of the row.
+    /// The quantity of the row.
     pub quantity: Quantity,
 }
 
@@ -21,13 +21,13 @@ const fn show(label: &'static str, row: &'static str, quantity: Quantity) -> Sho
 }
 
 impl Shown {
-    /// Finds its line in a summary.
+    /// Finds the line in a summary.
     pub fn line(self, summary: &Summary) -> Option<&Line> {
         summary.line(self.row, self.quantity)
     }
 }
 
-/// All of them, in the order of the table.
+/// All lines, in the order of the table.
 pub(super) const TABLE: [Shown; 31] = [
     show("VERSION", "bridge VERSION", Wall),
     show("static, ADD", "static, ADD", Wall),
@@ -76,7 +76,7 @@ const FIRST_PAGE: [(&str, &str); 10] = [
     ("50 bridges with host-local at once, ADD", "50 at once: bridge + host-local, ADD"),
 ];
 
-/// Returns a figure in its unit, with as many places as are worth reading.
+/// Returns a figure in its unit, with a sensible number of decimal places.
 fn shown(value: f64, quantity: Quantity) -> String {
     let value = value / quantity.unit().1;
     match quantity {
@@ -94,7 +94,7 @@ fn ratio(line: &Line, side: &str) -> String {
     line.ratio(side).map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
 }
 
-/// Returns the table in Markdown: medians, and ours as a part of native.
+/// Returns the table in Markdown: medians, and the ratio of ours to native.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
     let mut text =

@@ -1,5 +1,5 @@
-//! Whole lists with a process for each plugin: native by cnitool, ours by `postern net`, and the floor. netavark does the work of
-//! one of them.
+//! Measures whole lists with a process for each plugin: the native plugins by cnitool, ours by `postern net`, and the
+//! floor. For one list, netavark does the same work.
 
 use crate::netavark::Netavark;
 use crate::rounds::REST;
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The first port of the node that a list leads from. Each side has its own.
+/// The first node port of the lists' port mappings. Each side and list has its own port.
 const PORT: u16 = 8090;
 /// The verbs of one round.
 const VERBS: [&str; 3] = ["add", "check", "del"];
@@ -22,25 +22,25 @@ const VERBS: [&str; 3] = ["add", "check", "del"];
 /// A list of plugins.
 struct List {
     name: &'static str,
-    /// The last part of the addresses and names that are its own.
+    /// A number in the list's addresses and names.
     number: usize,
     plugins: Vec<Value>,
     /// The parts of the floor for each plugin.
     floor: Option<&'static [&'static str]>,
-    /// True if netavark does the same.
+    /// True if netavark does the same work.
     is_netavarks: bool,
 }
 
-/// Runs one verb, and returns what it took and printed; `None` if the verb is not measured.
+/// Runs one verb. Returns its measurement and error output, or `None` if the side lacks the verb.
 type Call<'a> = dyn Fn(&str) -> Result<Option<(Measured, String)>> + 'a;
 
-/// A side, and how it does a verb: what was measured, and the words of a failure. Nothing for a verb that it lacks.
+/// A side, and its way to run a verb.
 struct Way<'a> {
     side: &'static str,
     call: Box<Call<'a>>,
 }
 
-/// Returns the lists: as Kubernetes' nodes have them, with what Podman adds, and what netavark does.
+/// Returns the lists: Kubernetes' list, the same list with Podman's plugins, and a list that does netavark's work.
 fn lists() -> [List; 3] {
     let ranges = json!([[{"subnet": "10.SUBNET.0.0/16"}]]);
     let kubernetes = vec![
@@ -53,7 +53,7 @@ fn lists() -> [List; 3] {
     ];
     let more = [json!({"type": "firewall"}), json!({"type": "tuning", "mtu": 1400})];
     let all = kubernetes.iter().cloned().chain(more).collect();
-    // firewall knows no nftables. netavark accepts forwarded packets there.
+    // firewall has no nftables backend. netavark accepts forwarded packets in nftables.
     let netavarks = vec![
         json!({
             "type": "bridge", "bridge": "chainSUBNET", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
@@ -72,7 +72,7 @@ fn lists() -> [List; 3] {
     ]
 }
 
-/// Measures the lists that are asked for.
+/// Measures the lists that the options name.
 pub fn measure(sets: &Sets, netavark: Option<&Netavark>, floor: &str, options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for list in lists() {
@@ -97,7 +97,7 @@ fn measure_one(
         println!("SKIPPED: {}: no cnitool to compare with: tests/fetch-cnitool fetches it", list.name);
         return Ok(Vec::new());
     }
-    // The runtime too lies where the plugins lie.
+    // cnitool lies in the plugins' directory, as `postern` does.
     let copied = native.bin.join("cnitool");
     fs::copy(&cnitool, &copied)?;
     let mut ways = vec![
@@ -116,7 +116,7 @@ fn measure_one(
     let mut rows = VERBS.map(|verb| Row::new(format!("{}, {}", list.name, verb.to_uppercase())));
     let mut said = BTreeMap::new();
     for run in 0..WARM_UP + runs {
-        // Each way begins as many rounds as the others.
+        // Each way is first in the same number of rounds.
         for way in (0..ways.len()).filter_map(|turn| ways.get((turn + run) % ways.len())) {
             std::thread::sleep(REST);
             for (verb, row) in VERBS.into_iter().zip(&mut rows) {
@@ -131,7 +131,7 @@ fn measure_one(
                     *row.failures.entry(way.side.to_owned()).or_default() += 1;
                     said.insert(way.side, errors);
                 }
-                // As in the other rows: the native DEL may fail the first time.
+                // The first native DEL may fail: see `rounds.rs`.
                 if verb == "del" {
                     (way.call)(verb)?;
                 }
@@ -148,7 +148,7 @@ fn measure_one(
     Ok(rows.into())
 }
 
-/// What a runtime adds for the capabilities of the lists.
+/// Returns the `runtimeConfig` of the lists' `capabilities`.
 fn runtime_config(port: u16) -> Value {
     let rate = 8_000_000;
     json!({
@@ -157,7 +157,7 @@ fn runtime_config(port: u16) -> Value {
     })
 }
 
-/// A program that runs the list as a runtime does.
+/// Returns the way of a program that runs the list as a runtime does.
 fn runtime<'a>(
     side: &'static str,
     program: PathBuf,
@@ -183,7 +183,7 @@ fn runtime<'a>(
     Ok(Way { side, call: Box::new(call) })
 }
 
-/// The floor of each plugin, in a process each.
+/// Returns the way of the floor, with a process for each plugin.
 fn of_floor<'a>(parts: &'a [&'a str], netns: &'a str) -> Way<'a> {
     let call = |verb: &str| {
         if verb == "check" {
@@ -195,9 +195,9 @@ fn of_floor<'a>(parts: &'a [&'a str], netns: &'a str) -> Way<'a> {
     Way { side: FLOOR, call: Box::new(call) }
 }
 
-/// netavark, with what a runtime of CNI gives the others.
+/// Returns the way of netavark, with the same network as the plugins.
 fn of_netavark<'a>(netavark: &'a Netavark, list: &List) -> Result<Way<'a>> {
-    // The sides of the plugins have the numbers below.
+    // The sides of the plugins use the numbers below 40.
     let own = 40 + list.number;
     let containers = [container(&format!("chain{own}-stays"))?, container(&format!("chain{own}"))?];
     let network = netavark.network(100 + own, containers, PORT + u16::try_from(own)?)?;

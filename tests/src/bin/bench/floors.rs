@@ -1,4 +1,4 @@
-//! Measures the floor of a call and of a list: a program that does only the work that no plugin can avoid.
+//! Measures the floor of a call and of a list, by a program that does only the necessary work.
 
 use crate::scenarios::{Scenario, WIRE};
 use anyhow::{Result, ensure};
@@ -9,7 +9,7 @@ use postern_tests::measure::{Sample, timed};
 const BRIDGE: &str = "bench3";
 const LINK: &str = "eth0";
 
-/// Returns the work of the floor for these words of PARTS (see `postern_tests::floor`).
+/// Returns the task of the floor for these PARTS (see `postern_tests::floor`).
 fn task(parts: &str, netns: &str) -> Result<Task> {
     let (bridge, name) = match parts {
         "loopback" => ("", "lo"),
@@ -27,7 +27,7 @@ fn run(task: &Task, verb: &str) -> Result<Sample> {
     Ok(made.sample)
 }
 
-/// One round of the floor. A verb that it does not know has no sample.
+/// Measures one round of the floor. A verb that the floor lacks has no sample.
 pub fn round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option<Sample>>> {
     let (link, task) = (task("bridge", netns)?, task(parts, netns)?);
     let needs_link = ["bandwidth", "tuning"].contains(&parts);
@@ -46,7 +46,7 @@ pub fn round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option
     Ok(samples)
 }
 
-/// The floor of a list with a process for each plugin: the sum of their ADDs, or of their DELs.
+/// Measures the floor of a list with a process for each plugin. Returns the sum of the ADDs or DELs.
 pub fn list(parts: &[&str], netns: &str, verb: &str) -> Result<Sample> {
     let mut tasks: Vec<Task> = parts.iter().map(|parts| task(parts, netns)).collect::<Result<_>>()?;
     if verb == "del" {

@@ -1,17 +1,17 @@
-//! The size of what is installed.
+//! The size of an installation.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::report::{NATIVE, OURS, Quantity, Row};
 use std::path::Path;
 use std::process::Command;
 
-/// All files of upstream's release 1.9.1, in bytes. Debian strips them, which upstream does not.
+/// The size of all files of upstream's release 1.9.1, in bytes. Debian's files are stripped; upstream's are not.
 const RELEASE: f64 = 115e6;
 
-/// What of Debian's package has no counterpart of ours, or lies beside it from another package.
+/// Native plugins in the directory that come from another package than Debian's CNI plugins.
 const NOT_OF_THE_PACKAGE: &[&str] = &["flannel"];
 
-/// Installs ours as an operator does, and adds up the files of both sides.
+/// Installs our plugins as an operator does, and adds up the files of both sides.
 #[allow(clippy::cast_precision_loss, reason = "sizes of files")]
 pub fn measure(native: &Path, ours: &Path) -> Result<[Row; 2]> {
     let root = "/run/installed";
@@ -63,7 +63,7 @@ fn size(directory: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// A native program, and no plugin's file of one line.
+/// True for a native program, false for the short file of one of our plugins.
 fn is_large(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20)
 }

@@ -1,15 +1,16 @@
-//! The benchmark: our plugins beside the native ones, netavark and the floor, all in one run. Calls are made one at a time, as whole
-//! lists, and many at once; memory and sizes are measured too.
+//! The benchmark: our plugins beside the native plugins, netavark and the floor, all in one run. It measures single
+//! calls, whole lists, many calls at once, memory and sizes.
 //!
-//! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...]`, under `tests/in-namespaces`. It writes `raw.json`
-//! with each figure, `performance.json` with medians, lowest tenths and 95th percentiles, and `performance.svg`. With
-//! patterns, only rows whose scenario has one in its name are measured. The plugins are copied to PLACE first
-//! (`OUT/files`).
+//! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...]`, under `tests/in-namespaces`. It
+//! writes `raw.json` with each figure, `performance.json` with medians, 10th and 95th percentiles, and
+//! `performance.svg`. With patterns, it measures only rows whose name contains a pattern. It copies the plugins to the
+//! directory of `--place` first (by default `files` in the directory of `--out`).
 //!
 //! `postern-bench draw SUMMARY PAGES` draws the chart and the tables in `PAGES/docs` and `PAGES/README.md` anew.
 //!
-//! Wall time is from before the spawn until the process is reaped. CPU time is that of the process and of everything that
-//! it waited for. Trust the ratio: all sides saw the same machine at the same time.
+//! Wall time is from before the spawn until the process is reaped. CPU time is the time of the process and of all
+//! processes that it waited for. The ratios are more reliable than the times: all sides ran on the same machine at the
+//! same time.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
@@ -37,16 +38,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The node's port that leads to the container. Both sides use it, one after the other.
+/// The node port of the port mapping. Both sides use it, one after the other.
 const PORT: u16 = 8080;
 /// The number of runs before the first that counts.
 const WARM_UP: usize = 3;
-/// How often the memory of a run is measured.
+/// The number of memory measurements of a run.
 const MEMORY_RUNS: usize = 5;
 /// The scenarios whose memory is measured.
 const MEMORY: [&str; 3] = ["static", "bridge + host-local", "portmap default"];
 
-/// One of the sets of plugins, with its own network on the host.
+/// A set of plugins, with its own network on the host.
 struct PluginSet {
     bin: PathBuf,
     netns: String,
@@ -56,7 +57,7 @@ struct PluginSet {
 /// The native plugins, and ours.
 type Sets = [PluginSet; 2];
 
-/// What is to be measured.
+/// The command line.
 struct Options {
     runs: usize,
     out: PathBuf,
@@ -65,7 +66,7 @@ struct Options {
 }
 
 impl Options {
-    /// True if rows whose names begin so are asked for.
+    /// True if no pattern is given, or if the name contains a pattern.
     fn wants(&self, name: &str) -> bool {
         self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str()))
     }
@@ -179,7 +180,7 @@ fn write(options: &Options, conditions: BTreeMap<String, String>, rows: &[Row]) 
     Ok(())
 }
 
-/// Draws the pages' chart and tables from a summary, which becomes theirs.
+/// Draws the pages' chart and tables from a summary, and copies the summary to the pages.
 fn draw(summary: &Path, pages: &Path) -> Result<()> {
     let text = fs::read_to_string(summary).with_context(|| summary.display().to_string())?;
     let summary: Summary = serde_json::from_str(&text)?;
@@ -220,7 +221,7 @@ fn options(arguments: Vec<String>) -> Result<Options> {
     Ok(options)
 }
 
-/// Returns what the figures depend on.
+/// Returns the conditions that the figures depend on.
 fn conditions(options: &Options, files: &str) -> Result<BTreeMap<String, String>> {
     let output = |program: &str, arguments: &[&str]| -> Result<String> {
         Ok(String::from_utf8_lossy(&Command::new(program).args(arguments).output()?.stdout).trim().to_owned())
@@ -296,7 +297,7 @@ fn print(row: &Row) {
         e / b,
         ours / native
     );
-    // What a row does not have is left out.
+    // A missing figure is NaN, and stays blank.
     println!("{}", text.replace("NaN", "   "));
 }
 

@@ -1,7 +1,7 @@
-//! The resident memory of a run: of all its processes together, at the instant at which it is greatest.
+//! Measures the greatest resident memory of all processes of a run together.
 //!
-//! A process has most of its memory when it ends. So the run is traced: whenever one of its processes is about to end, the
-//! sizes of all that are there are added. A page that several of them share counts once (`Pss`).
+//! A process uses most memory at its end. So this program traces the run: before each end of a process, it adds up the
+//! sizes of all existing processes. A page that several processes share counts once (`Pss`).
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The file that the figure is written to.
+/// The file with the figure.
 const FILE: &str = "/run/memory";
 
-/// Measures a command. Returns the bytes and its output.
+/// Measures a command. Returns the bytes of memory, and the command's output.
 pub fn measure(command: &Command, input: &str) -> Result<(u64, String)> {
     let mut traced = Command::new("/proc/self/exe");
     traced.arg("memory").arg(command.get_program()).args(command.get_args());
@@ -34,9 +34,9 @@ pub fn measure(command: &Command, input: &str) -> Result<(u64, String)> {
     Ok((bytes, stdout))
 }
 
-/// Runs `memory PROGRAM [ARGUMENT...]`. Its exit status is the program's.
+/// Runs `memory PROGRAM [ARGUMENT...]`: traces the program. The exit status is the program's.
 pub fn run(words: &[String]) -> Result<()> {
-    // The shell waits for us before it becomes the program.
+    // The shell waits for this tracer before it becomes the program.
     let child = Command::new("/bin/sh").args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).args(words).spawn()?;
     let first = Pid::from_raw(i32::try_from(child.id())?);
     waitpid(first, Some(WaitPidFlag::WUNTRACED))?;
@@ -48,7 +48,7 @@ pub fn run(words: &[String]) -> Result<()> {
         | Options::PTRACE_O_EXITKILL;
     ptrace::seize(first, options)?;
     kill(first, Signal::SIGCONT)?;
-    // A child that has not begun a program of its own may still use its parent's memory.
+    // A vfork child shares its parent's memory until its exec, so only forks and execs add a process.
     let mut processes = BTreeSet::from([first]);
     let (mut most, mut status, mut has_begun) = (0, 1, false);
     loop {
@@ -98,7 +98,7 @@ pub fn run(words: &[String]) -> Result<()> {
     std::process::exit(status);
 }
 
-/// Returns the bytes of a process, its part of shared pages included.
+/// Returns the bytes of a process, with its part of shared pages.
 fn resident(pid: Pid) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;

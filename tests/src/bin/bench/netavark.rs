@@ -1,5 +1,5 @@
-//! netavark, which sets up networks for Podman without plugins: a bridge with masquerading and one port. It finds on the node
-//! what the plugins find there: another container of the network stays, and with it the bridge and the rules of the network.
+//! Measures netavark, which sets up networks for Podman without plugins: a bridge with masquerading and one port. As
+//! for the plugins, the bridge and the network's rules exist already: another container of the network stays attached.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::measure::{Measured, timed};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Its package, unpacked with the C library that it was linked with (`tests/fetch-runtime`).
+/// netavark's package, unpacked with the C library that it needs (`tests/fetch-runtime`).
 pub struct Netavark {
     program: PathBuf,
     loader: PathBuf,
-    /// What it calls itself.
+    /// The version that netavark prints.
     pub version: String,
 }
 
@@ -21,20 +21,20 @@ struct Container {
     input: String,
 }
 
-/// A network with a container that stays.
+/// A network with a container that stays attached.
 pub struct Network<'a> {
     program: &'a Netavark,
     measured: Container,
 }
 
-/// Returns the directory of the package if it is there: in `$POSTERN_RUNTIMES`, or in `target/runtimes`.
+/// Returns the directory of the package if it exists: in `$POSTERN_RUNTIMES`, or in `target/runtimes`.
 pub fn package() -> Option<PathBuf> {
     let runtimes = PathBuf::from(std::env::var_os("POSTERN_RUNTIMES").unwrap_or_else(|| "target/runtimes".into()));
     Some(runtimes.join("netavark")).filter(|directory| directory.is_dir())
 }
 
 impl Netavark {
-    /// Finds it in its package's directory, and asks for its version.
+    /// Finds netavark in its package's directory, and asks for its version.
     pub fn of(package: &Path) -> Result<Self> {
         let found = |words: &[&str]| -> Result<PathBuf> {
             let output = Command::new("find").arg(package.join("usr/lib")).args(words).output()?;
@@ -52,13 +52,13 @@ impl Netavark {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.loader);
         command.arg("--library-path").args(self.loader.parent()).arg(&self.program);
-        // What Debian's build takes by itself, whatever an earlier run has noted.
+        // nftables is the default of Debian's build. The variable overrides the note of an earlier run.
         command.env("NETAVARK_FW", "nftables");
         command
     }
 
-    /// Makes a network of the address range `10.NUMBER.0.0/16`, and a container that stays. Another one, in this namespace, is
-    /// to be measured with this port of the node.
+    /// Makes a network with the address range `10.NUMBER.0.0/16`. The container in the first namespace stays attached.
+    /// The container in the second namespace is measured, with this node port.
     pub fn network(&self, number: usize, netns: [String; 2], port: u16) -> Result<Network<'_>> {
         let [stays, measured] = netns;
         let stays = container(number, 2, stays, &Value::Null);
@@ -76,7 +76,7 @@ impl Netavark {
 }
 
 impl Network<'_> {
-    /// Attaches or detaches the container that is measured. Nothing for CHECK, which netavark lacks.
+    /// Attaches or detaches the measured container. Returns `None` for CHECK, which netavark lacks.
     pub fn call(&self, verb: &str) -> Result<Option<Measured>> {
         let verb = match verb {
             "add" => "setup",
@@ -87,7 +87,7 @@ impl Network<'_> {
     }
 }
 
-/// The container with this address in the network, and what Podman says of both.
+/// Returns the container with this address, and Podman's description of the container and the network.
 fn container(network: usize, address: usize, netns: String, ports: &Value) -> Container {
     let name = format!("chain{network}");
     let input = json!({

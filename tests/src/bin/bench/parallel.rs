@@ -1,5 +1,5 @@
-//! Many calls at once: 1 to 200 ADDs that begin together, then as many DELs. Native, ours and the floor take turns. It
-//! measures wall time until the last is done, and the CPU time of all.
+//! Measures many calls at once: 1 to 200 ADDs that begin together, then the same number of DELs. The native plugins,
+//! ours and the floor take turns. The wall time ends with the last call; the CPU time is the sum.
 
 use crate::rounds::{REST, SIDES};
 use crate::{Options, PluginSet, Sets};
@@ -17,16 +17,17 @@ use std::time::Instant;
 
 /// The numbers of calls at once.
 const COUNTS: [usize; 5] = [1, 10, 50, 100, 200];
-/// The same for links without a host end, and for devices.
+/// The numbers of calls at once for links without a host end, and for devices.
 const COUNTS_OF_LINKS: [usize; 2] = [50, 100];
-/// Rounds of few calls, and of many.
+/// The number of rounds with at most `FEW` calls, and with more calls.
 const ROUNDS: [usize; 2] = [10, 3];
 const FEW: usize = 50;
-/// The number of further tries for a DEL that fails, so that the next round begins with nothing. A native DEL with
-/// `ipMasq` may fail the first time.
+/// The number of further tries for a DEL that fails, so that the next round begins without attachments. The first
+/// native DEL with `ipMasq` may fail.
 const RETRIES: usize = 5;
 
-/// The network to attach to: each side has its own bridge. All others share one link, or have a device each.
+/// A network with one plugin. bridge has its own bridge for each side. The other plugins share one parent link, or have
+/// a device for each container.
 struct Scenario {
     name: &'static str,
     plugin: &'static str,
@@ -35,7 +36,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the configuration of one of a side's containers.
+    /// Returns the configuration for one container of a side.
     fn config(&self, side: usize, number: usize) -> Value {
         let mut config = json!({
             "cniVersion": "1.0.0", "name": format!("many{side}"), "type": self.plugin,
@@ -58,13 +59,13 @@ impl Scenario {
 struct Batch {
     sample: Sample,
     errors: usize,
-    /// The message of the first one that failed.
+    /// The output of the last call that failed.
     printed: String,
-    /// The output of each.
+    /// The output of each call.
     results: Vec<Value>,
 }
 
-/// Measures the rows that are asked for.
+/// Measures the rows that the options name.
 pub fn measure(sets: &Sets, options: &Options) -> Result<Vec<Row>> {
     let bridge = |name, patch| Scenario { name, plugin: "bridge", patch, counts: &COUNTS };
     let link = |name, plugin, patch| Scenario { name, plugin, patch, counts: &COUNTS_OF_LINKS };
@@ -91,7 +92,7 @@ pub fn measure(sets: &Sets, options: &Options) -> Result<Vec<Row>> {
         most.saturating_sub(1),
         cards.saturating_sub(1)
     );
-    ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "no containers and no cards");
+    ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the containers and cards can't be made");
     println!("many at once, until all are done");
     let mut rows = Vec::new();
     for scenario in scenarios.iter().filter(wanted) {
@@ -108,7 +109,7 @@ pub fn measure(sets: &Sets, options: &Options) -> Result<Vec<Row>> {
 fn measure_one(scenario: &Scenario, sets: &Sets, count: usize, name: &str) -> Result<Vec<Row>> {
     let mut rows = ["ADD", "DEL"].map(|verb| Row::new(format!("{name}, {verb}")));
     let mut said = [const { String::new() }; SIDES.len()];
-    // Nobody has written a floor for the others.
+    // The floor exists only for this scenario.
     let has_floor = scenario.name == "bridge + host-local" && is_built();
     let [few, many] = ROUNDS;
     // The first round warms up.
@@ -171,7 +172,7 @@ fn measure_one(scenario: &Scenario, sets: &Sets, count: usize, name: &str) -> Re
     Ok(rows.into())
 }
 
-/// Fails unless each container has the address of its result, and no two have the same.
+/// Fails if a container lacks the address of its result, or if two containers have the same address.
 fn verify(results: &[Value]) -> Result<()> {
     let mut all = BTreeSet::new();
     for (number, result) in results.iter().enumerate() {
@@ -242,7 +243,7 @@ fn all_at_once(calls: &[Call]) -> Result<Batch> {
                 })
             })
             .collect::<Result<_, _>>()?;
-        // Before the threads go on: they may have made their calls by the time that this one runs again.
+        // The start is taken before the threads go on. They may finish their calls before this thread runs again.
         let start = Instant::now();
         barrier.wait();
         let mut batch = Batch::default();

@@ -1,8 +1,8 @@
-//! Where the programs of all sides lie while they are measured: in fresh copies, in one directory.
+//! Copies the programs of all sides into one directory, where they are measured.
 //!
-//! The kernel keeps a file in larger or smaller pieces of memory, as it was written or read before. A program in larger
-//! pieces has fewer page faults, and starts up to 280 µs earlier. So all sides are written anew by the same program into
-//! the same file system, right before they are measured. Then all of their pages are in memory.
+//! The kernel keeps a file in larger or smaller pieces of memory, depending on how the file was written or read. A
+//! program in larger pieces has fewer page faults, and starts up to 280 µs earlier. So the same program writes all
+//! sides into the same file system, directly before the measurement. Then all their pages are in memory.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::copy_bin;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Both directories of plugins, netavark's package, and how their files are in memory.
+/// Both directories of plugins, netavark's package, and a description of the copies.
 pub struct Place {
     pub native: PathBuf,
     pub ours: PathBuf,
@@ -18,7 +18,7 @@ pub struct Place {
     pub state: String,
 }
 
-/// Copies all sides into a directory, which may be there from an earlier time.
+/// Copies all sides into a directory. An old copy is removed.
 pub fn copy(native: &Path, ours: &Path, netavark: Option<&Path>, directory: &Path) -> Result<Place> {
     if directory.exists() {
         std::fs::remove_dir_all(directory)?;
@@ -32,7 +32,7 @@ pub fn copy(native: &Path, ours: &Path, netavark: Option<&Path>, directory: &Pat
         .into_iter()
         .map(|(from, to)| format!("cp -a --reflink=never --sparse=never {} {}", from.display(), to.display()))
         .collect();
-    // What other programs map would keep its pages, if a copy shared blocks with the original.
+    // `--reflink=never`: a copy that shared blocks with the original could keep pages that other programs map.
     let script = format!(
         "umask 022; {}; {}; sync -f {}",
         copies.join("; "),
@@ -42,7 +42,7 @@ pub fn copy(native: &Path, ours: &Path, netavark: Option<&Path>, directory: &Pat
     ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the plugins can't be copied: {script}");
     let to_netavark = netavark.map(|_| to_netavark);
     [&to_native, &to_ours].into_iter().chain(&to_netavark).try_for_each(|directory| are_in_memory(directory))?;
-    // Ours reads and hashes code that has changed within two seconds, at each run.
+    // Each run of ours reads and hashes code that has changed within the last two seconds.
     std::thread::sleep(Duration::from_millis(2_500));
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&directory).output()?;
     let kind = String::from_utf8_lossy(&kind.stdout).trim().to_owned();

@@ -1,4 +1,4 @@
-//! Rounds of one scenario: native, ours and the floor take turns.
+//! Rounds of one scenario: the native plugins, ours and the floor take turns.
 
 use crate::floors;
 use crate::scenarios::{Scenario, floor};
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
 
-/// The rest before each side's turn. After a DEL the kernel's workers still hold the lock of all links for a while, and
-/// the next side would wait for it.
+/// The pause before each side's turn. After a DEL, the kernel's workers hold the lock of all links for a while, and the
+/// next side would wait for this lock.
 pub const REST: Duration = Duration::from_millis(20);
 
 /// The names of the sides, in the order of their plugins.
@@ -45,7 +45,7 @@ impl PluginSet {
         timed(&mut command, input.as_bytes())
     }
 
-    /// Makes what is in front of the scenario's plugin, and returns its result.
+    /// Calls ADD of the plugin in front of the scenario's plugin, and returns its result.
     pub fn front(&self, scenario: &Scenario) -> Result<Value> {
         let Some(front) = &scenario.front else { return Ok(Value::Null) };
         let made = self.call("bridge", front, "ADD", &Value::Null)?;
@@ -53,7 +53,7 @@ impl PluginSet {
         Ok(serde_json::from_str(&made.stdout)?)
     }
 
-    /// Removes it.
+    /// Calls DEL of the plugin in front.
     pub fn clear(&self, scenario: &Scenario, in_front: &Value) -> Result<()> {
         if let Some(front) = &scenario.front {
             self.call("bridge", front, "DEL", in_front)?;
@@ -68,7 +68,7 @@ impl PluginSet {
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
             }
-            // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first time.
+            // A second DEL removes the rest. With iptables 1.8.9, the first native DEL with `ipMasq` fails.
             if !made.succeeded && *verb == "DEL" {
                 self.call(scenario.plugin, config, verb, &previous)?;
             }
@@ -78,13 +78,13 @@ impl PluginSet {
     }
 }
 
-/// Measures a program that is a floor by itself: it has no other side.
+/// Measures a program that is a floor, in a row without other sides.
 pub fn alone(name: &'static str, runs: usize, command: impl Fn() -> Result<Command>) -> Result<Row> {
     let mut row = Row::new(name);
     for run in 0..WARM_UP + runs {
         std::thread::sleep(REST);
         let made = timed(&mut command()?, b"{}")?;
-        ensure!(made.succeeded, "{name}: it failed");
+        ensure!(made.succeeded, "{name} failed");
         if run >= WARM_UP {
             row.sample(FLOOR, made.sample);
         }
@@ -108,7 +108,7 @@ pub fn measure(scenario: &Scenario, sets: &Sets, floor_netns: &str, runs: usize)
     let mut said = [const { String::new() }; SIDES.len()];
     for run in 0..WARM_UP + runs {
         let counts = run >= WARM_UP;
-        // The first of a round may find colder caches, so all take turns.
+        // The first side of a round may find colder caches, so all sides take turns.
         for turn in 0..=sets.len() {
             let index = (turn + run) % (sets.len() + 1);
             std::thread::sleep(REST);

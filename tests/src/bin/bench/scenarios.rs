@@ -1,12 +1,12 @@
-//! What is measured one call at a time: a plugin with a configuration, and its floor.
+//! The scenarios of single calls: a plugin with a configuration, and its floor.
 
 use crate::PORT;
 use postern_tests::merge;
 use serde_json::{Value, json};
 
-/// The directories of subnet files, but for the number of the side.
+/// The prefix of the directories of subnet files. The number of the side follows.
 pub const SUBNETS: &str = "/run/subnets";
-/// The link that others are stacked on.
+/// The parent link of VLANs, macvlans and ipvlans.
 pub const WIRE: &str = "wire0";
 /// The link that is moved into the container.
 pub const DEVICE: &str = "device0";
@@ -17,13 +17,14 @@ pub struct Scenario {
     pub plugin: &'static str,
     pub config: Value,
     pub verbs: &'static [&'static str],
-    /// The interface plugin in front of it in the list, whose calls are not measured.
+    /// The interface plugin before this plugin in the list. Its calls are not measured.
     pub front: Option<Value>,
-    /// The same without what is to be measured alone, and the name of that. It runs in the same rounds.
+    /// A row for a part of the work: its name, and the configuration without that part. Both configurations run in the
+    /// same rounds, and the row has the difference.
     pub without: Option<(&'static str, Value)>,
 }
 
-/// The parts of a scenario's floor (`src/floor`). Without one, nobody has said what can't be done without.
+/// Returns the parts of a scenario's floor (`src/floor`), if the scenario has a floor.
 pub fn floor(scenario: &str) -> Option<&'static str> {
     Some(match scenario {
         "bridge VERSION" | "static" => "none",
@@ -45,7 +46,7 @@ pub fn floor(scenario: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns all of them. `SIDE` in a configuration is the side's number.
+/// Returns all scenarios. `SIDE` in a configuration stands for the side's number.
 pub fn scenarios() -> Vec<Scenario> {
     let single =
         json!({"type": "host-local", "ranges": [[{"subnet": "10.SIDE.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]});
@@ -60,12 +61,12 @@ pub fn scenarios() -> Vec<Scenario> {
     const ALL: &[&str] = &["ADD", "CHECK", "DEL"];
     const BOTH: &[&str] = &["ADD", "DEL"];
     let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs, front: None, without: None };
-    // Podman's default chain has both of them behind its bridge.
+    // Podman's default list has portmap and firewall behind bridge.
     let behind = |name, plugin: &'static str, ipam: &Value, patch: Value| Scenario {
         front: Some(with("bridge", ipam, json!({"isGateway": true}))),
         ..scenario(name, plugin, with(plugin, &Value::Null, patch), ALL)
     };
-    // The quotient of the whole runs has the bridge in it, on both sides.
+    // The ratio of whole runs includes the work for the bridge on both sides, so masquerading also has its own row.
     let masquerade_alone = |part, of: Scenario| {
         let mut config = of.config.clone();
         merge(&mut config, &json!({"ipMasq": null}));

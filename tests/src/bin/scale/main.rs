@@ -1,27 +1,27 @@
-//! A benchmark of runs on nodes with few and with many attachments. All nodes stand at the same time, and are measured
-//! by turns, run by run: what else the machine does meets all of them alike. On each node it measures ADD, CHECK and
-//! DEL of one more attachment, and the GC verb with all attachments valid.
+//! A benchmark of runs on nodes with few and with many attachments. All nodes exist at the same time, and the rounds
+//! of all nodes alternate. So other load of the machine affects all nodes alike. On each node it measures ADD, CHECK
+//! and DEL of one more attachment, and the GC verb with all attachments valid.
 //!
-//! `postern-bench-scale [--counts 1,1000] [--runs N] [--patch JSON] [--behind JSON] [--no-flood] [--steps] [--json FILE]
-//! [--then COMMAND] [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
+//! `postern-bench-scale [--counts 1,1000] [--runs N] [--patch JSON] [--behind JSON] [--no-flood] [--steps] [--json
+//! FILE] [--then COMMAND] [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
 //!
-//! The *floor* is measured too: the same netlink messages, sent by a program that does nothing else. The time of a run
-//! beyond the floor is ours. The *witness* tells what of its growth is memory: `static` of the same plugins, which uses
-//! no netlink, started as soon as the floor has ended. Its work is the same on each node. If it takes longer on a full
-//! one, then the kernel's work on many rules has replaced what was in the processor's caches.
+//! The *floor* is measured too: a program that only sends the same netlink messages. The time of a run beyond the floor
+//! is the plugin's own. The *witness* shows the effect of the processor's caches: a run of the plugin `static`, which
+//! uses no netlink, directly after the floor. The witness does the same work on each node. If it takes longer on a full
+//! node, the kernel's work on many rules has replaced the contents of the caches.
 //!
-//! With `--behind` each attachment also has this plugin in its list, and the plugin's runs are measured instead of the
-//! bridge's. `PORT` in the text is a number of the attachment's own.
+//! With `--behind` each attachment's list also has this plugin, and its runs are measured instead of bridge's runs.
+//! `PORT` in the text stands for a number that differs for each attachment.
 //!
-//! With `--no-flood` the filling's ports take no frames for receivers that the bridge doesn't know. Otherwise the
-//! kernel gives each new link's first frames to a thousand ports. That takes longer than a run, and counts as time of
-//! the running process.
+//! With `--no-flood` the ports of the existing attachments get no frames for unknown receivers. By default, the kernel
+//! copies each new link's first frames to a thousand ports. That takes longer than a run, and the kernel counts it as
+//! time of the running process.
 //!
-//! With `--steps` it also counts the instructions of a run, one by one. That takes a minute for each run.
+//! With `--steps` the benchmark also counts the instructions of a run. The count takes a minute for each run.
 //!
-//! The first directory of plugins fills the nodes. Without a directory, the plugins under test are measured beside the
-//! native ones. A bridge and its network take 1,000 attachments, and a namespace of the filling takes 100. The host has
-//! the same objects for each as with one namespace per attachment.
+//! The plugins of the first directory make the existing attachments. Without a directory, the plugins under test are
+//! measured beside the native plugins. A bridge and its network have 1,000 attachments. 100 existing attachments share
+//! a container namespace: the host has the same objects as with one namespace for each.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     let stands: Vec<Stand> = options.counts.iter().map(|count| Stand::new(&options, *count)).collect::<Result<_>>()?;
     let mut rounds: Vec<Vec<Round>> = stands.iter().map(|_| Vec::new()).collect();
     for number in 0..WARM_UP + options.runs {
-        // Each node begins as many rounds as any other.
+        // Each node is first in the same number of rounds.
         for turn in 0..stands.len() {
             let index = (turn + number) % stands.len();
             let (Some(stand), Some(rounds)) = (stands.get(index), rounds.get_mut(index)) else { continue };
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
     if options.steps {
         report::steps(&options, &stands)?;
     }
-    // A command to look at the fullest node by other means.
+    // The command can inspect the fullest node.
     if let (Some(then), Some(stand)) = (&options.then, stands.iter().max_by_key(|stand| stand.count)) {
         let status = stand.within(|| Ok(Command::new("sh").args(["-c", then]).status()?))?;
         ensure!(status.success(), "{then}: {status}");

@@ -1,4 +1,4 @@
-//! The tables: each node's figures, and what grows from the emptiest node to the fullest.
+//! The tables: each node's figures, and the growth from the first node to the last.
 
 use crate::rounds::{Round, Task, VERBS};
 use crate::stand::{Stand, command};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use postern_tests::measure::{Sample, interval, percentile};
 use serde_json::{Value, json};
 
-/// Returns the medians of a figure, and of what is beyond the floor in the same round.
+/// Returns the median of a figure.
 fn median(samples: &[Sample], figure: impl Fn(&Sample) -> i64) -> f64 {
     percentile(&samples.iter().map(|sample| number(figure(sample))).collect::<Vec<_>>(), 50)
 }
@@ -21,7 +21,7 @@ fn cpu(sample: &Sample) -> i64 {
     sample.cpu
 }
 
-/// What a table has rows of.
+/// A program whose figures a table shows.
 #[derive(Clone, Copy)]
 enum Column {
     Floor,
@@ -39,7 +39,8 @@ impl Column {
         samples.get(verb).copied().flatten()
     }
 
-    /// Returns what is compared between nodes: a run's samples beyond the floor where the verb has a floor, else the run's.
+    /// Returns the sample that is compared between nodes. If the verb has a floor, this is a run's time beyond the
+    /// floor.
     fn compared(self, round: &Round, verb: usize) -> Option<Sample> {
         let own = self.sample(round, verb)?;
         match (self, Self::Floor.sample(round, verb)) {
@@ -103,7 +104,7 @@ pub fn print(options: &Options, rounds: &[Vec<Round>]) -> Vec<Value> {
 }
 
 fn growth(column: Column, options: &Options, index: usize, verb: &str, few: &[Round], many: &[Round]) -> Option<Value> {
-    // A round of one node beside the round of the other: they were measured one after the other.
+    // Rounds with the same number were measured one after the other, so they form a pair.
     let pairs: Vec<[Sample; 2]> = few
         .iter()
         .zip(many)
@@ -136,7 +137,7 @@ fn growth(column: Column, options: &Options, index: usize, verb: &str, few: &[Ro
 /// Counts instructions of the first side's ADD and DEL on each node, and prints them.
 pub fn steps(options: &Options, stands: &[Stand]) -> Result<()> {
     let side = options.sides.first().context("no plugins")?;
-    println!("\ninstructions of {} outside the kernel, counted one by one", side.label);
+    println!("\ninstructions of {} outside the kernel", side.label);
     for stand in stands {
         let task = Task::new(stand, options)?;
         stand.give_time(task.plugin())?;

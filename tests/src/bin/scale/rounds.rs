@@ -12,13 +12,13 @@ use std::time::Duration;
 
 /// The number of the attachment that is measured.
 const PROBE: usize = 50_000;
-/// The rest before each measured call. After a DEL the kernel's workers still hold the lock of all links for a while,
-/// the longer the more ports there are. A run that waits for that lock would count it as its own time.
+/// The pause before each measured call. After a DEL, the kernel's workers hold the lock of all links for a while,
+/// longer with more ports. A run that waits for that lock would count the wait as its own time.
 const REST: Duration = Duration::from_millis(60);
 /// The verbs of a round.
 pub const VERBS: [&str; 4] = ["ADD", "CHECK", "DEL", "GC"];
 
-/// The samples of one round, by verb. What failed has none.
+/// The samples of one round, by verb: `None` for a call that failed or was not measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     pub floor: [Option<Sample>; 4],
@@ -27,10 +27,11 @@ pub struct Round {
     pub sides: Vec<[Option<Sample>; 4]>,
 }
 
-/// What is measured on a node.
+/// The calls that are measured on a node.
 pub struct Task {
-    /// The bridge, and the plugin behind it if there is one.
+    /// The configuration of bridge.
     base: Value,
+    /// The plugin of `--behind`.
     behind: Option<String>,
     collection: Value,
     floor: floor::Task,
@@ -50,7 +51,7 @@ impl Task {
         };
         merge(&mut collection, &json!({"cni.dev/valid-attachments": valid}));
         let is_on = |key: &str| base.get(key) == Some(&json!(true));
-        // The floor's rules are those of nftables. With iptables it has none.
+        // The floor makes masquerading rules only for the nftables backend.
         let in_nftables = base.get("ipMasqBackend") == Some(&json!("nftables"));
         let mut parts = vec!["bridge"];
         parts.extend((is_on("ipMasq") && in_nftables).then_some("masquerade"));
@@ -73,7 +74,7 @@ impl Task {
         self.collection.get("type").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Makes what is in front of the measured plugin. Returns the plugin's configuration.
+    /// Calls ADD of the plugins before the measured plugin. Returns the measured plugin's configuration.
     pub fn prepare(&self, side: &Side) -> Result<Value> {
         let Some(text) = &self.behind else { return Ok(self.base.clone()) };
         let made = call(&side.bin, "ADD", "probe", "probe", "eth0", &self.base)?;
@@ -81,7 +82,7 @@ impl Task {
         behind(text, 0, PROBE, &serde_json::from_str(&made.stdout)?)
     }
 
-    /// Removes what is in front of the measured plugin.
+    /// Calls DEL of the plugins before the measured plugin.
     pub fn clear(&self, side: &Side) -> Result<()> {
         if self.behind.is_some() {
             call(&side.bin, "DEL", "probe", "probe", "eth0", &self.base)?;
@@ -98,7 +99,7 @@ impl Task {
         given
     }
 
-    /// The witness: a plugin that uses no netlink, and whose work is the same on every node.
+    /// Measures the witness: a plugin without netlink that does the same work on every node.
     fn witness(side: &Side) -> Result<Option<Sample>> {
         let config = json!({
             "cniVersion": "1.1.0", "name": "witness", "type": "static",

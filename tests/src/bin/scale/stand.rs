@@ -1,4 +1,4 @@
-//! A node with a number of attachments, which real runs have made.
+//! A node with a number of attachments that real runs have made.
 
 use crate::{Options, Side};
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ const PER_NAMESPACE: usize = 100;
 /// The number of attachments that are made at once while a node is filled.
 const WORKERS: usize = 3;
 
-/// What is counted on a node: it is full, and no other node's objects are on it.
+/// The counted objects of a node. They show that it is full and that it has no other node's objects.
 #[derive(Debug, PartialEq, Eq)]
 struct Census {
     /// Host ends of attachments' links.
@@ -51,21 +51,21 @@ impl Stand {
         let census = Census::of(&node, chains.as_ref())?;
         ensure!(census.links == count && census.leases == count, "{count} attachments were made: {census:?}");
         for rules in &census.rules {
-            // An attachment has up to two rules in a chain that all share, and some are there for all.
+            // An attachment has up to two rules in a shared chain. Up to ten more rules serve all attachments.
             ensure!((count..=2 * count + 10).contains(rules), "{count} attachments were made: {census:?}");
         }
         println!("a node with {count} attachments: made in {:.1} s; {census:?}", start.elapsed().as_secs_f64());
         Ok(Self { count, node, census, chains })
     }
 
-    /// Fails unless the node has what it had when it was filled.
+    /// Fails if the node's objects differ from those directly after the filling.
     pub fn is_as_full_as_before(&self) -> Result<()> {
         let now = Census::of(&self.node, self.chains.as_ref())?;
-        ensure!(now == self.census, "the node with {} had {:?}, and has {now:?}", self.count, self.census);
+        ensure!(now == self.census, "the node with {} attachments had {:?}, and has {now:?}", self.count, self.census);
         Ok(())
     }
 
-    /// Lets runs of a plugin take an hour: step by step, one takes minutes.
+    /// Lets runs of a plugin take an hour, because a run that is traced step by step takes minutes.
     pub fn give_time(&self, plugin: &str) -> Result<()> {
         let script = format!(
             "mount -t tmpfs -o mode=755 etc /mnt; cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /mnt
@@ -75,7 +75,7 @@ impl Stand {
         self.node.sh(&script).map(drop)
     }
 
-    /// Does something on the node.
+    /// Runs `work` on the node.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         self.node.within(None, work)
     }
@@ -85,7 +85,7 @@ impl Census {
     fn of(node: &Node, chains: Option<&Behind>) -> Result<Self> {
         let count = |script: &str| -> Result<usize> { Ok(node.sh(&format!("{script} | wc -l"))?.trim().parse()?) };
         let chain = |table: &str, chain: &str| {
-            // Each line of a rule ends with its handle, as the chain's own line does.
+            // Each rule's line ends with a handle, and the chain's own line does, too.
             Ok(count(&format!("nft -a list chain ip {table} {chain} | grep '# handle'"))?.saturating_sub(1))
         };
         let entries = chains.map(|chains| (chains.table, chains.entries)).unwrap_or_default();
@@ -104,7 +104,7 @@ fn sh(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Sets all ports so that they get no frames for unknown receivers.
+/// Sets all bridge ports so that they get no frames for unknown receivers.
 fn stop_flooding() -> Result<()> {
     let output = Command::new("bridge").args(["-j", "link"]).output()?;
     let links: Vec<Value> = serde_json::from_slice(&output.stdout).context("bridge -j link")?;
@@ -125,7 +125,7 @@ pub fn network(bridge: usize, patch: &Value) -> Value {
     config
 }
 
-/// Returns the plugin behind the bridge in an attachment's list.
+/// Returns the configuration of the plugin behind bridge for an attachment.
 pub fn behind(text: &str, bridge: usize, number: usize, previous: &Value) -> Result<Value> {
     let text = text.replace("PORT", &(10_000 + number).to_string());
     let mut config: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
@@ -133,13 +133,13 @@ pub fn behind(text: &str, bridge: usize, number: usize, previous: &Value) -> Res
     Ok(config)
 }
 
-/// Returns container, its namespace and interface of an attachment of the filling. The containers of one namespace have
-/// each their own name: attachments of one container share chains of iptables.
+/// Returns container, namespace and interface of an existing attachment. Each attachment has its own container ID,
+/// because attachments of one container share chains of iptables.
 pub fn filler(number: usize) -> (String, String, String) {
     (format!("c{number}"), format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
 }
 
-/// Makes as many attachments, by real runs.
+/// Makes `count` attachments by real runs.
 fn fill(side: &Side, options: &Options, count: usize) -> Result<()> {
     for number in 0..count.div_ceil(PER_NAMESPACE) {
         sh(&["ip", "netns", "add", &format!("fill{number}")])?;

@@ -1,5 +1,5 @@
-//! The instructions that a program and its children execute outside the kernel. A virtual machine may have no counter of
-//! them, so each thread is traced step by step.
+//! The number of instructions that a program and its children execute outside the kernel. A virtual machine may lack a
+//! counter of instructions, so this program traces each thread step by step.
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The file that the count is written to.
+/// The file with the count.
 const FILE: &str = "/run/steps";
 
-/// Counts the instructions of a command. Returns them, and its output.
+/// Counts the instructions of a command. Returns their number, and the command's output.
 pub fn count(command: &Command, input: &str) -> Result<(u64, String)> {
     let mut traced = Command::new(std::env::current_exe()?);
     traced.arg("steps").arg(command.get_program()).args(command.get_args());
@@ -29,9 +29,9 @@ pub fn count(command: &Command, input: &str) -> Result<(u64, String)> {
     Ok((std::fs::read_to_string(FILE)?.trim().parse()?, stdout))
 }
 
-/// Runs `steps PROGRAM [ARGUMENT...]`: the program, step by step. Its exit status is the program's.
+/// Runs `steps PROGRAM [ARGUMENT...]`: traces the program step by step. The exit status is the program's.
 pub fn run(words: &[String]) -> Result<()> {
-    // The shell waits for us before it becomes the program.
+    // The shell waits for this tracer before it becomes the program.
     let script = "kill -STOP $$; exec \"$@\"";
     let child = Command::new("/bin/sh").args(["-c", script, "sh"]).args(words).spawn()?;
     let first = Pid::from_raw(i32::try_from(child.id())?);
@@ -76,7 +76,7 @@ pub fn run(words: &[String]) -> Result<()> {
             WaitStatus::Stopped(_, signal) => Some(signal),
             _ => None,
         };
-        // Who was killed meanwhile can't be continued. The next wait says that it has ended.
+        // If the process was killed meanwhile, this fails. The next wait reports its end.
         let _ = if has_begun { ptrace::step(pid, signal) } else { ptrace::cont(pid, signal) };
     }
     std::fs::write(FILE, steps.to_string()).context(FILE)?;
