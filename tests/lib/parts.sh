@@ -1,13 +1,13 @@
-# Sourced by tests/suite: what parts of a suite run, and how skipped tests are counted. tests/lib/programs.sh comes before.
+# Sourced by tests/suite after tests/lib/programs.sh: the functions that parts of a suite call, and the count of skipped tests.
 
-# Programs of tests/tests by name, and lines of the other ones.
+# Programs of tests/tests by name, and lines of cargo_tests for the other programs.
 declare -A program=()
 units=() administration=()
 
-# build_programs: builds all test programs, and keeps where they are.
+# build_programs: builds all test programs, and keeps their paths.
 build_programs() {
   local list target package kind name directory executable line others
-  # A list in a variable, and no pipe: a build that fails ends this here.
+  # A variable takes the list, because a pipe would hide a failed build.
   list=$(set -o pipefail; cargo_tests "${workspace[@]}" --lib --bins --tests) || return
   while read -r package kind name directory executable; do
     line="$package $kind $name $directory $executable"
@@ -25,12 +25,12 @@ build_programs() {
   units+=("${others[@]}")
 }
 
-run() { # run DIRECTORY PROGRAM [ARGUMENT...]: as cargo would
+run() { # run DIRECTORY PROGRAM [ARGUMENT...]: runs a program in private namespaces, as cargo does
   local directory=$1 tree=$PWD
   shift
   (cd "$directory" && exec "$tree/tests/in-namespaces" "$@")
 }
-integration() { # integration PROGRAM[::MODULE] [ARGUMENT...]: a program of tests/tests, or one module of it
+integration() { # integration PROGRAM[::MODULE] [ARGUMENT...]: runs a program of tests/tests, or one of its modules
   local name=${1%%::*} module=${1#*::} tests=()
   [ "$1" != "$name" ] || module=
   shift
@@ -42,20 +42,20 @@ integration() { # integration PROGRAM[::MODULE] [ARGUMENT...]: a program of test
   fi
   run tests "${program[$name]}" --quiet "$@"
 }
-language() { # language NAME: a plugin in it, built as its author would
+language() { # language NAME: builds a plugin in this language as an author does, and tests it
   tests/languages/build "$1" || return
   run tests "${program[plugins]}" --ignored --exact --nocapture "languages::$1"
 }
-firewalld() { # a real one; where its packages can't be had, that is said
+firewalld() { # runs the tests with a real firewalld, or returns 77 if its packages can't be installed
   tests/install-packages firewalld || return 77
   integration plugins::firewall --ignored
 }
-each() { # each WHOSE LINE...: the programs of packages whose directory is WHOSE (a pattern)
+each() { # each PATTERN LINE...: runs the programs of packages whose directory matches PATTERN
   local whose=$1 rc=0 count=0 package kind name directory executable
   shift
   for line in "$@"; do
     read -r package kind name directory executable <<< "$line"
-    # shellcheck disable=SC2254 # it is a pattern
+    # shellcheck disable=SC2254 # $whose is a pattern
     case $package in $whose) count=$((count + 1)); echo "$package: $kind $name"; run "$directory" "$executable" --quiet || rc=1 ;; esac
   done
   [ $count -gt 0 ] || { echo "there is no program of $whose"; rc=1; }
@@ -64,7 +64,7 @@ each() { # each WHOSE LINE...: the programs of packages whose directory is WHOSE
 unit_tests() { each '*' "${units[@]}"; }
 administration() { each "$1" "${administration[@]}"; } # administration PACKAGE
 
-as_root() { # as_root: tests of devices, as root in private namespaces. Only there a BPF program is loaded, and settings below /sys are written
+as_root() { # as_root: runs tests of devices as root in private namespaces. Only root may load BPF programs and write settings below /sys
   local test rc=0
   [ "$(id -u)" = 0 ] || { echo "only root may load BPF programs"; return 77; }
   command -v python3 > /dev/null || { echo "python3 is not installed"; return 77; }
@@ -75,11 +75,11 @@ as_root() { # as_root: tests of devices, as root in private namespaces. Only the
   return $rc
 }
 
-# Tests say `SKIPPED: TEST: REASON` past the capture of their program (postern_tests::skip).
+# Skipped tests print `SKIPPED: TEST: REASON`, which the test harness does not capture (postern_tests::skip).
 skips() { # skips LOG: prints TEST and REASON, separated by a tab
   grep -o 'SKIPPED: .*' "$1" | sed -n 's/^SKIPPED: \([^:]*\(::[^:]*\)*\): /\1\t/p'
 }
-summary() { # summary LOGS: prints how many tests each reason has, and how many of these another part ran, in the virtual machine or as root
+summary() { # summary LOGS: prints the number of skipped tests by reason, and how many of them passed in another part
   local ran
   ran=$(sed -n 's/^test \(.*\) \.\.\. ok$/\1/p' "$1"/[0-9]* 2> /dev/null | sort -u)
   awk -F '\t' -v ran="$ran" 'BEGIN { split(ran, names, "\n"); for (i in names) passed[names[i]] = 1 }

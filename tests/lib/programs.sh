@@ -1,12 +1,13 @@
-# cargo_tests CARGO-ARGUMENT...: builds tests, and prints a line of each program: PACKAGE KIND NAME DIRECTORY PROGRAM.
+# cargo_tests CARGO-ARGUMENT...: builds tests, and prints a line for each program: PACKAGE KIND NAME DIRECTORY PROGRAM.
 cargo_tests() {
   cargo test --no-run --message-format=json "$@" | jq -r 'select(.executable != null and .profile.test)
     | "\(.manifest_path | split("/")[-2]) \(.target.kind[0]) \(.target.name) \(.manifest_path | rtrimstr("/Cargo.toml")) \(.executable)"'
 }
-# Of all packages together, whichever test is wanted: with another choice cargo would build the same crates once more.
-# `postern` and `postern-wasi` have no test of their own. The sandbox is tested with its compiler.
+# Each call builds the tests of all these packages: with another choice of packages, cargo would build the same crates again.
+# `postern` and `postern-wasi` have no tests. The sandbox is tested with its compiler.
 workspace=(--workspace --exclude postern --exclude postern-wasi --features postern-sandbox/compiler)
-# What depends most on the C library is tested with the one that runs are linked with: system calls, filters, files, messages, heap.
+# These crates depend most on the C library, so they are tested with the C library of runs: system calls, seccomp filters, files,
+# messages, heap.
 linked=(confine heap state types)
 # build_tests: builds all test programs. Call it in the top directory.
 build_tests() {
@@ -16,15 +17,15 @@ build_tests() {
   [ "$target" = "$(rustc -vV | sed -n 's/^host: //p')" ] ||
     cargo test --no-run --quiet --target "$target" "${linked[@]/#/--package=postern-}" --lib --tests
 }
-# integration_tests [NAME...]: builds these of tests/tests, or all, and prints a line of each: NAME PROGRAM.
+# integration_tests [NAME...]: builds these programs of tests/tests, or all, and prints a line for each: NAME PROGRAM.
 integration_tests() {
   local choice=() name
   for name in "$@"; do choice+=(--test "$name"); done
   [ $# -gt 0 ] || choice=(--lib --bins --tests)
   cargo_tests --quiet "${workspace[@]}" "${choice[@]}" | sed -n 's/^tests test \([^ ]*\) [^ ]* /\1 /p'
 }
-# tool NAME: prints the path of a program of tests/src/bin. It is built with the tests, as tests/suite builds them: nothing is
-# built twice.
+# tool NAME: prints the path of a program of tests/src/bin. The build uses the same packages as tests/suite, so nothing is built
+# twice.
 tool() {
   cargo test --no-run --quiet --message-format=json "${workspace[@]}" --test plugins |
     jq -r --arg name "$1" 'select(.executable != null and (.profile.test | not) and .target.name == $name).executable'

@@ -1,4 +1,4 @@
-# relocate DIRECTORY: plugins' files in a copied CNI bin directory (#!HOST --plugin=NAME) start the host beside them.
+# relocate DIRECTORY: makes plugins' files in a copied CNI bin directory (#!HOST --plugin=NAME) start the host executable there.
 relocate() {
   for file in "$1"/*; do
     if [ -f "$file" ] && [ ! -L "$file" ] && head -c 200 "$file" | grep -aq '^#!/.*/postern --plugin='; then

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""cri.py SOCKET COMMAND...: the few calls of the Container Runtime Interface (v1) that a pod's network needs.
+"""cri.py SOCKET COMMAND...: the calls of the Container Runtime Interface (v1) that a pod's network needs.
 
-  status                                  succeeds when runtime and network are ready
-  run NAME PARENT [KEY=VALUE...]          RunPodSandbox; prints its id. KEY is port (HOST:CONTAINER), attempt, or an annotation
-  ips ID, state ID                        PodSandboxStatus; prints its addresses, a line each; `ready` or `notready`
-  list                                    ListPodSandbox; prints an id a line
+  status                                  succeeds if runtime and network are ready
+  run NAME PARENT [KEY=VALUE...]          RunPodSandbox; prints the ID. KEY is port (HOST:CONTAINER), attempt, or an annotation
+  ips ID                                  PodSandboxStatus; prints an address per line
+  state ID                                PodSandboxStatus; prints `ready` or `notready`
+  list                                    ListPodSandbox; prints an ID per line
   stop ID, remove ID                      StopPodSandbox, RemovePodSandbox
 
-gRPC is HTTP/2 with five bytes in front of a message, which curl speaks over a Unix socket. Messages are protocol buffers; the
-numbers are those of the fields in the interface's definition.
+gRPC is HTTP/2 with five bytes before each message. curl speaks HTTP/2 over a Unix socket. Messages are protocol buffers; the
+numbers in this file are field numbers of the interface's definition.
 """
 
 import struct
@@ -26,7 +27,7 @@ def varint(number):
 
 
 def field(number, value):
-    """One field: a number, a text, or a message."""
+    """Encodes a field: a number, a text, or a message."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value
@@ -34,7 +35,7 @@ def field(number, value):
 
 
 def fields(message):
-    """The fields of a message, as pairs."""
+    """Yields the fields of a message, as pairs of number and value."""
     at = 0
 
     def read():

@@ -1,7 +1,7 @@
-/* pool: an IPAM plugin in C. It leases one address of the network that the configuration names as ipam.subnet.
+/* pool: an IPAM plugin in C. It leases one address of the network ipam.subnet.
 
-   The host keeps the leases, and takes them back if an ADD fails. What the configuration says is read in the simplest way
-   that serves here; a real plugin has a JSON parser. */
+   The host keeps the leases, and releases them if an ADD fails. This plugin reads the configuration with a simple search; a
+   real plugin has a JSON parser. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include "ipam_command.h"
 
-/* The parts of the bindings have long names. */
+/* Short names for types of the bindings. */
 typedef postern_cni_leases_error_t host_error;
 typedef postern_cni_leases_list_lease_t leases;
 typedef postern_cni_leases_lease_range_t range;
@@ -17,7 +17,7 @@ typedef postern_cni_leases_list_lease_range_t set;
 
 static char config[64 << 10];
 
-/* The text of the first key of this name, without escapes; empty if there is none. */
+/* Returns the text of the first key of this name up to an escape, or an empty text. */
 static char *text_of(const char *key) {
   static char value[4][256];
   static int next;
@@ -97,7 +97,7 @@ static int run(void) {
   return fail(4, "no such verb", 12);
 }
 
-/* The world's `wasi:cli/run`: what main is elsewhere. */
+/* The world's export `wasi:cli/run`, instead of main. */
 bool exports_wasi_cli_run_run(void) {
   bool success = run() == 0;
   fflush(stdout);

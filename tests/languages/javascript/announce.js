@@ -1,5 +1,5 @@
-// announce: a chained plugin in JavaScript. It lets the container announce its address when its link comes up, and adds
-// the routes of `announce.routes` to those that it has.
+// announce: a chained plugin in JavaScript. It makes the container announce its address when its link comes up, and adds the
+// routes of `announce.routes`.
 
 import { getEnvironment } from 'wasi:cli/environment@0.2.6';
 import { getStdin } from 'wasi:cli/stdin@0.2.6';
@@ -14,7 +14,7 @@ function read() {
   try {
     for (;;) pieces.push(input.blockingRead(65536n));
   } catch {
-    // The end of the input is an error of the stream.
+    // The stream reports the end of the input as an error.
   }
   return pieces.map((piece) => new TextDecoder().decode(piece)).join('');
 }
@@ -34,7 +34,7 @@ function link() {
 
 const verbs = {
   ADD(config) {
-    if (!config.prevResult) throw new Error('prevResult is missing: this plugin comes after another one');
+    if (!config.prevResult) throw new Error('prevResult is missing: this plugin must follow another plugin');
     const mine = link();
     setArpNotify(mine, true);
     const wanted = config.announce?.routes ?? [];
@@ -54,7 +54,7 @@ const verbs = {
   VERSION() {
     return { cniVersion: '1.1.0', supportedVersions: ['1.0.0', '1.1.0'] };
   },
-  // The routes go with the link.
+  // The kernel removes the routes with the link.
   DEL() {},
   GC() {},
   STATUS() {},
@@ -69,12 +69,12 @@ export const run = {
       const result = verbs[Object.fromEntries(getEnvironment()).CNI_COMMAND](config);
       if (result) print(result);
     } catch (error) {
-      // What the host refuses has its reason in words.
+      // A refusal of the host has a message.
       const reason = error.payload?.message ?? String(error);
       print({ cniVersion: config.cniVersion ?? '1.0.0', code: 100, msg: `announce: ${reason}` });
       failed = true;
     }
-    // Nothing is said with it: the object is printed.
+    // The thrown error needs no message, because the error object is printed.
     if (failed) throw { payload: undefined };
   },
 };

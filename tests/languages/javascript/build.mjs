@@ -1,4 +1,4 @@
-// build.mjs WIT OUTPUT: makes the component. The settings are the toolchain's own: nothing of JavaScript is left out.
+// build.mjs WIT OUTPUT: makes the component, with the default settings of the toolchain: no feature of JavaScript is disabled.
 import { componentize } from '@bytecodealliance/componentize-js';
 import { writeFile } from 'node:fs/promises';
 

@@ -1,6 +1,6 @@
-"""sticky: an IPAM plugin in Python. A container gets the same address each time, if that is free.
+"""sticky: an IPAM plugin in Python. A container gets the same address each time, if this address is free.
 
-The host keeps the leases, and takes them back if an ADD fails.
+The host keeps the leases, and releases them if an ADD fails.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from wit_world.imports import leases
 
 
 def preferred(subnet: str) -> str:
-    """An address of the network that a hash of container and interface chooses: never the first two, or the last."""
+    """Chooses an address of the network by a hash of container and interface: never the first two or the last."""
     network = ipaddress.ip_network(subnet)
     owner = os.environ["CNI_CONTAINERID"] + "/" + os.environ["CNI_IFNAME"]
     number = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:8], "big")
@@ -55,7 +55,7 @@ class Run(exports.Run):
             config = json.load(sys.stdin)
             result = VERBS[os.environ["CNI_COMMAND"]](config)
         except Exception as error:
-            # What the host refuses has its reason in words.
+            # A refusal of the host has a message.
             reason = error.value.message if isinstance(error, Err) else f"{type(error).__name__}: {error}"
             version = config.get("cniVersion", "1.0.0") if isinstance(config, dict) else "1.0.0"
             print(json.dumps({"cniVersion": version, "code": 100, "msg": f"sticky: {reason}"}))

@@ -1,7 +1,7 @@
-//! Holds the JSON Schemas against a validator that others wrote: what works is valid, and what is broken is not.
+//! Tests the JSON Schemas with another project's validator: correct configurations are valid, and broken ones are not.
 //!
-//! `cargo run --manifest-path tests/schemas/Cargo.toml [CORPUS]`. CORPUS has a configuration a line, each without findings of
-//! `postern net validate`: the differential test writes it (`POSTERN_CORPUS`).
+//! `cargo run --manifest-path tests/schemas/Cargo.toml [CORPUS]`. CORPUS has a configuration per line, each without findings
+//! of `postern net validate`. The differential test writes this file (`POSTERN_CORPUS`).
 
 use jsonschema::Validator;
 use postern_keys::schema::{of_list, of_plugin};
@@ -9,7 +9,7 @@ use postern_keys::{ALL, Plugin, Role, plugin, sample};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// The part of a configuration that the plugin's schema describes.
+/// Returns the part of a configuration that the plugin's schema describes.
 fn part(plugin: &Plugin, config: &Value) -> Value {
     if plugin.role == Role::Ipam { config["ipam"].clone() } else { config.clone() }
 }

@@ -1,7 +1,7 @@
-//! The work of wit-bindgen and wasm-tools for authors of C plugins, of the versions that this workspace has anyway.
+//! Does the work of wit-bindgen and wasm-tools for C plugins, with the versions that this workspace uses anyway.
 //!
 //! `postern-componentize bindings WIT WORLD DIRECTORY` writes C bindings of a world. `postern-componentize component CORE
-//! OUTPUT` makes a component of a core module of wasi-libc that has them, with the adapter from its older WASI.
+//! OUTPUT` makes a component of a core module with these bindings, with the adapter from wasi-libc's older WASI.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     match arguments.as_slice() {
         ["bindings", wit, world, directory] => bindings(Path::new(wit), world, Path::new(directory)),
         ["component", core, output] => component(Path::new(core), Path::new(output)),
-        _ => bail!("bindings WIT WORLD DIRECTORY, or component CORE OUTPUT"),
+        _ => bail!("usage: postern-componentize bindings WIT WORLD DIRECTORY, or component CORE OUTPUT"),
     }
 }
 
