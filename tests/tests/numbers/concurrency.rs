@@ -1,4 +1,5 @@
-//! Many attachments at the same time, on one bridge or one link, and one range: no error, no address twice, nothing left after DEL.
+//! Many attachments at the same time, on one bridge or link and one range. No call fails, no two containers have the
+//! same address, and nothing is left after DEL.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::kernel::has_or_skips_part;
@@ -85,11 +86,12 @@ fn thirty_attachments_with_firewall_work_at_once() -> Result<()> {
     attach_and_detach(30, &json!({"ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}))
 }
 
-/// Links without a host end on one wire, and devices: each container has the address of its result, on a link of the kind.
+/// Many links without a host end on one parent link, and many devices: each container has its address, on a link of the
+/// kind.
 #[test]
 fn fifty_links_of_each_kind_at_once() -> Result<()> {
     const COUNT: usize = 50;
-    // In a virtual machine: those that the machine outside has tested.
+    // The kinds that were tested outside of the virtual machine.
     let elsewhere = std::env::var("POSTERN_ELSEWHERE").unwrap_or_default();
     for (plugin, patch) in [
         ("macvlan", json!({"master": "wire0"})),
@@ -135,7 +137,7 @@ fn fifty_links_of_each_kind_at_once() -> Result<()> {
         all(&net, &containers, "DEL", own).context(plugin)?;
         no_lease(&node).context(plugin)?;
         for container in &containers {
-            ensure!(!node.sh_in(container, "ip -o link")?.contains("eth0"), "{plugin}: {container} has its link still");
+            ensure!(!node.sh_in(container, "ip -o link")?.contains("eth0"), "{plugin}: {container} still has its link");
         }
         let after = node.sh("ip -o link | sed 's/^[0-9]*: //' | sort")?;
         ensure!(before == after, "{plugin}: before:\n{before}\nafter:\n{after}");

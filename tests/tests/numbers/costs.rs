@@ -1,12 +1,12 @@
-//! What a run costs, in figures that noise can't fool: system calls, page faults, and calls from guest to gate. They are
-//! counted for each plugin and verb, and may not be beyond the figures in `tests/costs.txt` by more than a tolerance.
+//! The costs of a run, in figures that do not depend on the machine's load: system calls, page faults, and calls from
+//! guest to gate. The test counts them for each plugin and verb. They may exceed `tests/costs.txt` only by a tolerance.
 //!
-//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change that costs more has to say so, by a new file. Links that this
-//! kernel lacks are counted in a virtual machine, against lines of their own: `tests/vm/kernel` names their plugins in
-//! `POSTERN_COSTS_OF`. There the lines are printed instead, because the machine keeps no file.
+//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change with higher costs must include a new file. A virtual machine
+//! counts links that this kernel lacks, and compares separate lines: `tests/vm/kernel` names their plugins in
+//! `POSTERN_COSTS_OF`. There `POSTERN_WRITE_COSTS=1` prints the lines, because the machine keeps no file.
 //!
-//! Page faults depend on the build, and the file has those of the build that ships: the release profile of `Cargo.toml`.
-//! With another one, `POSTERN_COSTS_BUILD=other` leaves them out.
+//! Page faults depend on the build. The file has the page faults of the release profile in `Cargo.toml`. With another
+//! build, `POSTERN_COSTS_BUILD=other` leaves them out.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -18,29 +18,30 @@ use std::path::Path;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/costs.txt");
 const TRACE: &str = "/var/log/trace";
-/// What the names of lines of the virtual machine end with.
+/// The suffix of names in lines of the virtual machine.
 const IN_VM: &str = " in the VM";
-/// A run may have to wait for the kernel, and looks again and again meanwhile. What is beyond is counted once more.
+/// The number of counts. A run that waits for the kernel polls, so a count beyond the bound is repeated.
 const ATTEMPTS: usize = 4;
 
-/// The figures of one run, with those of its sandboxes and programs.
+/// The figures of one run, including its sandboxes and programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
     system_calls: u64,
-    /// Those that read no disk. They depend on the kernel and on the build.
+    /// Page faults that read no disk. They depend on the kernel and on the build.
     page_faults: u64,
-    /// The guests' calls to the gate. Each is a round trip between two processes.
+    /// The guests' calls to the gate. Each call is a round trip between two processes.
     calls: u64,
 }
 
-/// How far a run may be beyond the file: by so many of a hundred, and so many more. Counts of the same run differ by up to
-/// nine system calls and twelve page faults. The percents are for another kernel. Functions that lie in no order
-/// (`tests/order`) are beyond it: they cost 20 page faults with VERSION, and 30 to 60 with other verbs.
+/// The tolerance: a percentage, and a number in addition. Counts of the same run differ by up to nine system calls and
+/// twelve page faults. The percentage is for other kernels. An executable without the order of functions
+/// (`tests/order`) exceeds the tolerance: it costs 20 more page faults with VERSION, and 30 to 60 more with other
+/// verbs.
 const SYSTEM_CALLS: (u64, u64) = (2, 12);
 const PAGE_FAULTS: (u64, u64) = (5, 16);
 
 impl Cost {
-    /// True if no figure is beyond the one that is expected.
+    /// True if no figure exceeds its expected figure by more than the tolerance.
     fn is_within(self, expected: Self) -> bool {
         let most = |expected: u64, (percent, more): (u64, u64)| expected * (100 + percent) / 100 + more;
         self.system_calls <= most(expected.system_calls, SYSTEM_CALLS)
@@ -48,7 +49,7 @@ impl Cost {
             && self.calls <= expected.calls
     }
 
-    /// The smaller figures of both.
+    /// Returns the smaller of both costs, for each figure.
     fn least(self, other: Self) -> Self {
         Self {
             system_calls: self.system_calls.min(other.system_calls),
@@ -66,7 +67,7 @@ impl fmt::Display for Cost {
 
 type Costs = BTreeMap<(String, String), Cost>;
 
-/// Reads the file: leg, verb, and the figures.
+/// Reads the file: the figures by leg and verb.
 fn expected() -> Result<Costs> {
     let text = std::fs::read_to_string(FILE).with_context(|| FILE.to_owned())?;
     let line = |line: &str| {
@@ -81,12 +82,12 @@ fn expected() -> Result<Costs> {
     lines.map(|text| line(text).with_context(|| format!("{FILE}: {text}"))).collect()
 }
 
-/// True if the plugins are not those of the build that ships, so that nobody knows how many page faults they should have.
+/// True if the plugins are of another build than the release profile. Their page faults are not compared.
 fn is_other_build() -> bool {
     std::env::var_os("POSTERN_COSTS_BUILD").is_some_and(|build| build == "other")
 }
 
-/// Returns the page faults of all processes so far that were waited for, or 0 where they are not compared.
+/// Returns the page faults of all ended child processes, or 0 if they are not compared.
 fn faults() -> Result<u64> {
     if is_other_build() {
         return Ok(0);
@@ -94,14 +95,14 @@ fn faults() -> Result<u64> {
     Ok(u64::try_from(getrusage(UsageWho::RUSAGE_CHILDREN)?.minor_page_faults())?)
 }
 
-/// True if a line of strace is a guest's call to the gate. Behind the four bytes of its length, such a message begins with 0
-/// (`postern_types`, the messages of a sandbox). The gate's own messages are sent without waiting.
+/// True if a line of strace is a guest's call to the gate. The message of a call starts with four bytes of length and
+/// then 0 (`postern_types`, the messages of a sandbox). The gate's own messages have the flag `MSG_DONTWAIT`.
 fn is_call(line: &str) -> bool {
     let message = line.strip_prefix("sendto(").and_then(|rest| rest.split_once(", \""));
     let Some((_, message)) = message.filter(|_| line.contains("MSG_NOSIGNAL") && !line.contains("MSG_DONTWAIT")) else {
         return false;
     };
-    // Each byte is a character, or an escape: a letter, or at most three octal digits.
+    // Each byte is a character or an escape. An escape is a letter, or at most three octal digits.
     let (mut rest, mut byte) = (message, "");
     for _ in 0..5 {
         let digits = rest.strip_prefix('\\').unwrap_or_default().bytes().take(3).take_while(u8::is_ascii_digit).count();
@@ -112,7 +113,7 @@ fn is_call(line: &str) -> bool {
     byte.strip_prefix('\\').is_some_and(|octal| u32::from_str_radix(octal, 8) == Ok(0))
 }
 
-/// Counts all runs of a leg: once under strace, and once without, because strace makes page faults of its own.
+/// Counts all runs of a leg, first under strace, then without it: strace adds page faults.
 fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
     let wrapper = ["strace", "-f", "-qq", "-s", "24", "-e", "signal=none", "-o", TRACE].map(str::to_owned);
     let mut costs = Vec::new();
@@ -124,8 +125,7 @@ fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
         for line in trace.lines() {
             let Some((_, line)) = line.trim_start().split_once(' ') else { continue };
             let line = line.trim_start();
-            // A call that was interrupted has a second line.
-            // Where the kernel has no vDSO, the clock is a call.
+            // An interrupted call has a second line. On a kernel without vDSO, reading the clock is a system call.
             system_calls += u64::from(!line.starts_with("<...") && !line.starts_with("clock_gettime("));
             calls += u64::from(is_call(line));
         }
@@ -144,7 +144,7 @@ fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
     Ok(complete)
 }
 
-/// Counts a leg, several times if it is beyond the file, or if the file is to be written.
+/// Counts a leg. If `is_enough` rejects the figures, counts again and keeps the least figures.
 fn least_of(bin: &Path, leg: &Leg, is_enough: impl Fn(&[(String, Cost)]) -> bool) -> Result<Vec<(String, Cost)>> {
     let mut counted = count(bin, leg)?;
     for _ in 1..ATTEMPTS {
@@ -158,14 +158,14 @@ fn least_of(bin: &Path, leg: &Leg, is_enough: impl Fn(&[(String, Cost)]) -> bool
     Ok(counted)
 }
 
-/// The first lines of the file.
+/// Returns the first lines of the file.
 fn head() -> String {
     let (calls, faults) = (SYSTEM_CALLS, PAGE_FAULTS);
     format!(
-        "# What a run of each plugin and verb costs: system calls, page faults, calls from guest to gate. tests/tests/numbers/costs.rs\n\
-         # compares runs with it. It fails beyond {} % and {} more system calls, beyond {} % and {} more page faults, or at one\n\
-         # more call. POSTERN_WRITE_COSTS=1 writes it anew. Lines of the VM: POSTERN_WRITE_COSTS=1 tests/vm/kernel prints them.\n\
-         # Page faults depend on the build. These are of the one that ships: the release profile of Cargo.toml.\n",
+        "# The costs of a run of each plugin and verb: system calls, page faults, calls from guest to gate. The test\n\
+         # tests/tests/numbers/costs.rs compares runs with this file. It fails if a run has {} % and {} more system calls, {} % and\n\
+         # {} more page faults, or one more call. POSTERN_WRITE_COSTS=1 writes this file anew; with tests/vm/kernel it prints the\n\
+         # lines of the VM. Page faults depend on the build: these are of the release profile of Cargo.toml.\n",
         calls.0, calls.1, faults.0, faults.1
     )
 }
@@ -178,10 +178,10 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
     let is_other = is_other_build();
     ensure!(
         !is_writing || !is_other,
-        "{FILE} has the figures of the build that ships: POSTERN_COSTS_BUILD is in the way"
+        "{FILE} has the figures of the release profile: POSTERN_COSTS_BUILD must not be set"
     );
     if is_other {
-        skip_part("page faults", "POSTERN_COSTS_BUILD says that this is not the build that ships");
+        skip_part("page faults", "POSTERN_COSTS_BUILD says that this is another build than the release profile");
     }
     let place = if in_vm.is_empty() { "" } else { IN_VM };
     let expected = expected()?;
@@ -196,7 +196,7 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
             let key = |verb: &str| (leg.name.clone() + place, verb.to_owned());
             let has_lines = |place: &str| expected.keys().any(|(name, _)| *name == leg.name.clone() + place);
             if place.is_empty() && !has_lines("") && has_lines(IN_VM) {
-                skip_part(&plugin, &format!("{FILE} has its figures of the virtual machine alone"));
+                skip_part(&plugin, &format!("{FILE} has its figures only for the virtual machine"));
                 continue;
             }
             let is_within =
@@ -206,14 +206,14 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
                 match expected.get(&(name.clone(), verb.clone())) {
                     _ if is_writing => {}
                     Some(known) if cost.is_within(*known) => {}
-                    Some(known) => beyond.push(format!("{name} {verb}: {known} was expected, and it costs {cost}")),
-                    None => beyond.push(format!("{name} {verb}: {FILE} does not know it: {cost}")),
+                    Some(known) => beyond.push(format!("{name} {verb}: expected {known}, counted {cost}")),
+                    None => beyond.push(format!("{name} {verb}: {FILE} has no line for it: counted {cost}")),
                 }
                 written.push(((name, verb), cost));
             }
         }
     }
-    ensure!(written.iter().any(|(_, cost)| cost.calls > 0), "no call from a guest is known in the trace any more");
+    ensure!(written.iter().any(|(_, cost)| cost.calls > 0), "the trace shows no call from a guest: see `is_call`");
     if is_writing {
         let is_kept =
             |key: &(String, String)| key.0.ends_with(IN_VM) && !written.iter().any(|(counted, _)| counted == key);
@@ -228,15 +228,15 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
     }
     ensure!(
         beyond.is_empty(),
-        "runs cost more system calls, page faults or calls than {FILE} says:\n{}\nIf that has to be, write it anew with \
-         POSTERN_WRITE_COSTS=1, and say in the commit why",
+        "runs cost more system calls, page faults or calls than {FILE} says:\n{}\nIf the cost is necessary, write the file \
+         anew with POSTERN_WRITE_COSTS=1, and say in the commit why",
         beyond.join("\n")
     );
     Ok(())
 }
 
-/// A count finds the work of one table of rules more: the same network with the other backend is beyond its bound. So is an
-/// ADD beyond that of a bridge without rules.
+/// The count notices the work for rules. CHECK and DEL with iptables exceed the bound of nftables. ADD with rules
+/// exceeds the bound of an ADD without rules.
 #[test]
 fn a_costlier_run_is_beyond_its_bound() -> Result<()> {
     let (bin, legs, expected) = (plugin_bin()?, legs("bridge")?, expected()?);

@@ -1,4 +1,4 @@
-//! What a run costs, on an empty and on a full node, alone and among many.
+//! The costs of a run: on an empty and on a full node, alone and among many runs.
 
 mod concurrency;
 mod costs;

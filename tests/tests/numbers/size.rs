@@ -1,5 +1,5 @@
-//! A run costs the same on a full node as on an empty one. It opens no other attachment's files, and reads no other
-//! attachment's rules. The test measures no time: it counts the opened files and the bytes of the kernel's answers.
+//! A run costs the same on a full node as on an empty node. It opens no files and reads no rules of other attachments.
+//! The test measures no time: it counts the opened files and the bytes of the kernel's answers.
 
 use anyhow::{Result, ensure};
 use postern_tests::tour::{VERBS, legs};
@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 /// The file of strace's trace.
 const TRACE: &str = "/var/log/trace";
-/// The numbers of attachments of the full node that runs made, and of rules that no run made.
+/// The full node has this number of attachments by real runs, and this number of rules without runs.
 const OTHERS: usize = 40;
 const RULES: usize = 400;
-/// The bytes of further answers about the run's own link: it is read again and again until it is up.
+/// The bytes of more answers about the run's own link: a run reads the link repeatedly until it is up.
 const SLACK: u64 = 24 << 10;
-/// The beginnings of two chains: one datagram of each, of at most 32 KiB.
+/// The bytes of the first datagrams of two chains, of at most 32 KiB each.
 const HEAD: u64 = 64 << 10;
 
 /// Makes a node with a container, and a network with all effects.
@@ -30,16 +30,16 @@ fn network() -> Result<(Node, Network)> {
     Ok((node, net))
 }
 
-/// Files that a run opened, and bytes that it received.
+/// The number of files that a run opened, and of bytes that it received.
 #[derive(Debug)]
 struct Cost {
     opened: u64,
     received: u64,
-    /// Requests for which the kernel walks through rules or links, though its answer is short.
+    /// Requests with a short answer for which the kernel walks through all rules or links.
     walks: Vec<String>,
 }
 
-/// Runs a verb of the first plugin for the container, and counts.
+/// Runs a verb of the first plugin for the container, and counts its cost.
 fn cost(net: &Network, verb: &str, patch: &Value) -> Result<(Cost, Value)> {
     let wrapper =
         ["strace", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
@@ -67,19 +67,19 @@ fn cost(net: &Network, verb: &str, patch: &Value) -> Result<(Cost, Value)> {
 
 /// True if a request is about rules in a chain of iptables that all attachments share.
 fn is_in_long_chain(request: &str) -> bool {
-    // The form in which strace shows a text with its end.
+    // strace shows a text in this form, with the final zero byte.
     let shown = |chain: &str| chain.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
     ["CNI-HOSTPORT-DNAT", "POSTROUTING", "CNI-FORWARD"].iter().any(|chain| request.contains(&shown(chain)))
 }
 
-/// ADD, CHECK and DEL of one attachment.
+/// Runs ADD, CHECK and DEL of one attachment.
 fn life(net: &Network) -> Result<[Cost; 3]> {
     let (add, result) = cost(net, "ADD", &json!({}))?;
     let previous = json!({"prevResult": result});
     Ok([add, cost(net, "CHECK", &previous)?.0, cost(net, "DEL", &previous)?.0])
 }
 
-/// The list of a runtime's GC: these interfaces.
+/// Returns the list of valid attachments for GC, with these interfaces.
 fn valid(interfaces: std::ops::RangeInclusive<usize>) -> Value {
     let valid = interfaces.map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")}));
     json!({"cni.dev/valid-attachments": valid.collect::<Vec<_>>()})
@@ -101,13 +101,13 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     for number in 2..=OTHERS {
         at(&net, number).add("c1")?;
     }
-    // The names of the records show other networks' records.
+    // GC sees by the names which records are of other networks.
     let ipam = json!({"ranges": [[{"subnet": "10.7.0.0/16"}]]});
     let another = net.clone().with(&json!({"name": "another", "bridge": "br8", "ipam": ipam}));
     for number in 1..=OTHERS {
         at(&another, OTHERS + number).add("c1")?;
     }
-    // A transaction of an ordinary user is short.
+    // An ordinary user's transactions must be short.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
         let lines = chunk.iter().map(|number| {
             format!(
@@ -123,26 +123,26 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     let full = life(&net)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
-        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+        ensure!(full.received <= empty.received + SLACK, "{verb} reads more: {empty:?}, on a full node {full:?}");
     }
     let (all, _) = cost(&net, "GC", &valid(1..=OTHERS))?;
     ensure!(
         all.opened <= collected.opened + 2,
-        "GC opens what is valid, or another network's: {collected:?}, with all valid {all:?}"
+        "GC opens records that are valid or of another network: {collected:?}, with all valid {all:?}"
     );
     let status = node.sh("ls /run/postern/attachments | wc -l")?;
     ensure!(status.trim() == (2 * OTHERS).to_string(), "{status} records of {} are left", 2 * OTHERS);
     Ok(())
 }
 
-/// With iptables too, no rules of other attachments are read.
+/// A run reads no iptables rules of other attachments.
 #[test]
 fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
     let (node, net) = network()?;
     let net = net.with(&json!({"ipMasqBackend": "iptables", "macspoofchk": false}));
     life(&net)?;
     let empty = life(&net)?;
-    // A transaction of an ordinary user is short.
+    // An ordinary user's transactions must be short.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
         let rules = chunk.iter().map(|number| {
             let (chain, address) = (format!("CNI-{number:024x}"), format!("10.8.{}.{}", number / 250, number % 250));
@@ -153,15 +153,15 @@ fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
     }
     let full = life(&net)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
-        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+        ensure!(full.received <= empty.received + SLACK, "{verb} reads more: {empty:?}, on a full node {full:?}");
         let walks: Vec<&String> = full.walks.iter().filter(|line| is_in_long_chain(line)).collect();
-        ensure!(*verb != "DEL" || walks.is_empty(), "{verb} looks at rules of others: {walks:?}");
+        ensure!(*verb != "DEL" || walks.is_empty(), "{verb} lists rules of other attachments: {walks:?}");
     }
-    ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "others lost a chain");
+    ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "another chain is gone");
     Ok(())
 }
 
-/// portmap and firewall read no rules of other attachments, and no records, whichever packet filter they use.
+/// portmap and firewall read no rules and no records of other attachments, with each packet filter.
 #[test]
 fn forwards_of_others_are_not_read() -> Result<()> {
     let mappings = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
@@ -201,12 +201,12 @@ fn forwards_of_others_are_not_read() -> Result<()> {
                 ["ADD", "CHECK", "DEL"].map(|verb| cost(&net, verb, &json!({"prevResult": previous})));
             Ok([add?.0, check?.0, del?.0])
         };
-        // What all attachments share is there from the second one on.
+        // The first attachment makes the shared chains.
         let sole = || node.sh(if kind == "iptables" { "iptables-save | grep -v ^#" } else { "nft list ruleset" });
         life()?;
         let before = sole()?;
         let empty = life()?;
-        // All are valid: there is nothing to collect.
+        // All attachments are valid, so GC removes nothing.
         let (collected, _) = cost(&net, "GC", &valid(0..=0))?;
         for chunk in (1..=RULES).collect::<Vec<_>>().chunks(20) {
             let (text, load) = match kind {
@@ -216,7 +216,7 @@ fn forwards_of_others_are_not_read() -> Result<()> {
                 ),
                 _ => (chunk.iter().map(|number| others_in_nftables(*number)).collect(), "nft -f"),
             };
-            // Each table may be missing a chain that the other plugin makes.
+            // A chain may be missing, because only the other plugin makes it.
             let chains = "iptables -t nat -N CNI-HOSTPORT-DNAT; iptables -N CNI-FORWARD";
             std::fs::write(node.path("/var/log/rules"), text)?;
             node.sh(&format!("({chains}) 2>/dev/null || true; {load} /var/log/rules"))?;
@@ -225,23 +225,25 @@ fn forwards_of_others_are_not_read() -> Result<()> {
             cost(&at(&bridge, number), "ADD", &json!({}))?;
         }
         let full = life()?;
-        // portmap compares the names of all chains, and looks at rules if it knows one of them not.
+        // portmap compares the names of all chains, and reads rules if it does not know a name. So only firewall is
+        // compared.
         if patch.get("type") == Some(&json!("firewall")) {
             let (all, _) = cost(&net, "GC", &valid(0..=OTHERS))?;
             ensure!(
                 all.opened <= collected.opened + 2 && all.received <= collected.received + SLACK,
-                "{patch}: GC looks at others: {collected:?}, on a full node {all:?}"
+                "{patch}: GC reads more: {collected:?}, on a full node {all:?}"
             );
         }
         for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
             ensure!(full.opened <= empty.opened + 2, "{patch}: {verb} opens more: {empty:?}, on a full node {full:?}");
             ensure!(
                 full.received <= empty.received + HEAD,
-                "{patch}: {verb} looks at others: {empty:?}, on a full node {full:?}"
+                "{patch}: {verb} reads more: {empty:?}, on a full node {full:?}"
             );
-            // The record has the numbers of rules and table. In iptables, an attachment's own chain is short.
+            // The record has rule handles, so DEL lists no rules. With iptables, DEL may list an attachment's own short
+            // chain.
             let mut walks = full.walks.iter().filter(|line| kind != "iptables" || is_in_long_chain(line));
-            ensure!(*verb != "DEL" || walks.next().is_none(), "{patch}: {verb} looks at rules: {:?}", full.walks);
+            ensure!(*verb != "DEL" || walks.next().is_none(), "{patch}: {verb} lists rules: {:?}", full.walks);
         }
         let after = sole()?;
         let own =
@@ -251,7 +253,7 @@ fn forwards_of_others_are_not_read() -> Result<()> {
     Ok(())
 }
 
-/// Behind a native plugin an ADD asks which record has its address. It opens no other records than those.
+/// Behind a native plugin, ADD searches the index for records with its address. It opens no other records.
 #[test]
 fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     let node = Node::new()?;
@@ -275,11 +277,11 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
         )
     };
     let first = native.add("c1")?.result;
-    // The first one reads all records, and fills the index.
+    // The first run reads all records, and fills the index.
     let forwarded = forward(8000, &first)?;
     life(&forwarded)?;
     let empty = life(&forwarded)?;
-    // The other end of the container's pair may be another attachment's.
+    // firewall also searches for a record of the pair's host end.
     let fence = behind(&json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"}), &first)?;
     life(&fence)?;
     let fenced = life(&fence)?;
@@ -295,10 +297,9 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
         let listings: Vec<&String> = full.walks.iter().filter(|line| line.contains("RTM_GETADDR")).collect();
-        ensure!(listings.is_empty(), "{verb} looks at all links of the node: {listings:?}");
+        ensure!(listings.is_empty(), "{verb} lists all links of the node: {listings:?}");
     }
-    // What a record gets after the index was filled is found too: an address of a plugin of ours, and of one behind a
-    // native plugin.
+    // The search also finds addresses that a record got after the index was filled.
     let ipam = json!({"ranges": [[{"subnet": "10.5.0.0/16"}]]});
     let other = bridge.with(&json!({"name": "other", "bridge": "br5", "ipam": ipam})).add("c2")?;
     let given = other.addresses().concat();
@@ -310,7 +311,7 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     claim.add("c1").map(drop)
 }
 
-/// Very many forwards go in several transactions. The chain is read once for all of them.
+/// Very many forwards need several transactions. DEL reads the chain once for all transactions.
 #[test]
 fn many_forwards_are_read_once() -> Result<()> {
     let node = Node::new()?;
@@ -323,12 +324,12 @@ fn many_forwards_are_read_once() -> Result<()> {
     let config = json!({"name": "many", "type": "portmap", "backend": "nftables", "snat": false,
         "runtimeConfig": {"portMappings": mappings}, "prevResult": previous});
     let [_, check, del] = life(&Network::new(&node, &config)?)?;
-    ensure!(del.received < check.received * 3 / 2, "DEL reads more than a look at all forwards: {check:?}, {del:?}");
+    ensure!(del.received < check.received * 3 / 2, "DEL reads more than one list of all forwards: {check:?}, {del:?}");
     ensure!(!node.sh("nft list ruleset")?.contains("10.4.0."), "forwards are left");
     Ok(())
 }
 
-/// Copies a record: the names of half of the copies are those of other networks.
+/// A script that copies a record. Half of the copies have names of the same network, half of another network.
 const CROWD: &str = "cd /run/postern/attachments; record=$(ls); other=0123456789abcdef
     for number in $(seq 30); do
         cp $record $(printf 'SAME%032x' $number); cp $record $(printf '%s%032x' $other $number)
@@ -336,14 +337,14 @@ const CROWD: &str = "cd /run/postern/attachments; record=$(ls); other=0123456789
 /// The copies of each half.
 const COPIES: usize = 30;
 
-/// No plugin opens the record of another attachment, with any verb. The copies of a record are records of others. Links that this
-/// kernel lacks are looked at in a virtual machine: `tests/vm/kernel` names their plugins in `POSTERN_SIZE_OF`.
+/// No verb of a plugin opens the record of another attachment. Copies of a record stand for other records. A virtual
+/// machine tests links that this kernel lacks: `tests/vm/kernel` names their plugins in `POSTERN_SIZE_OF`.
 #[test]
 fn no_plugin_opens_the_records_of_others() -> Result<()> {
     let bin = plugin_bin()?;
     let wrapper = ["strace", "-f", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2", "-e", "signal=none"]
         .map(str::to_owned);
-    // Names of records end like those of the copies; a set, because one may be opened twice.
+    // The names of copies have many zeros. A set counts a record once, even if it is opened twice.
     let opened = |node: &Node| -> Result<usize> {
         let trace = std::fs::read_to_string(node.path(TRACE))?;
         let of_copy = |word: &str| word.len() == 48 && word[16..46].bytes().all(|byte| byte == b'0');
@@ -359,11 +360,11 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             skip_part(&plugin, &format!("this kernel has no {plugin} links"));
         }
         for mut leg in legs {
-            // Both directions: an ifb has a name that another record may have.
+            // Both directions have a limit. For egress, the run makes an ifb, whose name another record may have.
             if plugin == "bandwidth" {
                 merge(&mut leg.config, &json!({"egressRate": 1_000_000, "egressBurst": 1_000_000}));
             }
-            // With IPv6, settings of the link and of `lo` are changed too, which another record may have changed before.
+            // With IPv6, the run also changes settings of the link and of `lo`, which other records may have.
             if leg.config.pointer("/ipam/ranges").is_some_and(Value::is_array) {
                 merge(
                     &mut leg.config,
@@ -374,13 +375,13 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             node.add_container("c0")?;
             let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
             let mut plugins = vec![json!({"type": "bridge", "bridge": "tour0", "ipam": ipam})];
-            // Who asks for a port first after a boot reads all records, and fills the index.
+            // The first request for a port after a boot reads all records, and fills the index.
             if plugin == "portmap" {
                 let mapping = json!({"hostPort": 9999, "containerPort": 80, "protocol": "tcp"});
                 plugins.push(json!({"type": "portmap", "runtimeConfig": {"portMappings": [mapping]}}));
             }
             Network::new(&node, &json!({"name": "tour", "plugins": plugins}))?.add("c0")?;
-            // So it is with addresses, links and settings.
+            // The first request for an address, a link or a setting also fills the index.
             node.sh("ip link add prime0 type veth peer name prime1")?;
             let device = json!({"name": "prime", "type": "host-device", "device": "prime0"});
             let device = Network::new(&node, &device)?.interface("dev0");
@@ -392,7 +393,7 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             let same = format!("rm /run/postern/attachments/{network}0000*");
             leg.walk_on(&node, &bin, |node, verb, call| {
                 if verb == "GC" {
-                    // What is not valid is opened, to be collected. So the count can see it.
+                    // GC must open the copies, which are not valid. This proves that the count works.
                     if !sees {
                         node.call_under(&wrapper, call)?;
                         sees = opened(node)? >= COPIES;
@@ -403,7 +404,7 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
                 let answer = node.call_under(&wrapper, call)?;
                 ensure!(answer.status == 0, "{} {verb}: {answer:?}", leg.name);
                 if opened(node)? > 1 {
-                    beyond.push(format!("{} {verb} opens {} records of others", leg.name, opened(node)?));
+                    beyond.push(format!("{} {verb} opens {} records of other attachments", leg.name, opened(node)?));
                 }
                 measured.insert((plugin.clone(), verb.to_owned()));
                 Ok(answer)

@@ -1,4 +1,4 @@
-//! Ways to end, and things to say on the way.
+//! Ways to end a run, and outputs before the end.
 
 use crate::say;
 use postern_guest::cni::{CniResult, Error, Interface, Version};
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Ends in the way `behaviour`, if it is one; some ways never return.
+/// Ends the run in the way `behaviour`. Returns `None` if no way has this name. Some ways never return.
 pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
     let truth = made.to_json(Version::V1_0_0).unwrap_or_default();
     let claim = |change: fn(&mut CniResult)| {
@@ -41,7 +41,7 @@ pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
         "loop" => loop {
             black_box(behaviour);
         },
-        // The order that no plugin should have, and then no end.
+        // Releases the lease before the link is removed, which no plugin should do, and then never ends.
         "release-and-loop" => {
             let _ = ipam::del();
             loop {
@@ -99,7 +99,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// 10 MiB of it.
+/// Writes 10 MiB of the text.
 fn flood(mut to: impl Write, text: &[u8]) {
     let block = text.repeat((64 << 10) / text.len());
     for _ in 0..160 {
@@ -107,7 +107,7 @@ fn flood(mut to: impl Write, text: &[u8]) {
     }
 }
 
-#[allow(clippy::panic, reason = "a panicking guest is what is tested")]
+#[allow(clippy::panic, reason = "the test needs a guest that panics")]
 fn fall() {
     panic!("the guest panics");
 }
@@ -119,8 +119,8 @@ fn hoard<T>(more: impl Fn() -> T) {
     }
 }
 
-/// The compiler can make no loop of it: each frame has something that is needed afterwards.
-#[allow(unconditional_recursion, reason = "without an end is what is tested")]
+/// Recurses endlessly. The compiler can't make a loop of it, because each frame has data for later.
+#[allow(unconditional_recursion, reason = "the test needs endless recursion")]
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 32]);
     recurse(depth + 1) + frame.iter().sum::<u64>()

@@ -1,15 +1,15 @@
-//! A plugin that does everything wrong: each test names a way.
+//! A hostile plugin: the network configuration of a test names its behaviour.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `hostile` | how to misbehave: a name of [`endings`] or [`reaches`] |
-//! | `on` | the verb that it is for; `ADD` unless said. Every other verb does nothing and succeeds |
-//! | `says` | what to print, for the behaviour of that name |
-//! | `sequence` | instead: random calls, `"SEED CALLS"`; what it ends with is `hostile` all the same |
+//! | `hostile` | the behaviour: a name of [`endings`] or [`reaches`] |
+//! | `on` | the verb of the behaviour, by default `ADD`. Every other verb does nothing and succeeds |
+//! | `says` | the output of the behaviour `says` |
+//! | `sequence` | random calls before the behaviour: `"SEED CALLS"` |
 //! | `make` | first make a whole attachment: pair, lease, addresses, masquerading, spoofing protection |
 //!
-//! A forged handle can't be tried. Handles are resources of the component model: a guest has no number to forge, and can't
-//! pass a handle of another kind. `postern-gate` tests the numbers below.
+//! A guest can't try a forged handle. Handles are resources of the component model: a guest has no number to forge, and
+//! can't pass a handle of another kind. The tests of `postern-gate` forge handle numbers.
 
 mod endings;
 mod reaches;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn follow() -> Result<ExitCode, Error> {
-    // Honest here: it would not be added.
+    // The answer to VERSION is honest: otherwise `postern add` would refuse the plugin.
     if std::env::var("CNI_COMMAND").is_ok_and(|verb| verb == "VERSION") {
         say(version_output(&Version::ALL).as_bytes());
         return Ok(ExitCode::SUCCESS);
@@ -52,7 +52,7 @@ fn follow() -> Result<ExitCode, Error> {
         let conf = NetConf::parse(orders.conf)?;
         sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default(), claimed, conf);
     }
-    // Without `make`, a result that claims nothing.
+    // Without `make`, the result is empty.
     let made = if orders.make { make()? } else { CniResult::default() };
     if let Some(status) = endings::end(&orders.behaviour, &orders.says, &made) {
         return Ok(status);
@@ -61,7 +61,7 @@ fn follow() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `None` if this verb is not the one to misbehave in.
+/// Returns the test's request, or `None` if it is for another verb.
 fn orders() -> Result<Option<TestRequest>, Error> {
     let mut stdin = Vec::new();
     std::io::stdin().read_to_end(&mut stdin).map_err(|error| Error::new(error.to_string()))?;
@@ -78,7 +78,7 @@ fn orders() -> Result<Option<TestRequest>, Error> {
     Ok(Some(TestRequest { behaviour, says, sequence, make, conf }))
 }
 
-/// A whole attachment, with everything that outlives the run.
+/// Makes a whole attachment, with all its effects.
 fn make() -> Result<CniResult, Error> {
     let pair = veth::create(&veth::Options::default())?;
     let mut result = ipam::add()?;
@@ -94,6 +94,6 @@ fn make() -> Result<CniResult, Error> {
 }
 
 fn say(bytes: &[u8]) {
-    // Who cannot write cannot tell either.
+    // A failed write can't be reported.
     let _ = std::io::stdout().write_all(bytes);
 }

@@ -1,4 +1,4 @@
-//! Reaching for what was not granted. Each ends with the host's refusal, or succeeds, which the test takes for a fault.
+//! Operations that the policy does not grant. Each ends with the host's refusal. A success fails the test.
 
 use ipnet::IpNet;
 use postern_guest::types::{Backend, LeaseRange, Route};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const FOREIGN: Ipv4Addr = Ipv4Addr::new(10, 66, 6, 6);
 
-/// Tries it.
+/// Tries the operation `behaviour`.
 ///
 /// # Errors
 /// The host's refusal.
@@ -36,7 +36,7 @@ pub fn reach(behaviour: &str) -> Result<(), Error> {
             &own_link()?,
             &[Route { source: Some(FOREIGN.into()), ..routes::to(IpNet::from(IpAddr::from(Ipv4Addr::UNSPECIFIED))) }],
         ),
-        // As many as it takes.
+        // Repeats an operation until the host refuses.
         "operations" => loop {
             link::own()?;
         },

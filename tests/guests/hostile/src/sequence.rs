@@ -1,5 +1,5 @@
-//! Random calls with random arguments, the same ones for the same seed: for the sequence fuzzer. Refusals are ignored,
-//! and every handle that was ever given out is kept and used again.
+//! Random calls with random arguments, for the sequence fuzzer. The same seed gives the same calls. The guest ignores
+//! refusals, and keeps every handle for later calls.
 
 use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
@@ -18,7 +18,7 @@ use postern_guest::{
 };
 use std::net::IpAddr;
 
-/// Of the fuzzer's node: granted or not, as policy has it, and what nobody grants.
+/// Bridges of the fuzzer's node: some may be granted by a random policy, others never.
 const BRIDGES: [&str; 7] = ["hostile0", "hostile1", "cni0", "op0", "lo", "../hostile0", "hostile2"];
 const PARENTS: [&str; 6] = ["wire0", "wire0", "cni0", "op0", "", "eth0"];
 const DEVICES: [&str; 6] = ["wire1", "wire1", "wire0", "op0", "cni0", "eth0"];
@@ -39,7 +39,7 @@ const NETS: [&str; 12] = [
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
 
-/// The first six are in the fuzzer's configuration; the next ones belong to others or to nobody.
+/// The first six port mappings are in the fuzzer's configuration. The others are not.
 const FORWARDS: [&str; 12] = [
     "tcp:8080:80",
     "tcp:8081:81",
@@ -55,7 +55,7 @@ const FORWARDS: [&str; 12] = [
     "tcp:8080:80@192.0.2.1",
 ];
 
-/// Of the network's configuration or not; of the container's namespace or not.
+/// Sysctls, some in the network's configuration, some of the container's namespace.
 const SYSCTLS: [&str; 6] = [
     "net.core.somaxconn",
     "net.core.somaxconn",
@@ -72,11 +72,11 @@ struct Held {
     ends: Vec<HostEnd>,
     bridges: Vec<Bridge>,
     parents: Vec<Parent>,
-    /// Own addresses, to be of use to `addresses.add`.
+    /// Own addresses, for `addresses.add`.
     own: Vec<IpNet>,
-    /// How the port joined last, to be of use to `bridge.ensure-gateways`.
+    /// The settings of the last attached port, for `bridge.ensure-gateways`.
     joined: PortSpec,
-    /// The network's configuration, to be of use to `delegate.add`.
+    /// The network's configuration, for `delegate.add`.
     conf: Option<NetConf>,
 }
 
@@ -131,7 +131,7 @@ impl Random {
     }
 
     fn sets(&mut self) -> Vec<Vec<LeaseRange>> {
-        // Mostly what can work.
+        // Half of the ranges can work.
         if self.flip() {
             let subnet = "10.9.0.0/24".parse().unwrap_or_default();
             return vec![vec![LeaseRange { subnet, start: None, end: None, gateway: None }]];
@@ -163,7 +163,7 @@ impl Random {
     }
 }
 
-/// A call about ports of the node, or about the packet filter.
+/// Makes a call about port mappings or the packet filter.
 fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
     let own = random.below(4) > 0;
     let addresses: Vec<IpNet> = match own {
@@ -176,7 +176,7 @@ fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
     };
     let mut forwards: Vec<Forward> = Vec::new();
     for _ in 0..=random.below(3) {
-        // Mostly what can work.
+        // Most forwards can work.
         let among = if random.flip() { 3 } else { FORWARDS.len() };
         forwards.extend(FORWARDS.get(random.below(among)).and_then(|text| text.parse::<Forward>().ok()));
     }
@@ -187,7 +187,7 @@ fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
         5 if random.flip() => port_mappings::remove().ok()?,
         6 => firewall::admit(&addresses).ok()?,
         7 => {
-            // A bridge can be isolated only by one of its ports.
+            // The bridge must have a port of this attachment: only then can the guest isolate it.
             if let (Ok(pair), Ok(bridge)) = (veth::create(&veth::Options::default()), bridge::find("hostile0")) {
                 drop(bridge.map(|bridge| bridge.attach(&pair.host, &PortSpec::default())));
                 held.keep(pair);
@@ -201,9 +201,9 @@ fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
     Some(())
 }
 
-/// A call about the rates of the traffic, mostly the ones of the configuration.
+/// Makes a call about rate limits, mostly with the rates of the configuration.
 fn limits(random: &mut Random, held: &mut Held) -> Option<()> {
-    // Without a pair there is nothing to limit.
+    // A rate limit needs a pair.
     if let (true, Ok(pair)) = (held.ends.is_empty(), veth::create(&veth::Options::default())) {
         held.keep(pair);
     }
@@ -218,7 +218,7 @@ fn limits(random: &mut Random, held: &mut Held) -> Option<()> {
     }
 }
 
-/// A call about the main plugin of a network of flannel, mostly with the configuration that the host has.
+/// Makes a call about the delegate of a flannel network, mostly with the configuration that the host expects.
 fn delegation(random: &mut Random, held: &mut Held) -> Option<()> {
     match random.below(8) {
         0 => delegate::del().ok(),
@@ -259,7 +259,7 @@ pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>, conf: NetConf) {
     }
 }
 
-/// One call. What becomes of it is the host's business.
+/// Makes one call. The result does not matter to the guest.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
     match random.below(67) {
         0 => held.links.extend(link::own().ok()?),
@@ -404,7 +404,7 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
                 let length = *random.one_of(&[0, 1, 4096, 4097])?;
                 drop((notes::get().ok(), notes::set(&"n".repeat(length)).ok()));
             }
-            // No service is there.
+            // No DHCP service runs.
             6 => drop((dhcp::acquire().ok(), dhcp::check().ok(), dhcp::release().ok(), dhcp::status().ok())),
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,

@@ -1,18 +1,19 @@
-//! A plugin that says to VERSION what a test has written over its placeholder, and to every other verb that it ran.
+//! A plugin whose answer to VERSION is a placeholder that a test replaces. To other verbs it answers with the error `it
+//! ran`.
 //!
 //! | placeholder | answer to VERSION |
 //! |---|---|
 //! | `print TEXT` | the text |
-//! | `many COUNT VERSION` | that version, so many times |
+//! | `many COUNT VERSION` | a list with COUNT times this version |
 //! | `fail TEXT` | the text, and exit status 1 |
-//! | `spin` | none, for ever |
-//! | `call` | it asks the host for something first |
+//! | `spin` | no answer: the plugin loops endlessly |
+//! | `call` | whether an operation of the host succeeded |
 
 use std::process::ExitCode;
 
 postern_guest::version!("0.3.7-claims");
 
-/// What a test writes over.
+/// The placeholder.
 static CLAIM: &str = concat!(
     "print what this plugin claims                                                                                       ",
     "                                                                                                                    ",

@@ -1,4 +1,4 @@
-//! A plugin of the SDK that supports two versions only.
+//! A plugin of the SDK that supports only two versions.
 
 use postern_guest::cni::{CniResult, Version};
 use postern_guest::{Error, Plugin, Request};

@@ -1,6 +1,5 @@
-//! A client of the DHCP service that says what the network's configuration tells it to (`script`), whatever a client
-//! should say. With `packet` in it, that is said at the first packet: its state is
-//! another one than `{}`.
+//! A client of the DHCP service whose output is the key `script` of the network's configuration. If `script` has the
+//! key `packet`, the client prints the value of `packet` at the first packet. This value has another state than `{}`.
 
 use postern_dhcp::{Event, Input};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
-//! Tries what every command imports of WASI, and prints what it finds: whatever implements it, that has to be the same.
+//! Tries the WASI imports that every command has, and prints the results. Each implementation must give the same
+//! results.
 //!
-//! What is tried is the value of `CNI_ARGS`.
+//! `CNI_ARGS` names the import to try.
 
 #[cfg(target_os = "wasi")]
 mod floor {
@@ -55,7 +56,7 @@ mod floor {
         }
     }
 
-    /// Several handles of one input share its place.
+    /// Several handles of one input share its read position.
     fn input() -> String {
         let (one, two) = (stdin::get_stdin(), stdin::get_stdin());
         let read = |from: &InputStream, length| shown(&from.read(length));
@@ -103,7 +104,7 @@ mod floor {
         let (input, output) = (stdin::get_stdin(), stdout::get_stdout());
         let pollables = [input.subscribe(), output.subscribe(), input.subscribe()];
         let [first, second, third] = &pollables;
-        // In which order is not said anywhere.
+        // No specification gives the order.
         let mut all = poll(&[first, second, third, first]);
         all.sort_unstable();
         format!("{all:?} {:?} {}", poll(&[second]), third.ready())
@@ -139,6 +140,6 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Nothing to try: it is for the sandbox.
+/// This program is only for the sandbox.
 #[cfg(not(target_os = "wasi"))]
 fn main() {}

@@ -1,6 +1,6 @@
-//! Reaches for everything that WASI has and a plugin has not: files, sockets, names, requests, other people's time.
+//! Tries parts of WASI that a plugin may not use: files, sockets, names, HTTP requests, and long waits.
 //!
-//! What it reaches for is the key `do` of the network. It ends with an error object, whose text is what it found.
+//! The key `do` of the network names the part. The program ends with an error object, whose text is the result.
 
 #[cfg(target_os = "wasi")]
 mod reaching {
@@ -155,6 +155,6 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }
 
-/// Nothing to reach for: it is for the sandbox.
+/// This program is only for the sandbox.
 #[cfg(not(target_os = "wasi"))]
 fn main() {}
