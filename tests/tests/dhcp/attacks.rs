@@ -1,4 +1,5 @@
-//! What a client that was taken over, a stranger on the link, and another program of the node get from the service.
+//! Attacks on the DHCP service: by a hostile client component, by a station on the link, and by another program of the
+//! node.
 
 use crate::lab::{Lab, attachment, refused, scripted_bin, wait};
 use anyhow::{Context, Result, ensure};
@@ -14,7 +15,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A message as a client would send it.
+/// Returns a message of a correct client.
 fn message(mac: [u8; 6], id: &[u8], kind: u8) -> Vec<u8> {
     // The fixed part: a request over Ethernet, the hardware address, the cookie.
     let mut message = [[1, 1, 6].as_slice(), &[0; 25], &mac, &[0; 202], &[99, 130, 83, 99]].concat();
@@ -25,16 +26,16 @@ fn message(mac: [u8; 6], id: &[u8], kind: u8) -> Vec<u8> {
     message
 }
 
-/// A script that takes a lease when a packet comes.
+/// Returns a script that takes a lease when a packet comes.
 pub fn binds(lease: &Value) -> Value {
     json!({"script": {"packet": {"state": {"is": "bound"}, "outcome": {"bound": {"lease": lease, "probe": false}}}}})
 }
 
-/// Asks for a lease while a server offers an address.
+/// Requests a lease while a server offers an address.
 pub fn ask_with_offer(lab: &Lab, attachment: &Attachment, offered: [u8; 4]) -> Result<Answer> {
     let server = server_socket(lab, 0)?;
     let mut offer = message(lab.mac(&attachment.container_id)?, b"", 2);
-    // A reply (`op`), with the address in `yiaddr`.
+    // The message becomes a reply (`op`), with the address in `yiaddr`.
     offer.iter_mut().take(1).for_each(|op| *op = 2);
     offer.iter_mut().skip(16).zip(offered).for_each(|(to, from)| *to = from);
     let asked = ask_aside(lab, Ask::Acquire(attachment.clone()));
@@ -45,14 +46,14 @@ pub fn ask_with_offer(lab: &Lab, attachment: &Attachment, offered: [u8; 4]) -> R
     asked.join().map_err(|_| anyhow::anyhow!("the thread failed"))?
 }
 
-/// The output of a step that sends this, and waits.
+/// Returns the output of a step that sends these packets, and then waits.
 pub fn sends(packets: &[(&[u8], Value)]) -> Value {
     let text = |payload: &[u8]| base64::engine::general_purpose::STANDARD.encode(payload);
     let send: Vec<Value> = packets.iter().map(|(payload, to)| json!({"payload": text(payload), "to": to})).collect();
     json!({"script": {"state": {}, "send": send, "wake_ms": 60_000}})
 }
 
-/// Does something in the server's namespace: what it opens stays there.
+/// Runs `open` in the server's namespace. Sockets that it opens stay in this namespace.
 pub fn in_server<T: Send + 'static>(lab: &Lab, open: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let namespace = File::open(lab.node.path("/run/netns/srv"))?;
     let opened = std::thread::spawn(move || -> Result<T> {
@@ -67,14 +68,14 @@ fn server_socket(lab: &Lab, port: u16) -> Result<UdpSocket> {
     in_server(lab, move || {
         let socket = UdpSocket::bind(("0.0.0.0", port))?;
         socket.set_broadcast(true)?;
-        // The namespace has no default route, and a broadcast needs one or a link.
+        // A broadcast needs a default route or a fixed link, and the namespace has no default route.
         setsockopt(&socket, sockopt::BindToDevice, &"s0".into())?;
         socket.set_read_timeout(Some(Duration::from_millis(700)))?;
         Ok(socket)
     })
 }
 
-/// Acquires in another thread: the answer comes late, or never.
+/// Sends a request from another thread, because the answer comes late or never.
 pub fn ask_aside(lab: &Lab, ask: Ask) -> std::thread::JoinHandle<Result<Answer>> {
     let socket = lab.socket();
     std::thread::spawn(move || {
@@ -84,7 +85,7 @@ pub fn ask_aside(lab: &Lab, ask: Ask) -> std::thread::JoinHandle<Result<Answer>>
     })
 }
 
-/// Each packet that is not the client's own is dropped; the last one is, and arrives.
+/// The service drops packets that are not this client's messages. Only the last packet is correct, and arrives.
 #[test]
 fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -131,7 +132,7 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     let (length, from) = server.recv_from(&mut got).with_context(|| lab.log("service"))?;
     server.set_read_timeout(Some(Duration::from_millis(700)))?;
     ensure!(got[..length] == own && from.port() == 68, "{length} bytes from {from}");
-    ensure!(server.recv_from(&mut got).is_err(), "nothing else arrives");
+    ensure!(server.recv_from(&mut got).is_err(), "a second packet arrives");
     ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done);
     drop(asked.join());
     let log = lab.node.sh("cat /var/log/postern/audit.jsonl")?;
@@ -139,7 +140,7 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// A flood is cut to what a client may send.
+/// The service sends only as many packets of a flood as a client may send.
 #[test]
 fn a_client_that_floods_is_cut_off() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -159,14 +160,15 @@ fn a_client_that_floods_is_cut_off() -> Result<()> {
     while Instant::now() < until {
         count += usize::from(server.recv_from(&mut got).is_ok());
     }
-    // 16 at once, and two more each second.
+    // A client may send 16 packets at once, and two more each second.
     ensure!(count <= 20, "{count} of 100 packets in two seconds");
     ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done);
     drop(asked.join());
     Ok(())
 }
 
-/// A guest that traps, hangs, calls or talks nonsense gets no lease, and another lease is served meanwhile.
+/// A guest that traps, hangs, calls the host or prints nonsense gets no lease. The service serves another lease
+/// meanwhile.
 #[test]
 fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
     let lab = Lab::with_client(&["c1", "c2", "c3", "c4", "c5"], scripted_bin()?)?;
@@ -192,7 +194,8 @@ fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
     Ok(())
 }
 
-/// A client has no lease of an address that no server has offered: it could have another's declined, or given back.
+/// A client gets no lease of an address that no server has offered. Otherwise it could decline or release a foreign
+/// lease.
 #[test]
 fn a_lease_that_no_server_has_offered_is_none() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -211,7 +214,7 @@ fn a_lease_that_no_server_has_offered_is_none() -> Result<()> {
     Ok(())
 }
 
-/// The service keeps what a step gives back, for each lease: it takes no more than a lease needs.
+/// The service stores the output of a step for each lease, so it accepts only as much as a lease needs.
 #[test]
 fn what_a_client_gives_back_is_bounded() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -240,8 +243,8 @@ fn what_a_client_gives_back_is_bounded() -> Result<()> {
     Ok(())
 }
 
-/// A container dies while its lease is acquired, and comes back with the same names. The step of the first lease says
-/// nothing of the second one, and who waits for the first one is told to try again.
+/// A container dies while the service acquires its lease, and comes back with the same names. The end of the first
+/// lease's step does not affect the second lease. The client of the first lease gets the error "try again".
 #[test]
 fn a_lease_that_is_replaced_says_nothing_of_its_successor() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -256,7 +259,7 @@ fn a_lease_that_is_replaced_says_nothing_of_its_successor() -> Result<()> {
     lab.link("c1", "eth0")?;
     let began = Instant::now();
     refused(&lab.ask(&Ask::Acquire(c1))?, "ran past its deadline")?;
-    // A step has two seconds. That of the first lease ended before.
+    // A step has two seconds. The step of the first lease ended earlier.
     ensure!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
     let first = first.join().map_err(|_| anyhow::anyhow!("the thread failed"))??;
     refused(&first, "is acquired anew, for another namespace or link")?;
@@ -265,7 +268,7 @@ fn a_lease_that_is_replaced_says_nothing_of_its_successor() -> Result<()> {
     Ok(())
 }
 
-/// Frames of a stranger, ten thousand of them, while a client asks: malformed ones, and answers that are not its own.
+/// A station floods the link with malformed frames and answers for other clients. The client still gets its lease.
 #[test]
 fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -286,7 +289,7 @@ fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
                     frame[at] = frame[at].wrapping_add(1 + (number / 300) as u8);
                 }
                 frame.truncate(if number % 7 == 0 { 40 + number as usize % 260 } else { 300 });
-                // A full queue is what a flood meets.
+                // During a flood, the queue can be full.
                 match socket.send_to(&frame, "255.255.255.255:68") {
                     Err(error) if error.raw_os_error() != Some(105) => return Err(error.into()),
                     _ => {}
@@ -304,12 +307,12 @@ fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let sent = flood.join().map_err(|_| anyhow::anyhow!("the thread failed"))??;
     let lease = lease.with_context(|| format!("{sent} frames"))?;
-    ensure!(sent > 0, "nothing was sent");
+    ensure!(sent > 0, "the flood sent no frame");
     ensure!(lab.ask(&Ask::Check(c1))? == Answer::Lease(lease));
     Ok(())
 }
 
-/// A lease belongs to the namespace that it was made for.
+/// Only requests with the lease's namespace may use a lease.
 #[test]
 fn nobody_speaks_for_another_namespace() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;
@@ -322,7 +325,7 @@ fn nobody_speaks_for_another_namespace() -> Result<()> {
     for ask in [Ask::Acquire(other.clone()), Ask::Check(other.clone()), Ask::Release(other.clone())] {
         refused(&lab.ask(&ask)?, "belongs to the namespace at /run/netns/c1")?;
     }
-    // The descriptor counts too.
+    // The service also compares the descriptor of the namespace.
     let until = Instant::now() + Duration::from_secs(10);
     let namespace = File::open(lab.node.path("/run/netns/c2"))?;
     let mut channel = Channel::connect(&lab.socket(), until)?;
@@ -330,14 +333,14 @@ fn nobody_speaks_for_another_namespace() -> Result<()> {
     refused(&channel.ask(&Ask::Acquire(c1.clone()), Some(fd), until)?, "leads the DHCP service to another namespace")?;
     refused(&channel.ask(&Ask::Release(c1.clone()), Some(fd), until)?, "belongs to the namespace")?;
     ensure!(lab.ask(&Ask::Check(c1.clone()))? == Answer::Lease(lease));
-    // By the record alone, as for a container that is gone.
+    // Without a namespace, a release succeeds, as for a container that is gone.
     other.netns = String::new();
     ensure!(lab.ask(&Ask::Release(other))? == Answer::Done);
     ensure!(lab.leases()?.is_empty());
     lab.until_said("dnsmasq", "DHCPRELEASE")
 }
 
-/// Nonsense on the socket ends that connection, and nothing else. A client that goes gets no lease.
+/// Nonsense on the socket only ends its connection. A client that disconnects before the answer gets no lease.
 #[test]
 fn what_clients_say_ends_their_own_connection() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -357,14 +360,14 @@ fn what_clients_say_ends_their_own_connection() -> Result<()> {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(words)?;
         let mut answer = Vec::new();
-        // A connection that is reset has ended too.
+        // A reset connection has ended, too.
         match stream.read_to_end(&mut answer) {
             Ok(_) => {}
             Err(error) => ensure!(error.kind() == std::io::ErrorKind::ConnectionReset, "{words:?}: {error}"),
         }
     }
     let many: Vec<UnixStream> = (0..200).filter_map(|_| UnixStream::connect(lab.socket()).ok()).collect();
-    // One that asks and goes at once.
+    // This client sends a request and disconnects at once.
     let c1 = attachment("c1", &json!({}));
     let mut hasty = UnixStream::connect(lab.socket())?;
     hasty.write_all(b"CONNECT /postern/1 HTTP/1.0\r\n\r\n")?;
@@ -380,7 +383,7 @@ fn what_clients_say_ends_their_own_connection() -> Result<()> {
     Ok(())
 }
 
-/// What the processes of the service have, as the kernel says.
+/// The processes of the service have only the Linux capabilities that leases need.
 #[test]
 fn the_service_keeps_what_leases_need() -> Result<()> {
     let lab = Lab::new(&["c1"])?;

@@ -1,5 +1,5 @@
-//! The native client beside ours: the same server, the same link. The native plugin asks the native daemon, and the channel of
-//! the gate asks our service.
+//! Compares the native DHCP client with ours, with the same server and link. The native plugin calls the native daemon,
+//! and the gate's client calls our service.
 
 use crate::lab::{Lab, attachment};
 use crate::native::{call, native};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::{Answer, Ask};
 use serde_json::{Map, Value, json};
 
-/// What the network requests and provides (keys of `ipam`), and `CNI_ARGS`.
+/// A case: the keys of `ipam` (such as `request` and `provide`), and `CNI_ARGS`.
 type Case = (Value, String);
 
 /// Returns the answers of the native daemon and of our service, for each case.
@@ -28,7 +28,7 @@ fn both(lab: &Lab, cases: &[Case]) -> Result<Vec<(Value, Value)>> {
         lab.ask(&Ask::Release(asked))?;
         as_native(&answer)
     };
-    // Other answers only where they are asked for: a class has another router.
+    // A client of the class `postern` gets another router.
     lab.dnsmasq(
         "--dhcp-authoritative --dhcp-option=121,10.8.0.0/16,10.5.0.2,0.0.0.0/0,10.5.0.1,10.9.0.0/24,0.0.0.0 \
          --dhcp-option=33,172.16.3.4,10.5.0.5,10.0.0.0,10.5.0.6 --dhcp-vendorclass=set:ours,postern \
@@ -50,7 +50,7 @@ fn as_native(answer: &Answer) -> Result<Value> {
         Answer::Refused { code, words, .. } => return Ok(json!({"code": code, "msg": words})),
         other => anyhow::bail!("{other:?}"),
     };
-    // A native result has no key for what is absent.
+    // A native result leaves out empty keys.
     let with = |pairs: Vec<(&str, Value)>| {
         let there = pairs.into_iter().filter(|(_, value)| !value.is_null() && *value != json!([]));
         Value::Object(there.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
@@ -92,7 +92,7 @@ fn results_are_those_of_the_native_daemon() -> Result<()> {
         case(json!({"priority": 7})),
         case(json!({"priority": 7, "request": [{"option": "121"}]})),
         case(json!({"request": [{"option": "33"}]})),
-        // No router then, and no default route.
+        // This case gets no router and no default route.
         case(json!({"request": [{"option": "subnet-mask", "skipDefault": true}]})),
         (class, "CLASS=postern".to_owned()),
         case(json!({"provide": [{"option": "77", "value": "postern"}, {"option": "host-name", "value": "pod"}]})),
@@ -104,7 +104,7 @@ fn results_are_those_of_the_native_daemon() -> Result<()> {
         ensure!(as_documented(theirs.clone()) == ours, "{case:?}:\nnative: {theirs}\nours:   {ours}");
         seen.insert(format!("{}{}", ours["ips"][0]["gateway"], ours["routes"]));
     }
-    ensure!(seen.len() == 6, "the cases are to differ, but for the two classes: {seen:#?}");
+    ensure!(seen.len() == 6, "only the two cases with a class may have the same result: {seen:#?}");
     Ok(())
 }
 
@@ -123,7 +123,7 @@ fn errors_are_those_of_the_native_daemon() -> Result<()> {
     for (case, (theirs, ours)) in cases.iter().zip(both(&lab, &cases)?) {
         let message = theirs["msg"].as_str().with_context(|| format!("{case:?}: no error: {theirs}"))?;
         let cause = message.strip_prefix("error calling DHCP.Allocate: ").with_context(|| message.to_owned())?;
-        // Ours says for whom, before the cause.
+        // Our message names the attachment before the cause.
         let is_same = ours["msg"].as_str().is_some_and(|ours| ours.ends_with(&format!(": {cause}")));
         ensure!(is_same && ours["code"] == theirs["code"], "{case:?}:\nnative: {theirs}\nours:   {ours}");
     }

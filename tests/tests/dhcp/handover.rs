@@ -1,4 +1,4 @@
-//! The socket that systemd gives to the service (sd_listen_fds(3)), and what it must not give.
+//! The socket that systemd passes to the service (sd_listen_fds(3)), and descriptors that the service refuses.
 
 use crate::lab::{Lab, address, attachment, wait};
 use anyhow::{Context, Result, ensure};
@@ -34,7 +34,7 @@ fn start(lab: &Lab, variables: &str, given: &UnixListener, options: &str) -> Res
     wait(Duration::from_secs(10), || Ok(lab.ask(&Ask::Alive).is_ok())).with_context(|| lab.log("service"))
 }
 
-/// The socket is systemd's: it stays when the service ends, and who asks meanwhile is served by the next one.
+/// systemd's socket stays when the service ends. The next service answers requests that came meanwhile.
 #[test]
 fn the_socket_of_systemd_is_served_and_stays() -> Result<()> {
     let lab = Lab::with_client(&["c1"], plugin_bin()?)?;
@@ -46,8 +46,8 @@ fn the_socket_of_systemd_is_served_and_stays() -> Result<()> {
     let c1 = attachment("c1", &json!({}));
     let lease = lab.acquire(&c1)?;
     lab.kill("service", "TERM")?;
-    ensure!(lab.socket().exists() && !pidfile.exists(), "the socket is systemd's, and the other file the service's");
-    // As after a restart: the question waits in systemd's socket.
+    ensure!(lab.socket().exists() && !pidfile.exists(), "the socket is gone, or the PID file is left");
+    // Between two services, the request waits in systemd's socket.
     std::thread::scope(|scope| -> Result<()> {
         let asked = scope.spawn(|| lab.ask(&Ask::Check(c1.clone())));
         std::thread::sleep(Duration::from_millis(100));
@@ -58,7 +58,7 @@ fn the_socket_of_systemd_is_served_and_stays() -> Result<()> {
     })
 }
 
-/// Variables that are meant for another process are nothing to go by.
+/// The service ignores variables for another process.
 #[test]
 fn a_socket_of_another_process_is_not_taken() -> Result<()> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
@@ -73,7 +73,7 @@ fn a_socket_of_another_process_is_not_taken() -> Result<()> {
     Ok(())
 }
 
-/// What the service can't serve is refused in words, and not at the first client.
+/// The service refuses a wrong descriptor with a message at its start, before the first client.
 #[test]
 fn what_is_no_listening_socket_is_refused() -> Result<()> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
@@ -99,7 +99,7 @@ fn what_is_no_listening_socket_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The program of systemd that stands for it: it opens the socket, and starts the service when somebody connects.
+/// systemd-socket-activate stands for systemd: it opens the socket, and starts the service for the first client.
 #[test]
 fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     let is_there = Command::new("systemd-socket-activate").arg("--version").output().is_ok();
@@ -110,7 +110,7 @@ fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     let lab = Lab::with_client(&["c1"], plugin_bin()?)?;
     lab.dnsmasq("--dhcp-authoritative")?;
     let plugin = plugin_bin()?.join("dhcp");
-    // The native daemon's unit file has this command: the plugin's file becomes the service.
+    // The native daemon's unit file has this command. With our plugin's file, it starts our service.
     let command = format!("systemd-socket-activate --listen={} {} daemon", lab.socket().display(), plugin.display());
     lab.background("service", &command)?;
     wait(Duration::from_secs(10), || Ok(lab.socket().exists()))?;
@@ -118,6 +118,6 @@ fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     lab.acquire(&c1)?;
     ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);
     lab.kill("service", "TERM")?;
-    ensure!(lab.socket().exists(), "the socket is not the service's");
+    ensure!(lab.socket().exists(), "the service removed systemd's socket");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What becomes of leases with time.
+//! Leases over time: renewal, expiry, restarts of the service, boots, and jumps of the clock.
 
 use crate::attacks::{ask_with_offer, binds};
 use crate::lab::{Lab, address, attachment, refused, scripted_bin, wait};
@@ -12,7 +12,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A lab whose container c1 has a lease of Kea, and its address.
+/// Returns a lab whose container c1 has a lease of Kea, and the lease's address on its link.
 fn leased(length: u32) -> Result<(Lab, Lease)> {
     let lab = Lab::new(&["c1"])?;
     lab.kea("10.5.0.50-10.5.0.59", length)?;
@@ -22,7 +22,7 @@ fn leased(length: u32) -> Result<(Lab, Lease)> {
     Ok((lab, lease))
 }
 
-/// Over more than two lease times, with the service killed at several instants: the lease is renewed before it expires.
+/// The service renews a lease before it expires, over more than two lease times and several kills of the service.
 #[test]
 fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let (lab, lease) = leased(6)?;
@@ -40,13 +40,14 @@ fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let renewals =
         lab.log("kea").matches("DHCP4_LEASE_ALLOC").count() + lab.log("kea").matches("DHCP4_LEASE_RENEW").count();
     ensure!(renewals >= 4, "{renewals} grants: {}", lab.log("kea"));
-    // Between two events nothing is open: a socket would keep the namespace.
+    // Between two events the service has no open socket, because a socket would keep the namespace.
     wait(seconds(5), || Ok(lab.node.sh_in("c1", "tail -n +2 /proc/self/net/packet")?.is_empty()))?;
     ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);
     Ok(())
 }
 
-/// The server goes and comes back in time: nothing is lost. It goes for good: the link is set down at the end.
+/// A server that comes back in time renews the lease. After a server ends for good, the service sets the link down at
+/// the end of the lease.
 #[test]
 fn a_server_that_is_gone_for_a_while_and_for_good() -> Result<()> {
     let (lab, _) = leased(9)?;
@@ -61,7 +62,7 @@ fn a_server_that_is_gone_for_a_while_and_for_good() -> Result<()> {
     wait(seconds(15), || Ok(!lab.is_up("c1")?)).with_context(|| lab.log("service"))?;
     refused(&lab.ask(&Ask::Check(c1.clone()))?, "is lost")?;
     ensure!(matches!(lab.leases()?.as_slice(), [one] if matches!(one.standing, Standing::Lost(_))));
-    // The reason outlives the service.
+    // The reason stays after a restart of the service.
     lab.kill("service", "KILL")?;
     lab.serve("")?;
     refused(&lab.ask(&Ask::Check(c1.clone()))?, "is lost")?;
@@ -70,7 +71,7 @@ fn a_server_that_is_gone_for_a_while_and_for_good() -> Result<()> {
     Ok(())
 }
 
-/// A server that has other addresses now takes the lease back.
+/// A server that now has other addresses refuses the renewal, and the service sets the link down.
 #[test]
 fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     let (lab, _) = leased(9)?;
@@ -79,7 +80,7 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     wait(seconds(12), || Ok(!lab.is_up("c1")?))
         .with_context(|| format!("{}\n{}", lab.log("service"), lab.log("kea")))?;
     refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "is lost")?;
-    // It has no timer any more. Its container dies without DEL, and then nobody is told of it.
+    // The lost lease has no timer. If its container dies without DEL, the service lists it no longer.
     lab.node.remove_container("c1")?;
     ensure!(lab.leases()?.is_empty(), "{:?}", lab.leases()?);
     let files = lab.node.sh("ls /var/lib/postern/dhcp")?;
@@ -87,7 +88,8 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     Ok(())
 }
 
-/// Leases without end have no timer. Those of containers that are gone end when leases are listed, or others asked for.
+/// Endless leases have no timer. Leases of containers that are gone end at a list of leases, or at a request for
+/// another lease.
 #[test]
 fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     let lab = Lab::with_client(&["c1", "c2", "c3", "c4"], scripted_bin()?)?;
@@ -104,7 +106,7 @@ fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
         acquire(container, last)?;
     }
     lab.node.remove_container("c1")?;
-    // The link alone is gone, and the container lives.
+    // Only the link of c2 is gone; the container lives.
     lab.node.sh_in("c2", "ip link delete eth0")?;
     ensure!(files()? == "3", "nothing wakes an idle service");
     acquire("c4", 10)?;
@@ -114,10 +116,10 @@ fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     ensure!(matches!(left.as_slice(), [one] if one.container_id == "c4"), "{left:?}");
     let log = lab.node.sh("grep -c dhcp.forget /var/log/postern/audit.jsonl")?;
     ensure!(log.trim() == "3", "{log}");
-    // Those of a boot before this one are remembered for a day.
+    // The service remembers leases of an earlier boot for a day.
     lab.kill("service", "TERM")?;
     lab.node.sh("sed -i 's/\"boot\":\"[^\"]*\"/\"boot\":\"another\"/' /var/lib/postern/dhcp/*.json")?;
-    // This machine may have run for longer than a day.
+    // The machine may run for more than a day, so the service gets an earlier clock.
     let uptime: f64 = lab.node.sh("cut -d ' ' -f 1 /proc/uptime")?.trim().parse()?;
     lab.serve_after(60 - uptime as i64)?;
     let remembered = lab.leases()?;
@@ -140,7 +142,7 @@ fn an_address_that_another_station_has_is_declined() -> Result<()> {
     lab.until_said("kea", "DECLINE")
 }
 
-/// A boot before this one: the lease is remembered, and the container asks for its address again.
+/// The service remembers a lease of an earlier boot, and requests the same address again for the container.
 #[test]
 fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -149,7 +151,7 @@ fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     let c1 = attachment("c1", &json!({}));
     let lease = lab.acquire(&c1)?;
     lab.kill("service", "TERM")?;
-    ensure!(!lab.socket().exists(), "the socket goes with the service");
+    ensure!(!lab.socket().exists(), "the service has left its socket");
     lab.node.sh("sed -i 's/\"boot\":\"[^\"]*\"/\"boot\":\"another\"/' /var/lib/postern/dhcp/*.json")?;
     lab.node.remove_container("c1")?;
     lab.serve("")?;
@@ -158,11 +160,11 @@ fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     lab.node.add_container("c1")?;
     lab.link("c1", "eth0")?;
     ensure!(address(&lab.acquire(&c1)?) == address(&lease));
-    ensure!(lab.log("dnsmasq").matches("DHCPDISCOVER").count() == asked, "it asks for its address at once");
+    ensure!(lab.log("dnsmasq").matches("DHCPDISCOVER").count() == asked, "the service sent a DISCOVER");
     Ok(())
 }
 
-/// A container that is gone: its lease goes at the next look, and its namespace is held by nobody.
+/// The lease of a container that is gone ends at the next check, and the service does not keep the namespace.
 #[test]
 fn a_lease_of_a_container_that_is_gone_ends() -> Result<()> {
     let (lab, _) = leased(6)?;
@@ -173,7 +175,7 @@ fn a_lease_of_a_container_that_is_gone_ends() -> Result<()> {
     Ok(())
 }
 
-/// T1 and T2 of zero make no renewals without end.
+/// T1 and T2 of zero cause no flood of renewals.
 #[test]
 fn times_of_zero_are_no_flood() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -187,11 +189,11 @@ fn times_of_zero_are_no_flood() -> Result<()> {
     Ok(())
 }
 
-/// A server behind a relay: broadcasts go over it, and renewals by unicast over the router.
+/// A server behind a relay: broadcasts go through the relay, and unicast renewals through the router.
 #[test]
 fn over_a_relay_and_by_unicast() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
-    // Router rt has the containers' network on one side; the server moves to the other.
+    // Router rt has the containers' network on one side, and the server moves to its other side.
     lab.node.sh("ip netns add rt
          ip link add r0 netns rt type veth peer name rh && ip link set rh master br0 up
          ip -n rt addr add 10.5.0.2/24 dev r0 && ip -n rt link set r0 up && ip -n rt link set lo up
@@ -209,7 +211,7 @@ fn over_a_relay_and_by_unicast() -> Result<()> {
     ensure!(lease.server == Some("10.6.0.1".parse()?), "{lease:?}");
     lab.configure("c1", &lease)?;
     lab.node.sh_in("c1", "ip route add default via 10.5.0.2")?;
-    // The relay is of no use for unicasts: without it renewals go on.
+    // Unicast renewals do not need the relay.
     lab.kill("relay", "KILL")?;
     let before = lab.log("kea").matches("DHCP4_LEASE_ALLOC").count();
     wait(seconds(6), || Ok(lab.log("kea").matches("DHCP4_LEASE_ALLOC").count() > before))
@@ -218,8 +220,8 @@ fn over_a_relay_and_by_unicast() -> Result<()> {
     Ok(())
 }
 
-/// The clock of the lease stands still, jumps ahead, and goes back. That happens to a machine that sleeps, and to a
-/// service that is moved. A jump renews or ends a lease; none makes one longer.
+/// The clock of the service jumps forward and back, as on a machine that sleeps, or for a service that is moved. A jump
+/// renews or ends a lease, but never extends it.
 #[test]
 fn a_clock_that_jumps_makes_no_lease_longer() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -238,16 +240,16 @@ fn a_clock_that_jumps_makes_no_lease_longer() -> Result<()> {
         lab.kill("service", "KILL")?;
         lab.serve_after(jump)
     };
-    // Half of the two minutes is over: it is renewed at once.
+    // More than half of the two minutes is over, so the service renews the lease at once.
     after(70)?;
     wait(seconds(10), || Ok(asked() == 2)).with_context(|| lab.log("dnsmasq"))?;
     wait(seconds(5), || Ok(left()? > 100))?;
     ensure!(address(&lab.acquire(&c1)?) == address(&lease));
-    // The clock is behind that of the file.
+    // The clock is earlier than the time in the file.
     after(0)?;
     let now = left()?;
     ensure!((90..=120).contains(&now), "{now} s");
-    // A night has passed.
+    // The clock jumps by eight hours, so the lease has expired.
     after(8 * 60 * 60)?;
     wait(seconds(10), || Ok(!lab.is_up("c1")?)).with_context(|| lab.log("service"))?;
     refused(&lab.ask(&Ask::Check(c1))?, "is lost")

@@ -1,5 +1,5 @@
-//! Runs and the service are killed at random instants while attachments come and go. No address is lost or doubled, and
-//! nothing is left. `POSTERN_KILL_SEED` is another seed.
+//! Random kills of runs and of the service while attachments are made and removed. No address is lost or given twice,
+//! and nothing is left. `POSTERN_KILL_SEED` sets the seed.
 
 use crate::lab::wait;
 use crate::plugin::{lab_with, network};
@@ -11,20 +11,20 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 const CONTAINERS: [&str; 4] = ["c1", "c2", "c3", "c4"];
-/// The rounds; after each of them all is quiet, and is looked at.
+/// The number of rounds. The test checks all attachments after each round.
 const ROUNDS: usize = 2;
-/// The acts of each container in a round.
+/// The number of runs of each container in a round.
 const ACTS: usize = 5;
-/// How often the service is killed in a round.
+/// The number of kills of the service in a round.
 const KILLS: usize = 2;
 
 /// One container.
 struct Worker {
     container: &'static str,
     random: Random,
-    /// The result of its ADD; null if it has none.
+    /// The result of the container's ADD, or null.
     result: Value,
-    /// A run was killed, or failed: the runtime calls DEL.
+    /// True if a run was killed or failed. The runtime then calls DEL.
     is_unknown: bool,
     killed: usize,
     added: usize,
@@ -60,7 +60,7 @@ impl Worker {
                 self.added += 1;
             }
             ("DEL", Some(0)) => (self.result, self.is_unknown) = (Value::Null, false),
-            // The service was killed meanwhile. The error is one of its own.
+            // The service was killed meanwhile, so the error is about DHCP.
             (_, Some(1)) => {
                 let error: Value = serde_json::from_slice(&output.stdout).context("no error object")?;
                 let words = error.get("msg").and_then(Value::as_str).unwrap_or_default();
@@ -73,7 +73,8 @@ impl Worker {
     }
 }
 
-/// With the service there, and no run: who is attached has its own address and its lease.
+/// Fails if an attached container lacks its address or lease, or if two containers have the same address. The service
+/// runs, and no run is active.
 fn judge(network: &Network, workers: &[Worker]) -> Result<()> {
     let mut addresses = BTreeSet::new();
     for worker in workers.iter().filter(|worker| worker.result.is_object() && !worker.is_unknown) {
@@ -121,7 +122,7 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
         .and_then(|()| judge(&network, &workers))
         .with_context(|| format!("seed {seed}, round {round}: {}", lab.log("service")))?;
     }
-    // A lease that no DEL could give back goes with the next attachment of its container.
+    // If no DEL could release a lease, the container's next attachment does.
     for worker in &mut workers {
         if worker.is_unknown || worker.result.is_object() {
             network.attachment(worker.container).del()?;
@@ -137,6 +138,6 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
     let sum = |of: fn(&Worker) -> usize| workers.iter().map(of).sum::<usize>();
     let (killed, added) = (sum(|worker| worker.killed), sum(|worker| worker.added));
     println!("{killed} runs killed, {added} leases, {} kills of the service", ROUNDS * KILLS);
-    ensure!(killed > 0 && added > 0, "nothing was tested");
+    ensure!(killed > 0 && added > 0, "no run was killed, or no ADD succeeded");
     Ok(())
 }

@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The server's network is 10.5.0.0/24, and it is 10.5.0.1.
+/// A test node. The DHCP server has the address 10.5.0.1 in the network 10.5.0.0/24.
 pub struct Lab {
     pub node: Node,
-    /// Files of this lab; the same path on the node.
+    /// The directory of this lab's files, with the same path on the node.
     pub dir: PathBuf,
     bin: PathBuf,
 }
 
-/// A program of a lab.
+/// The shell command that starts a program of a lab in the background.
 const BACKGROUND: &str =
     "setsid sh -c 'echo $$ > \"$0\".pid; exec \"$@\"' \"$NAME\" \"$@\" >>\"$NAME\".log 2>&1 </dev/null &";
 
 impl Lab {
-    /// Makes the node, with these containers: each has a link eth0, which is down, on the switch.
+    /// Makes the node with these containers. Each container has a link eth0 on the switch, which is down.
     pub fn new(containers: &[&str]) -> Result<Self> {
         Self::with_client(containers, client_bin()?)
     }
 
-    /// The same, with the programs of another directory.
+    /// As [`Lab::new`], with the programs of another directory.
     pub fn with_client(containers: &[&str], bin: PathBuf) -> Result<Self> {
         let node = Node::new()?;
         let dir = scratch("lab")?;
@@ -46,7 +46,7 @@ impl Lab {
     /// Adds a link to a container.
     pub fn link(&self, container: &str, name: &str) -> Result<()> {
         let end = format!("h{container}{name}");
-        // The link of an earlier container of this name goes some time after its namespace.
+        // The kernel removes the link of an earlier container of this name some time after the namespace.
         self.node
             .sh(&format!(
                 "while ip link show {end} >/dev/null 2>&1; do sleep 0.05; done
@@ -78,12 +78,12 @@ impl Lab {
         Ok(std::fs::read_to_string(self.dir.join(name).with_extension("pid"))?.trim().parse()?)
     }
 
-    /// Returns what a program has said.
+    /// Returns the output of a program.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.join(name).with_extension("log")).unwrap_or_default()
     }
 
-    /// Starts dnsmasq: leases of two minutes, its least.
+    /// Starts dnsmasq with leases of two minutes, its minimum.
     pub fn dnsmasq(&self, options: &str) -> Result<()> {
         let leases = self.dir.join("dnsmasq.leases");
         self.background(
@@ -98,7 +98,7 @@ impl Lab {
         self.until_said("dnsmasq", "sockets bound exclusively")
     }
 
-    /// Starts Kea for these addresses, with leases of so many seconds: renewed after a third of the time.
+    /// Starts Kea for these addresses, with leases of this length. They are renewed after a third of the time.
     pub fn kea(&self, pool: &str, seconds: u32) -> Result<()> {
         let config = json!({"Dhcp4": {
             "interfaces-config": {"interfaces": ["s0"], "dhcp-socket-type": "raw"},
@@ -123,7 +123,7 @@ impl Lab {
         self.until_said("kea", "DHCP4_STARTED")
     }
 
-    /// Gives the server's network IPv6: 2001:db8:5::/64, where it is 2001:db8:5::1.
+    /// Gives the server the IPv6 address 2001:db8:5::1 in the network 2001:db8:5::/64.
     pub fn ipv6(&self) -> Result<()> {
         self.node
             .sh("ip netns exec srv sysctl -qw net.ipv6.conf.s0.accept_dad=0 net.ipv6.conf.all.forwarding=1
@@ -132,7 +132,7 @@ impl Lab {
             .map(drop)
     }
 
-    /// Starts a router that advertises itself and the prefix of its network. It gives no addresses.
+    /// Starts a router that advertises itself and the prefix of its network, but gives no addresses.
     pub fn router(&self) -> Result<()> {
         self.background(
             "router",
@@ -142,14 +142,14 @@ impl Lab {
         self.until_said("router", "router advertisement on 2001:db8:5::")
     }
 
-    /// Returns the server's link-local address, which is that of the router.
+    /// Returns the server's link-local address, which is the router's address.
     pub fn router_address(&self) -> Result<std::net::IpAddr> {
         let text = self.node.sh("ip -n srv -6 -o addr show dev s0 scope link | sed 's,.*inet6 \\([^/]*\\)/.*,\\1,'")?;
         text.trim().parse().with_context(|| text.clone())
     }
 
-    /// Starts Kea for these IPv6 addresses, with leases of so many seconds: renewed after a third of the time. It has
-    /// the identity of its last start, or another one.
+    /// Starts Kea for these IPv6 addresses, with leases of this length. They are renewed after a third of the time. Kea
+    /// keeps the server identity of its last start, unless the file of the identity was removed.
     pub fn kea6(&self, pool: &str, seconds: u32) -> Result<()> {
         let options = json!([{"name": "dns-servers", "data": "2001:db8:5::53"},
             {"name": "domain-search", "data": "one.example, two.example"}]);
@@ -193,10 +193,10 @@ impl Lab {
         self.until_said("udhcpd", "started")
     }
 
-    /// Waits until a program has said something.
+    /// Waits until the output of a program contains these words.
     pub fn until_said(&self, name: &str, words: &str) -> Result<()> {
         wait(Duration::from_secs(10), || Ok(self.log(name).contains(words)))
-            .with_context(|| format!("{name} has not said \"{words}\": {}", self.log(name)))
+            .with_context(|| format!("{name} has not printed \"{words}\": {}", self.log(name)))
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -208,7 +208,7 @@ impl Lab {
         self.serve_under("", options)
     }
 
-    /// Starts the service with the clock of the machine's time since its start so many seconds later, or earlier.
+    /// Starts the service with a shifted boot-time clock: later or earlier by this number of seconds.
     pub fn serve_after(&self, seconds: i64) -> Result<()> {
         self.serve_under(&format!("unshare --time --boottime {seconds}"), "")
     }
@@ -224,14 +224,14 @@ impl Lab {
             .with_context(|| format!("the service does not answer: {}", self.log("service")))
     }
 
-    /// Asks the service.
+    /// Sends a request to the service.
     pub fn ask(&self, ask: &Ask) -> Result<Answer> {
         let until = Instant::now() + Duration::from_secs(30);
         let mut channel = Channel::connect(&self.socket(), until)?;
         Ok(channel.ask(ask, None, until)?)
     }
 
-    /// Acquires a lease that must be had.
+    /// Acquires a lease. Fails if the service gives none.
     pub fn acquire(&self, attachment: &Attachment) -> Result<Lease> {
         match self.ask(&Ask::Acquire(attachment.clone()))? {
             Answer::Lease(lease) => Ok(lease),
@@ -247,7 +247,7 @@ impl Lab {
         }
     }
 
-    /// Gives a lease its address, as the plugin that asked would.
+    /// Sets the lease's address on the container's link, as the plugin does.
     pub fn configure(&self, container: &str, lease: &Lease) -> Result<()> {
         self.node.sh_in(container, &format!("ip addr add {} dev eth0", address(lease))).map(drop)
     }
@@ -268,7 +268,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The shell ends at a command that fails. One that has ended already keeps none of the others.
+        // `|| true`: a program that has already ended does not stop the loop.
         let pids = format!("for f in {}/*.pid; do kill -9 $(cat $f) 2>/dev/null || true; done", self.dir.display());
         let _ = self.node.sh(&pids);
         let _ = std::fs::remove_dir_all(&self.dir);
@@ -280,7 +280,7 @@ pub fn address(lease: &Lease) -> String {
     lease.addresses.first().map(|one| one.address.to_string()).unwrap_or_default()
 }
 
-/// Returns an attachment of a container to network `net`, with more keys for the configuration.
+/// Returns an attachment of a container to network `net`, with these additional keys in the configuration.
 pub fn attachment(container: &str, more: &Value) -> Attachment {
     let mut configuration = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "ipam": {"type": "dhcp"}});
     if let (Value::Object(all), Value::Object(more)) = (&mut configuration, more) {
@@ -296,7 +296,7 @@ pub fn attachment(container: &str, more: &Value) -> Attachment {
     }
 }
 
-/// Fails unless an answer is a refusal with these words.
+/// Fails if the answer is no refusal, or if its message lacks these words.
 pub fn refused(answer: &Answer, expected: &str) -> Result<()> {
     match answer {
         Answer::Refused { words, .. } if words.contains(expected) => Ok(()),
@@ -304,11 +304,11 @@ pub fn refused(answer: &Answer, expected: &str) -> Result<()> {
     }
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true. Fails after the time `most`.
 pub fn wait(most: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let until = Instant::now() + most;
     while !holds()? {
-        ensure!(Instant::now() < until, "it does not come true in {most:?}");
+        ensure!(Instant::now() < until, "the condition is still false after {most:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
@@ -323,7 +323,7 @@ fn scratch(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns a directory with the service, and a component as its client.
+/// Returns a directory with the service and this component as its client.
 fn bin_with(component: &str, digest: &str) -> Result<PathBuf> {
     let built = plugin_bin()?;
     let guest = built.join("../../wasm32-wasip2/guest").join(component);
@@ -341,7 +341,7 @@ fn bin_with(component: &str, digest: &str) -> Result<PathBuf> {
     Ok(bin)
 }
 
-/// The client, compiled once for all tests.
+/// Returns the directory with the real client, which is compiled once for all tests.
 fn client_bin() -> Result<PathBuf> {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     if let Some(bin) = BIN.get() {
@@ -351,7 +351,7 @@ fn client_bin() -> Result<PathBuf> {
     Ok(BIN.get_or_init(|| bin).clone())
 }
 
-/// The client that says what it is told to.
+/// Returns the directory with the client whose output the configuration sets.
 pub fn scripted_bin() -> Result<PathBuf> {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     if let Some(bin) = BIN.get() {
@@ -370,7 +370,7 @@ impl Lab {
 }
 
 impl Lab {
-    /// Starts the native daemon in the service's place.
+    /// Starts the native daemon at the socket of the service.
     pub fn native_daemon(&self, program: &Path) -> Result<()> {
         self.background("native", &format!("{} daemon -socketpath {}", program.display(), self.socket().display()))?;
         wait(Duration::from_secs(10), || Ok(self.socket().exists()))

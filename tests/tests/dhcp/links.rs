@@ -1,4 +1,5 @@
-//! DHCP over links that this kernel may lack; `tests/vm/kernel` runs these tests where it has them.
+//! DHCP over links that this kernel may lack. `tests/vm/kernel` runs these tests in a virtual machine whose kernel has
+//! them.
 
 use crate::lab::{Lab, wait};
 use crate::plugin::{lab_with, network};
@@ -9,23 +10,23 @@ use postern_tests::{Attachment, skip};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A link of the node to the switch.
+/// A script that makes the node's link to the switch, and the container c2.
 const MASTER: &str =
     "ip link add m0 type veth peer name m1 && ip link set m1 master br0 up && ip link set m0 up; ip netns add c2";
 
-/// Leases are renewed after 3 s, by unicast.
+/// Options of the server: leases are renewed after 3 s, by unicast.
 const SOON: &str = "--dhcp-authoritative --dhcp-option-force=58,3 --dhcp-option-force=59,100";
 
 fn acknowledged(lab: &Lab) -> usize {
     lab.log("dnsmasq").matches("DHCPACK(").count()
 }
 
-/// Two containers have their leases, keep them over a renewal, and give them back.
+/// Tests two containers: they get leases, renew them, and release them.
 fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
     let network = network(lab, main)?;
     let mut attachments = Vec::new();
     for container in ["c1", "c2"] {
-        // A master has each VLAN once.
+        // A parent link can have each VLAN only once.
         let is_vlan = main.get("type").is_some_and(|kind| kind == "vlan");
         let other = if container == "c2" && is_vlan { json!({"master": "m2"}) } else { json!({}) };
         let attachment = network.clone().with(&other).add(container)?;
@@ -50,7 +51,7 @@ fn vlans_have_leases_of_their_servers() -> Result<()> {
     if !has_or_skips("vlan")? {
         return Ok(());
     }
-    // The server is in VLAN 5 alone.
+    // The server is only in VLAN 5.
     let script = format!(
         "{MASTER}; ip link add m2 type veth peer name m3 && ip link set m3 master br0 up && ip link set m2 up
          ip -n srv link set s0 down; ip -n srv link set s0 name t0; ip -n srv addr flush dev t0; ip -n srv link set t0 up
@@ -61,7 +62,8 @@ fn vlans_have_leases_of_their_servers() -> Result<()> {
     lives_of_two(&lab, &json!({"type": "vlan", "master": "m0", "vlanId": 5}))
 }
 
-/// Links of one master have one hardware address: servers tell them apart by their identifiers, and broadcast answers.
+/// ipvlans of one parent link have the same hardware address. So servers distinguish them by client identifiers, and
+/// answer by broadcast.
 #[test]
 fn ipvlans_have_leases_of_their_own() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -71,7 +73,7 @@ fn ipvlans_have_leases_of_their_own() -> Result<()> {
     lives_of_two(&lab, &json!({"type": "ipvlan", "master": "m0"}))
 }
 
-/// In these modes no broadcast leaves, so that no server could be found: that is said at once.
+/// In these modes an ipvlan sends no broadcast, so it can't find a server. The plugin reports this at once.
 #[test]
 fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -90,18 +92,18 @@ fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
     Ok(())
 }
 
-/// The wall clock is set, by days, again and again. `tests/vm/kernel` does that: nobody can on this machine.
+/// Jumps of the wall clock by a day do not change a lease. Only `tests/vm/kernel` can set the clock.
 #[test]
 fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
     if std::env::var_os("POSTERN_CLOCK_IS_SET").is_none() {
-        skip("the clock of this machine is not to be set");
+        skip("the test must not set the clock of this machine");
         return Ok(());
     }
     let lab = lab_with("--dhcp-authoritative", "true")?;
     let attachment = network(&lab, &json!({"type": "bridge", "bridge": "br0"}))?.add("c1")?;
     let (begun, mut days, mut before) = (Instant::now(), 0, SystemTime::now());
     while days < 3 {
-        ensure!(begun.elapsed() < Duration::from_secs(30), "nobody sets the clock");
+        ensure!(begun.elapsed() < Duration::from_secs(30), "no program sets the clock");
         std::thread::sleep(Duration::from_millis(50));
         let now = SystemTime::now();
         let jump = now.duration_since(before).unwrap_or_else(|error| error.duration());
@@ -113,6 +115,6 @@ fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
     let passed = begun.elapsed().as_secs();
     ensure!(held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
     ensure!((117..=121).contains(&(left + passed)), "{left} s after {passed} s");
-    ensure!(acknowledged(&lab) == 1, "it was asked for once: {}", lab.log("dnsmasq"));
+    ensure!(acknowledged(&lab) == 1, "the service requested the lease more than once: {}", lab.log("dnsmasq"));
     attachment.check()?.del()
 }

@@ -1,4 +1,4 @@
-//! The DHCP service against real servers: dnsmasq, Kea and the one of busybox.
+//! The DHCP service with real servers: dnsmasq, Kea and busybox's udhcpd.
 
 mod attacks;
 mod differential;
@@ -16,7 +16,7 @@ use lab::{Lab, address, attachment, refused};
 use postern_dhcp_channel::{Answer, Ask, Standing};
 use serde_json::json;
 
-/// A lease from ADD to DEL, of a server that has just been started.
+/// Tests a lease from ADD to DEL, of a server that has just started.
 fn whole_life(lab: &Lab, first: &str) -> Result<()> {
     lab.serve("")?;
     let c1 = attachment("c1", &json!({}));
@@ -25,12 +25,12 @@ fn whole_life(lab: &Lab, first: &str) -> Result<()> {
     ensure!(lease.addresses.first().and_then(|one| one.gateway) == Some("10.5.0.1".parse()?), "{lease:?}");
     lab.configure("c1", &lease)?;
     lab.node.sh_in("c1", "ping -c1 -W2 10.5.0.1")?;
-    ensure!(lab.acquire(&c1)? == lease, "a second ADD keeps it");
+    ensure!(lab.acquire(&c1)? == lease, "a second ADD keeps the lease");
     ensure!(lab.ask(&Ask::Check(c1.clone()))? == Answer::Lease(lease.clone()));
     let held = lab.leases()?;
     ensure!(held.len() == 1 && held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
     ensure!(lab.ask(&Ask::Release(c1.clone()))? == Answer::Done);
-    ensure!(lab.ask(&Ask::Release(c1.clone()))? == Answer::Done, "nothing is left, and that is well");
+    ensure!(lab.ask(&Ask::Release(c1.clone()))? == Answer::Done, "a second release succeeds");
     ensure!(lab.leases()?.is_empty());
     refused(&lab.ask(&Ask::Check(c1))?, "keeps no lease")?;
     let files = lab.node.sh("ls /var/lib/postern/dhcp")?;
@@ -61,7 +61,7 @@ fn a_lease_of_busybox() -> Result<()> {
     whole_life(&lab, "10.5.0.")
 }
 
-/// Two links of one container, and the same link name in another one.
+/// Two links of one container, and the same link name in another container, have different leases.
 #[test]
 fn attachments_have_leases_of_their_own() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;
@@ -82,7 +82,7 @@ fn attachments_have_leases_of_their_own() -> Result<()> {
     Ok(())
 }
 
-/// ptp asks for an address before there is a link.
+/// A request without a link fails: ptp requests an address before it makes the link.
 #[test]
 fn what_has_no_link_or_namespace_is_told_so() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -102,7 +102,7 @@ fn what_has_no_link_or_namespace_is_told_so() -> Result<()> {
     refused(&lab.ask(&Ask::Acquire(c1))?, "nonsense")
 }
 
-/// No server: the time for a lease is that of the command line.
+/// Without a server, a request fails after the time of the command line.
 #[test]
 fn without_a_server_there_is_no_lease() -> Result<()> {
     let lab = Lab::new(&["c1"])?;

@@ -1,4 +1,5 @@
-//! The native program and its daemon beside ours: each side knows the other one at once, and a change loses no address.
+//! The native plugin and its daemon beside ours. A plugin recognizes the other side's service at once, and a switch
+//! loses no address.
 
 use crate::lab::{Lab, attachment};
 use anyhow::{Context, Result, bail, ensure};
@@ -35,7 +36,7 @@ pub fn call(lab: &Lab, verb: &str, ipam: &Value, args: &str) -> Result<Value> {
     Ok(if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text).with_context(|| text)? })
 }
 
-/// The native plugin reads one line that names the units, at once.
+/// Our service refuses the native plugin at once, in a line that names the systemd units.
 #[test]
 fn a_native_client_is_told_whose_service_it_is() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -51,7 +52,7 @@ fn a_native_client_is_told_whose_service_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Postern's end of the channel knows a native daemon at once. It asks nothing, and leaves the daemon's lease alone.
+/// Postern's client recognizes a native daemon at once. It sends no request, and the daemon keeps its lease.
 #[test]
 fn a_native_daemon_is_known_at_once() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -68,8 +69,8 @@ fn a_native_daemon_is_known_at_once() -> Result<()> {
     Ok(())
 }
 
-/// From the native daemon to our service and back, while a container lives: its address stays on the link, and no lease is
-/// given back before the container's own DEL.
+/// The node switches from the native daemon to our service and back, while a container lives. Its address stays on the
+/// link, and no lease is released before the container's DEL.
 #[test]
 fn a_living_container_keeps_its_address_over_a_switch() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -88,7 +89,7 @@ fn a_living_container_keeps_its_address_over_a_switch() -> Result<()> {
     stands()?;
     lab.serve("")?;
     stands()?;
-    // The container's DEL: our service knows no such lease, and that is success.
+    // The container's DEL: our service has no such lease, so the release succeeds.
     let until = Instant::now() + Duration::from_secs(30);
     let mut channel = Channel::connect(&lab.socket(), until)?;
     ensure!(channel.ask(&Ask::Release(attachment("c1", &json!({}))), None, until)? == Answer::Done);
@@ -97,7 +98,7 @@ fn a_living_container_keeps_its_address_over_a_switch() -> Result<()> {
         bail!("no lease")
     };
     ensure!(crate::lab::address(&ours) == address, "the server gave another address: {ours:?}");
-    // And back.
+    // The node switches back to the native daemon.
     lab.kill("service", "TERM")?;
     stands()?;
     lab.native_daemon(&program)?;

@@ -1,4 +1,4 @@
-//! The plugin dhcp, the service and a real server together.
+//! The plugin dhcp with the service and a real server.
 
 use crate::lab::{Lab, wait};
 use anyhow::{Result, ensure};
@@ -7,12 +7,12 @@ use postern_tests::{Network, plugin_bin};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A lab whose service is the one of the built plugins, with a container that has no link yet.
+/// Returns a lab with the built service, and with a container without links.
 pub fn lab() -> Result<Lab> {
     lab_with("--dhcp-authoritative", "")
 }
 
-/// The same, with options of the server, and with what `script` makes of the node.
+/// As [`lab`], with options of the server, and with a script that changes the node.
 pub fn lab_with(options: &str, script: &str) -> Result<Lab> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
     lab.node.add_container("c1")?;
@@ -22,13 +22,13 @@ pub fn lab_with(options: &str, script: &str) -> Result<Lab> {
     Ok(lab)
 }
 
-/// A network of this main plugin, with leases of the lab's service.
+/// Returns a network of this main plugin, with leases of the lab's service.
 pub fn network(lab: &Lab, main: &Value) -> Result<Network> {
     let ipam = json!({"ipam": {"type": "dhcp", "daemonSocketPath": lab.socket()}});
     Ok(Network::new(&lab.node, main)?.with(&ipam))
 }
 
-/// An attachment from ADD to DEL. The server gets its address back.
+/// Tests an attachment from ADD to DEL. DEL releases the lease.
 fn whole_life(main: &Value) -> Result<()> {
     let lab = lab()?;
     let attachment = network(&lab, main)?.add("c1")?;
@@ -56,19 +56,19 @@ fn a_macvlan_has_a_lease_and_gives_it_back() -> Result<()> {
     whole_life(&json!({"type": "macvlan", "master": "br0"}))
 }
 
-/// A lab whose server has both families and advertises itself as the router.
+/// Returns a lab whose server has both families and advertises itself as the router.
 fn lab_of_both() -> Result<Lab> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
     lab.node.add_container("c1")?;
     lab.ipv6()?;
     lab.dnsmasq("--dhcp-authoritative --enable-ra --dhcp-range=2001:db8:5::50,2001:db8:5::99,64,2m")?;
     lab.serve("")?;
-    // As runtimes do that leave IPv6 to the plugins.
+    // Some runtimes disable IPv6 and leave it to the plugins.
     lab.node.sh_in("c1", "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")?;
     Ok(lab)
 }
 
-/// An attachment of both families, or of IPv6 alone, from ADD to DEL.
+/// Tests an attachment with these families from ADD to DEL.
 fn whole_life_with_ipv6(main: &Value, families: &[&str]) -> Result<()> {
     let lab = lab_of_both()?;
     let attachment = network(&lab, main)?.with(&json!({"ipam": {"families": families}})).add("c1")?;
@@ -83,7 +83,7 @@ fn whole_life_with_ipv6(main: &Value, families: &[&str]) -> Result<()> {
     let (gateway, route) = (text(&format!("/ips/{last}/gateway")), text(&format!("/routes/{last}/dst")));
     ensure!(gateway == router && route == "::/0", "{result}");
     lab.node.sh_in("c1", "ping -6 -c1 -W2 2001:db8:5::1")?;
-    // The kernel takes nothing of router advertisements: the only address and the only default route are the lease's.
+    // The kernel ignores router advertisements: the only address and the only default route are those of the lease.
     let shown = lab.node.sh_in("c1", "ip -6 -o addr show dev eth0 scope global; ip -6 route show default")?;
     ensure!(shown.lines().count() == 2 && shown.contains(&format!("default via {router}")), "{shown}");
     ensure!(lab.node.sh_in("c1", "sysctl -n net.ipv6.conf.eth0.accept_ra")?.trim() == "0");
@@ -112,7 +112,7 @@ fn a_macvlan_has_ipv6_alone() -> Result<()> {
     whole_life_with_ipv6(&json!({"type": "macvlan", "master": "br0"}), &["ipv6"])
 }
 
-/// ptp asks before it has a link, so that no server can be asked.
+/// ptp requests a lease before it makes its link, so the service can't reach a server.
 #[test]
 fn a_ptp_has_no_lease_and_says_why() -> Result<()> {
     let lab = lab()?;
@@ -123,11 +123,12 @@ fn a_ptp_has_no_lease_and_says_why() -> Result<()> {
     network.call("DEL", "c1")?.success().map(drop)
 }
 
-/// An ADD that fails after it has a lease gives it back, too.
+/// An ADD that fails after it got a lease releases the lease.
 #[test]
 fn a_failed_add_gives_its_lease_back() -> Result<()> {
     let lab = lab()?;
-    // A server may choose no address of the node, so the bridge must have the gateway already. It has another one.
+    // The bridge must have the gateway already, because a server may not choose an address of the node. This bridge has
+    // another address, so ADD fails.
     lab.node.sh("ip address add 10.77.0.1/24 dev br0")?;
     let network = network(&lab, &json!({"type": "bridge", "bridge": "br0", "isGateway": true}))?;
     let answer = network.call("ADD", "c1")?;
@@ -138,7 +139,7 @@ fn a_failed_add_gives_its_lease_back() -> Result<()> {
     Ok(())
 }
 
-/// The record alone ends a lease as well: its plugin is gone.
+/// DEL releases the lease by the record if the plugin is gone.
 #[test]
 fn a_del_by_the_record_gives_its_lease_back() -> Result<()> {
     let lab = lab()?;

@@ -1,4 +1,4 @@
-//! DHCPv6: real servers, the router of the link, both families of one attachment, and hostile stations.
+//! DHCPv6: real servers, the router of the link, attachments with both families, and hostile stations.
 
 use crate::attacks::{ask_aside, in_server, sends};
 use crate::lab::{Lab, address, attachment, refused, scripted_bin, wait};
@@ -14,7 +14,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// An attachment of a container with these families, which requests name servers and domains.
+/// Returns an attachment of a container with these families. It requests name servers and domains.
 fn with(container: &str, families: &[Family]) -> Attachment {
     let request = json!([{"option": "6"}, {"option": "119"}]);
     let mut made = attachment(container, &json!({"ipam": {"type": "dhcp", "request": request}}));
@@ -26,7 +26,7 @@ fn six(container: &str) -> Attachment {
     with(container, &[Family::Ipv6])
 }
 
-/// A lab with a router, and a lease of Kea for container c1, which has its address.
+/// Returns a lab with a router, and a lease of Kea for container c1. The link of c1 has the lease's address.
 fn leased(length: u32) -> Result<(Lab, Lease)> {
     let lab = Lab::new(&["c1"])?;
     lab.ipv6()?;
@@ -38,7 +38,7 @@ fn leased(length: u32) -> Result<(Lab, Lease)> {
     Ok((lab, lease))
 }
 
-/// From ADD to DEL: the address has the router's prefix length, and the router is the gateway.
+/// A lease from ADD to DEL: the address has the router's prefix length, and the router is the gateway.
 #[test]
 fn a_lease_of_kea_and_the_router_of_the_link() -> Result<()> {
     let (lab, lease) = leased(60)?;
@@ -50,18 +50,18 @@ fn a_lease_of_kea_and_the_router_of_the_link() -> Result<()> {
     ensure!(lease.dns.nameservers == ["2001:db8:5::53".parse::<std::net::IpAddr>()?], "{lease:?}");
     ensure!(lease.dns.search == ["one.example", "two.example"], "{lease:?}");
     wait(seconds(5), || Ok(lab.node.sh_in("c1", "ping -6 -c1 -W1 2001:db8:5::1").is_ok()))?;
-    ensure!(lab.acquire(&c1)? == lease, "a second ADD keeps it");
+    ensure!(lab.acquire(&c1)? == lease, "a second ADD keeps the lease");
     ensure!(lab.ask(&Ask::Check(c1.clone()))? == Answer::Lease(lease));
     let held = lab.leases()?;
     ensure!(matches!(held.as_slice(), [one] if one.family == Family::Ipv6 && one.standing == Standing::Bound));
     refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "keeps no lease for container c1")?;
-    ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done, "by the names alone");
+    ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done, "a release needs only the names");
     lab.until_said("kea6", "DHCP6_RELEASE_NA")?;
     ensure!(lab.leases()?.is_empty() && lab.node.sh("ls /var/lib/postern/dhcp")?.is_empty());
     Ok(())
 }
 
-/// Both families of one attachment: one answer, and a lease and a file for each.
+/// An attachment with both families gets one answer. The service has a lease and a file for each family.
 #[test]
 fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -76,7 +76,7 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     ensure!(lease.routes.len() == 2, "{lease:?}");
     ensure!(lab.ask(&Ask::Check(both.clone()))? == Answer::Lease(lease.clone()));
     ensure!(lab.leases()?.len() == 2 && lab.node.sh("ls /var/lib/postern/dhcp")?.lines().count() == 2);
-    // A restart goes on with both.
+    // A restarted service keeps both leases.
     lab.kill("service", "KILL")?;
     lab.serve("")?;
     ensure!(lab.acquire(&both)? == lease);
@@ -85,7 +85,7 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     wait(seconds(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == 2))
         .with_context(|| lab.log("dnsmasq"))?;
     ensure!(lab.leases()?.is_empty() && lab.node.sh("ls /var/lib/postern/dhcp")?.is_empty());
-    // One family alone has no lease: who wanted both gets none, and what was given is given back.
+    // If one family gets no lease, the request fails, and the service releases the lease of the other family.
     lab.kill("dnsmasq", "KILL")?;
     lab.kill("service", "KILL")?;
     lab.dnsmasq("--dhcp-authoritative")?;
@@ -94,7 +94,7 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     wait(seconds(5), || Ok(lab.leases()?.is_empty()))?;
     wait(seconds(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == 3))
         .with_context(|| lab.log("dnsmasq"))?;
-    // A lease that the attachment has had before stays: its address is in use.
+    // An earlier lease of the attachment stays, because its address is in use.
     let four = with("c1", &[Family::Ipv4]);
     let lease = lab.acquire(&four)?;
     refused(&lab.ask(&Ask::Acquire(both))?, "no DHCPv6 lease for container c1")?;
@@ -103,7 +103,8 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     Ok(())
 }
 
-/// Over more than two lease times, with the service killed: the lease is renewed, and nothing keeps the namespace.
+/// The service renews a lease over more than two lease times and several kills of the service. It does not keep the
+/// namespace.
 #[test]
 fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let (lab, lease) = leased(6)?;
@@ -120,7 +121,7 @@ fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let renewals = lab.log("kea6").matches("DHCP6_LEASE_RENEW").count();
     ensure!(renewals >= 3 || lab.log("kea6").matches("DHCP6_LEASE_ALLOC").count() >= 3, "{}", lab.log("kea6"));
     wait(seconds(12), || Ok(lab.node.sh_in("c1", "tail -n +2 /proc/self/net/packet")?.is_empty()))?;
-    // Another server answers when all are asked; this one's own times are not waited for.
+    // The new server has another identity, so it answers only a rebind, which goes to all servers.
     lab.kill("kea6", "KILL")?;
     lab.node.sh(&format!("rm -f {}/kea-dhcp6-serverid", lab.dir.display()))?;
     let before = lab.log("service");
@@ -132,7 +133,8 @@ fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     Ok(())
 }
 
-/// The server of one family goes for good. That address is taken from the link; the other family keeps the link.
+/// The server of one family ends for good. The service removes the address of this family from the link. The link stays
+/// up for the other family.
 #[test]
 fn one_family_that_is_lost_leaves_the_other() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
@@ -153,7 +155,7 @@ fn one_family_that_is_lost_leaves_the_other() -> Result<()> {
     ensure!(lab.is_up("c1")? && lab.node.sh_in("c1", "ip -4 -o addr show dev eth0")?.contains("10.5.0.50"));
     refused(&lab.ask(&Ask::Check(both.clone()))?, "the DHCPv6 lease of container c1")?;
     ensure!(matches!(lab.ask(&Ask::Check(with("c1", &[Family::Ipv4])))?, Answer::Lease(_)));
-    // Alone, the link goes down as ever.
+    // After a restart, the lease is still lost.
     lab.kill("service", "KILL")?;
     lab.serve("")?;
     refused(&lab.ask(&Ask::Check(both.clone()))?, "is lost")?;
@@ -161,8 +163,8 @@ fn one_family_that_is_lost_leaves_the_other() -> Result<()> {
     Ok(())
 }
 
-/// A container came back in another namespace, with IPv4 alone, while the one of its DHCPv6 lease is still there. That
-/// lease is no reason to leave the new link up.
+/// A container comes back in another namespace, with only IPv4, while its DHCPv6 lease still has the old namespace.
+/// This lease does not keep the new link up.
 #[test]
 fn a_lease_in_another_namespace_keeps_no_link_up() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;
@@ -182,7 +184,7 @@ fn a_lease_in_another_namespace_keeps_no_link_up() -> Result<()> {
     Ok(())
 }
 
-/// A server that is gone for good: the link is set down at the end of the lease.
+/// After the server ends for good, the service sets the link down at the end of the lease.
 #[test]
 fn a_lease_that_expires_sets_the_link_down() -> Result<()> {
     let (lab, _) = leased(6)?;
@@ -200,13 +202,13 @@ fn an_address_that_another_station_has_is_declined() -> Result<()> {
     lab.kea6("2001:db8:5::50-2001:db8:5::51", 60)?;
     lab.serve("")?;
     let lease = lab.acquire(&six("c1"))?;
-    // No router has told which prefix is on the link.
+    // No router has advertised the prefix of the link.
     ensure!(address(&lease) == "2001:db8:5::51/128" && lease.addresses[0].gateway.is_none(), "{lease:?}");
     ensure!(lab.log("service").contains("another station has 2001:db8:5::50"), "{}", lab.log("service"));
     lab.until_said("kea6", "DECLINE")
 }
 
-/// A boot before this one: the lease is remembered, and the container gets its address again.
+/// The service remembers a lease of an earlier boot, and the container gets its address again.
 #[test]
 fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     let (lab, lease) = leased(60)?;
@@ -221,8 +223,8 @@ fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     Ok(())
 }
 
-/// A container that is gone: its lease goes at the next look, and nobody holds its namespace. The one of the other family
-/// of an attachment goes too.
+/// The leases of a container that is gone end at the next check, for both families. The service does not keep the
+/// namespace.
 #[test]
 fn leases_of_a_container_that_is_gone_end() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;
@@ -237,7 +239,7 @@ fn leases_of_a_container_that_is_gone_end() -> Result<()> {
     for container in ["c1", "c2"] {
         lab.node.remove_container(container)?;
     }
-    // The files alone are looked at: a question would be a look of its own.
+    // The test looks only at the files, because a request would cause a check.
     wait(seconds(10), || files().map(|count| count == 0)).with_context(|| lab.log("service"))?;
     ensure!(lab.leases()?.is_empty());
     Ok(())
@@ -259,7 +261,7 @@ fn option(code: u8, data: &[u8]) -> Vec<u8> {
     [&[0, code, 0, data.len() as u8], data].concat()
 }
 
-/// Each packet that is not the client's own is dropped; the last one is, and arrives.
+/// The service drops packets that are not this client's messages. Only the last packet is correct, and arrives.
 #[test]
 fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
@@ -305,7 +307,7 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     ensure!(got[..length] == own && from.port() == 546, "{length} bytes from {from}");
     ensure!(matches!(from.ip(), std::net::IpAddr::V6(from) if from.is_unicast_link_local()), "{from}");
     server.set_read_timeout(Some(Duration::from_millis(700)))?;
-    ensure!(server.recv_from(&mut got).is_err(), "nothing else arrives");
+    ensure!(server.recv_from(&mut got).is_err(), "a second packet arrives");
     ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);
     drop(asked.join());
     let log = lab.node.sh("cat /var/log/postern/audit.jsonl")?;
@@ -313,7 +315,7 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// Opens a socket for ICMPv6 in the server's namespace, whose packets have this hop limit.
+/// Opens an ICMPv6 socket in the server's namespace. Its packets have this hop limit.
 fn icmp_socket(lab: &Lab, hops: i32) -> Result<OwnedFd> {
     in_server(lab, move || {
         let icmp = Some(SockProtocol::IcmpV6);
@@ -323,8 +325,8 @@ fn icmp_socket(lab: &Lab, hops: i32) -> Result<OwnedFd> {
     })
 }
 
-/// A station of another network sends router advertisements, and a server's message that looks like one. Neither makes a
-/// router. The same advertisement from the link does.
+/// The service ignores router advertisements from another network, and DHCP messages that look like an advertisement.
+/// It accepts the same advertisement from the link.
 #[test]
 fn only_a_router_of_the_link_becomes_the_gateway() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;
