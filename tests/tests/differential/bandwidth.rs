@@ -1,10 +1,10 @@
-//! Cases of the bandwidth plugin. The plugin before is not run: a pair on a bridge stands for its part, and the operator's
-//! policy lets its host end count.
+//! Cases of the bandwidth plugin. Instead of an earlier plugin in the list, the preparation makes a pair on a bridge.
+//! The operator's policy allows its host end.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// An own `/etc` with the operator's policy, and the pair of `c1`.
+/// A script that makes a private `/etc` with the operator's policy, and the pair of `c1`.
 const PREPARE: &str = "
     mount -t tmpfs -o mode=755 etc /mnt
     cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
@@ -34,7 +34,7 @@ fn bandwidth(name: &str, patch: &Value) -> Case {
     Case::new(&format!("bandwidth/{name}"), "bandwidth", &config).prepare(PREPARE).fast()
 }
 
-/// Without the keys of the configuration.
+/// Returns the patch, which also removes the keys of the base configuration.
 fn bare(patch: &Value) -> Value {
     let mut all = json!({"ingressRate": null, "ingressBurst": null, "egressRate": null, "egressBurst": null});
     merge(&mut all, patch);

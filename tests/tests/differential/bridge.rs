@@ -1,9 +1,9 @@
-//! Cases of the bridge plugin. VLAN filtering, which needs another kernel, is in `tests/tests/plugins/vlan.rs`.
+//! Cases of the bridge plugin. `tests/tests/plugins/vlan.rs` tests VLAN filtering, which needs another kernel.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// A network with one IPv4 range.
+/// Returns a network with one IPv4 range.
 pub fn base() -> Value {
     json!({
         "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9",
@@ -26,7 +26,7 @@ fn layer2(name: &str, patch: &Value) -> Case {
     let mut config = base();
     merge(&mut config, &json!({"ipam": null}));
     merge(&mut config, patch);
-    // Natively CHECK fails without IPAM; `bridge/l2-check` has it.
+    // The native CHECK fails without IPAM. Only `bridge/l2-check` has a CHECK.
     Case::new(&format!("bridge/l2-{name}"), "bridge", &config).steps("ADD DEL DEL")
 }
 
@@ -60,8 +60,8 @@ pub fn cases() -> Vec<Case> {
         layer2("version-0.3.1", &json!({"cniVersion": "0.3.1", "dns": {"nameservers": ["10.0.0.1"]}})),
         layer2("dns", &json!({"dns": {"nameservers": ["10.0.0.1"], "domain": "a.b", "search": ["x", "y"], "options": ["z"]}})),
         layer2("status-gc", &json!({"cniVersion": "1.1.0"})).steps("STATUS ADD GC STATUS DEL"),
-        // A link of the host that an earlier plugin has made: native bridge makes a pair nevertheless, and leaves that
-        // link alone.
+        // An earlier plugin has made a link on the host. The native bridge makes a pair nevertheless, and does not
+        // change the link.
         layer2("previous-host-link", &json!({"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "tap0", "mac": "02:00:00:00:00:21"}]}}))
             .prepare("ip link add name tap0 address 02:00:00:00:00:21 type ifb"),
         layer2("down-existing-bridge", &json!({"mtu": 1400})).prepare("ip link add name br9 mtu 1300 type bridge"),
@@ -70,7 +70,7 @@ pub fn cases() -> Vec<Case> {
         bridge("two-containers", &json!({"isGateway": true})).steps("ADD:c1 ADD:c2 CHECK:c1 CHECK:c2 DEL:c1 CHECK:c2 DEL:c2"),
         bridge("two-interfaces", &json!({"isGateway": true})).steps("ADD:c1/eth0 ADD:c1/eth1 CHECK:c1/eth1 DEL:c1/eth0 DEL:c1/eth1"),
         bridge("repeated-add", &json!({"isGateway": true})).steps("ADD ADD CHECK DEL"),
-        // The bridge's address is all zero once its last port is gone.
+        // A bridge without ports has a hardware address of zeros.
         bridge("l2-then-gateway", &json!({"ipam": {"routes": []}}))
             .changed(json!({"isGateway": true}))
             .steps("ADD DEL ADD@changed DEL@changed"),

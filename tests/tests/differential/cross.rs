@@ -1,10 +1,11 @@
-//! Cases with both sides on one attachment: one side makes it, the other checks and deletes it.
+//! Cases with both sides on one attachment: one side makes the attachment, and the other side checks and deletes it.
 
 use crate::{bridge, macvlan};
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// An IPAM plugin that is not a component: native plugins run it, Postern only if policy allows it.
+/// A script that makes an IPAM plugin which is not a component. Native plugins run it; Postern runs it only if policy
+/// allows.
 const SCRIPT_IPAM: &str = r#"mkdir -p /run/cni-bin
 cat > /run/cni-bin/script-ipam <<'END'
 #!/bin/sh
@@ -39,7 +40,7 @@ pub fn cases() -> Vec<Case> {
         merge(&mut config, &patch);
         let layer2 = name == "bridge-l2" || name == "macvlan-l2";
         let case = |what: &str, steps: &str| {
-            // Natively CHECK fails without IPAM.
+            // The native CHECK fails without IPAM.
             let steps = steps
                 .split(' ')
                 .filter(|step| !(name == "bridge-l2" && step.starts_with("CHECK")))
@@ -53,12 +54,12 @@ pub fn cases() -> Vec<Case> {
         all.push(case("native-add-namespace-gone", "ADD@native KILL:c1 DEL"));
         all.push(case("native-del", "ADD CHECK@native DEL@native DEL@native"));
         if layer2 {
-            // Two ports: the bridge would take the lower of two random addresses. No IPAM either.
+            // Without IPAM, the bridge's hardware address would be the lower of two random addresses.
             continue;
         }
         all.push(case("taking-turns", "ADD:c1@native ADD:c2 DEL:c1 ADD:c3@native DEL:c2@native DEL:c3"));
         if plugin != "host-local" {
-            // A native main plugin with Postern's IPAM; Postern's with only native ones in CNI_PATH.
+            // A native main plugin calls our IPAM plugin, and our main plugin has only native plugins in `CNI_PATH`.
             all.push(case(
                 "native-main-our-ipam",
                 "ADD@native,other-ipam CHECK@native,other-ipam DEL@native,other-ipam",

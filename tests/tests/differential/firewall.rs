@@ -1,10 +1,10 @@
-//! Cases of the firewall plugin, by iptables. The plugin before is not run: a pair on a bridge stands for its part, and the
-//! operator's policy lets its addresses count.
+//! Cases of the firewall plugin with iptables. Instead of an earlier plugin in the list, the preparation makes a pair
+//! on a bridge. The operator's policy allows its addresses.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// An own `/etc` with the operator's policy, and bridge `br9` with the pair of `c1`.
+/// A script that makes a private `/etc` with the operator's policy, and bridge `br9` with the pair of `c1`.
 const PREPARE: &str = "
     mount -t tmpfs -o mode=755 etc /mnt
     cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true

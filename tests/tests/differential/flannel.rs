@@ -1,6 +1,5 @@
-//! Cases of flannel. The native side is the flannel of Debian's bullseye (0.9, CNI 0.1.0 to 0.4.0), which delegates to the
-//! bridge of the other native plugins. Where it could not be fetched, `tests/plugins/flannel.rs` holds the rest against what is
-//! known of it.
+//! Cases of flannel. The native side is Debian bullseye's flannel (0.9, CNI 0.1.0 to 0.4.0), which delegates to the
+//! native bridge plugin. `tests/tests/plugins/flannel.rs` also tests flannel without a native flannel.
 
 use postern_tests::{Case, merge, native_bin, skip_part};
 use serde_json::{Value, json};

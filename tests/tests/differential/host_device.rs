@@ -1,9 +1,9 @@
-//! Cases of the host-device plugin. The devices are the ends of a pair: this kernel may have no other kind of link.
+//! Cases of the host-device plugin. The devices are the ends of a pair, because a kernel may lack other kinds of links.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// Two links of the node, one up and one down, and the `/sys` of the node's namespace.
+/// A script that makes two links of the node, one up and one down, and mounts the `/sys` of the node's namespace.
 const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 type veth peer name dev2 address 02:00:00:00:ee:02; \
                        ip link set dev1 up; umount -l /sys 2> /dev/null || true; mount -t sysfs sysfs /sys";
 

@@ -3,12 +3,12 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// A case `host-local/NAME`; the patch goes into `ipam`.
+/// Returns a case `host-local/NAME`. The patch changes the key `ipam`.
 fn host_local(name: &str, ipam: &Value) -> Case {
     host_local_with(name, &json!({"ipam": ipam}))
 }
 
-/// The same with a patch of the whole configuration.
+/// Returns a case `host-local/NAME`. The patch changes the whole configuration.
 fn host_local_with(name: &str, patch: &Value) -> Case {
     let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "ipam": {"type": "host-local"}});
     merge(&mut config, patch);
@@ -78,7 +78,7 @@ pub fn cases() -> Vec<Case> {
         host_local_with("request-cni-args", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88"]}}})),
         host_local_with("request-cni-args-prefix", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88/24"]}}})),
         host_local_with("request-cni-args-bad", &json!({"ipam": subnet, "args": {"cni": {"ips": ["foo"]}}})),
-        // Both count. (In one set, the native plugin chooses at random which of them is too many.)
+        // Both requests count. No set gets two requests: the native plugin would refuse a random one of them.
         host_local_with("request-args-and-cni-args-bad", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88"]}}})).args("IP=foo").steps("ADD DEL"),
         host_local_with("request-args-and-cni-args-dual", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]}, "args": {"cni": {"ips": ["fd00:9::99"]}}})).args("IP=10.9.0.77"),
         host_local_with("request-runtime", &json!({"ipam": subnet, "runtimeConfig": {"ips": ["10.9.0.99/24"]}})),

@@ -3,11 +3,11 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// The parent link on the node, with a default route through it.
+/// A script that makes the parent link on the node, with a default route through this link.
 pub const MASTER: &str = "ip link add wire0 address 02:00:00:00:ee:01 type veth peer name wire1 address 02:00:00:00:ee:02; ip link set wire0 up; \
                       ip link set wire1 up; ip address add 10.9.0.254/24 dev wire0; ip route add default via 10.9.0.253";
 
-/// Returns the configuration of such a case.
+/// Returns the base configuration of the cases.
 pub fn base() -> Value {
     json!({
         "cniVersion": "1.0.0", "name": "net", "type": "macvlan", "master": "wire0", "mac": "02:00:00:00:aa:01",
@@ -22,7 +22,7 @@ fn macvlan(name: &str, patch: &Value) -> Case {
     Case::new(&format!("macvlan/{name}"), "macvlan", &config).prepare(MASTER).fast()
 }
 
-/// Returns the same with a master in the container: `net1`, one end of a pair whose other end is in the container too.
+/// Returns a case `macvlan/NAME` with a parent link in the container: `net1`, whose peer is in the container, too.
 pub const INSIDE: &str = "nsenter --net=/run/netns/c1 sh -c 'ip link add net1 address 02:00:00:00:ee:03 type veth peer name net2 address 02:00:00:00:ee:04; \
                       ip link set net1 up; ip link set net2 up'";
 

@@ -1,11 +1,11 @@
-//! Differential test: every case of the table runs on twin nodes, with the native plugins and with Postern's. After
-//! every call exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be
+//! Differential test: every case runs on two equal nodes, with the native plugins and with Postern's plugins. After
+//! every call, exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be
 //! equal. The allowed differences are in `tests/differences.toml`, each with a reason.
 //!
-//! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [--fresh] [PATTERN...]`:
-//! only cases whose name contains a pattern, or is in `GROUP/`; `--all` prints every mismatch, `--show` runs only Postern's side and prints
-//! everything that was observed, `--fresh` observes the native side anew ([`observed`]). With `POSTERN_CNI_BIN` set to the
-//! native plugins, the test checks itself.
+//! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [--fresh] [PATTERN...]`: a
+//! pattern selects cases whose name contains it; a pattern `GROUP/` selects a group. `--all` prints every mismatch.
+//! `--show` runs only Postern's side and prints its observations. `--fresh` observes the native side anew
+//! ([`observed`]). With `POSTERN_CNI_BIN` set to the native plugins, the test checks itself.
 
 mod bandwidth;
 mod bridge;
@@ -39,9 +39,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// How often a case is run again on a kernel that is slow.
+/// The number of further runs of a case after a delay of the kernel.
 const TRIES: usize = 2;
-/// The most cases that may be run again: more of them say that our ADD does not wait.
+/// The maximum number of repeated runs. More of them show that our ADD does not wait for addresses.
 const REPEATED: usize = 3;
 
 struct Options {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match test() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not through `Termination`: a backtrace is useless here.
+            // `Termination` would print a useless backtrace.
             println!("differential: FAILED: {}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": "));
             ExitCode::FAILURE
         }
@@ -112,7 +112,7 @@ fn test() -> Result<()> {
         options.patterns.is_empty() || options.patterns.iter().any(|pattern| is_chosen(&case.name, pattern))
     });
     let chosen = cases.len();
-    ensure!(chosen > 0, "no case has such a name");
+    ensure!(chosen > 0, "no case matches the patterns");
     if !options.list {
         cases.retain(|case| !lacking.iter().any(|kind| is_about(&case.name, kind)));
         for kind in &lacking {
@@ -181,13 +181,13 @@ fn test() -> Result<()> {
     let failed = count - good.len();
     let known = outcomes.iter().flatten().filter(|outcome| outcome.known).count();
     println!(
-        "differential: {count} cases ({known} of them known from the native side), {calls} calls on each side: {} equal, \
-         {intended} equal but for intended differences, {failed} different, in {:.1} s",
+        "differential: {count} cases (native side of {known} stored earlier), {calls} calls on each side: {} equal, \
+         {intended} with intended differences, {failed} different, in {:.1} s",
         good.len() - intended,
         start.elapsed().as_secs_f32()
     );
     let repeated = repeated.into_inner();
-    ensure!(repeated <= REPEATED, "{repeated} cases were run again: is an ADD over before its addresses can be used?");
+    ensure!(repeated <= REPEATED, "{repeated} runs were repeated: does ADD end before its addresses are ready?");
     let mut unused = 0;
     if complete {
         let is_skipped = |pattern: &str| lacking.iter().any(|kind| is_about(pattern, kind));
@@ -207,7 +207,7 @@ fn is_chosen(case: &str, pattern: &str) -> bool {
     if pattern.ends_with('/') { case.starts_with(pattern) } else { case.contains(pattern) }
 }
 
-/// The kinds of links that this kernel lacks, of those that have cases.
+/// Returns the kinds of links that have cases and that this kernel lacks.
 fn lacking() -> Result<Vec<&'static str>> {
     let mut lacking = Vec::new();
     for kind in ["vlan", "ipvlan", "dummy", "tap"] {
@@ -225,15 +225,16 @@ fn is_about(case: &str, kind: &str) -> bool {
 
 /// The result of a comparison.
 struct Outcome {
-    /// True if the native side was observed earlier.
+    /// True if the observation of the native side was stored earlier.
     known: bool,
     intended: usize,
     unintended: Vec<Mismatch>,
 }
 
 impl Outcome {
-    /// True if the one difference is that an address can't be used yet. Native plugins and ours wait 5 seconds for it,
-    /// and accept a link that does not run by then. Seen on a busy machine, twice in thousands of runs: the case is run again.
+    /// True if all differences are addresses that are not ready yet. Native plugins and ours wait 5 seconds for
+    /// addresses, and then accept a link that does not run. This happens on a busy machine (twice in thousands of
+    /// runs), so the case runs again.
     fn is_slow_kernel(&self) -> bool {
         !self.unintended.is_empty() && self.unintended.iter().all(|mismatch| mismatch.path.ends_with("/tentative"))
     }
@@ -258,10 +259,10 @@ fn run(
     let ((left, known), right) = (left.context("native side")?, right.context("our side")?);
     let alarms = validated::alarms(ours, case, &right)?;
     if !alarms.is_empty() {
-        bail!("validate finds errors in what works: {}", alarms.join("; "));
+        bail!("`postern net validate` finds errors in a configuration that works: {}", alarms.join("; "));
     }
     let mismatches = compare(&left, &right);
-    // The exit status of the step with the mismatch, if both sides ended it with the same one.
+    // The exit status of the step with the mismatch, if both sides have the same status.
     let exit = |mismatch: &Mismatch| {
         let steps = left.as_object()?;
         let (step, _) = steps
@@ -270,7 +271,7 @@ fn run(
         let of = |tree: &Value| tree.get(step)?.get("exit")?.as_i64();
         of(&left).filter(|status| of(&right) == Some(*status))
     };
-    // The printed text (layout, order of keys) is no news if the value differs already.
+    // A mismatch of the printed text (layout, order of keys) does not count if the value differs, too.
     let step = |mismatch: &Mismatch, what: &str| {
         mismatch.path.find(&format!("/{what}")).and_then(|end| mismatch.path.get(..end).map(str::to_owned))
     };
@@ -292,7 +293,7 @@ fn report(name: &str, outcome: &Result<Outcome>, all: bool) {
         Ok(outcome) => {
             let shown = if all { outcome.unintended.len() } else { 12 };
             let mut text = format!("FAIL {name}: {} differences\n", outcome.unintended.len());
-            // The verdict of a call explains the state after it.
+            // Exit status and output come first, because they explain the state after the call.
             let mut ordered: Vec<_> = outcome.unintended.iter().collect();
             ordered
                 .sort_by_key(|mismatch| !["/exit", "/stdout", "/text"].iter().any(|key| mismatch.path.contains(key)));

@@ -1,6 +1,6 @@
-//! Stored observations of the native side, which doesn't change between runs. They are in `target/native-observed`, by
-//! everything that they depend on. A change of a case, the tests, the native plugins, the kernel or a tool leads to a
-//! new observation.
+//! Stored observations of the native side, which doesn't change between runs. They are in `target/native-observed`. The
+//! name of a file is a digest of its dependencies: the case, the tests, the native plugins, the kernel and the tools. A
+//! change of a dependency leads to a new observation.
 
 use anyhow::{Context, Result};
 use postern_tests::{Case, Side};
@@ -12,7 +12,7 @@ use std::process::Command;
 /// The files of the tests' library that an observation depends on.
 const SEEN_THROUGH: [&str; 7] = ["call.rs", "case.rs", "inside.rs", "names.rs", "netlink.rs", "node.rs", "snapshot.rs"];
 
-/// The directory of observations, and the common part of their dependencies.
+/// The directory of observations, and the digest of their common dependencies.
 pub struct Observed {
     directory: PathBuf,
     ground: Sha256,
@@ -30,7 +30,7 @@ impl Observed {
             add(&mut ground, file.to_string_lossy().as_bytes());
             add(&mut ground, &std::fs::read(&file).with_context(|| file.display().to_string())?);
         }
-        // For a versioned file its name and length stand for its content; the plugins are 100 MB.
+        // Name, length and version stand for the content of the plugins, which have 100 MB.
         for file in files(native)? {
             add(&mut ground, file.to_string_lossy().as_bytes());
             add(&mut ground, format!("{:?}", std::fs::metadata(&file)?.len()).as_bytes());
@@ -42,7 +42,7 @@ impl Observed {
             let output = Command::new(program).arg(argument).output().with_context(|| words.join(" "))?;
             add(&mut ground, &output.stdout);
         }
-        // Some acts of root's plugins are refused to those of an ordinary user.
+        // The kernel refuses some operations only in an ordinary user's namespace.
         add(&mut ground, std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default().as_bytes());
         Ok(Self { directory: tests.join("../target/native-observed"), ground })
     }
@@ -60,7 +60,7 @@ impl Observed {
             return Ok((known, true));
         }
         let seen = case.run(Side::Native, native, ours)?;
-        // Stored if possible: the file is complete or absent.
+        // The rename makes the file complete or absent. A failure to store does not fail the test.
         let partial = file.with_extension(format!("{}", std::process::id()));
         let kept = std::fs::create_dir_all(&self.directory)
             .and_then(|()| std::fs::write(&partial, seen.to_string()))
@@ -72,13 +72,13 @@ impl Observed {
     }
 }
 
-/// Adds a part with its length: two parts stay apart.
+/// Adds a part with its length, so that parts are separate.
 fn add(digest: &mut Sha256, part: &[u8]) {
     digest.update(part.len().to_le_bytes());
     digest.update(part);
 }
 
-/// The files of a directory, in the order of their names.
+/// Returns the files of a directory, in the order of their names.
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut files = Vec::new();

@@ -1,10 +1,10 @@
-//! Cases of the portmap plugin. The plugin before it is the case's own `prevResult`, so an operator's policy stands for
-//! its record.
+//! Cases of the portmap plugin. The `prevResult` of a case replaces an earlier plugin. An operator's policy allows its
+//! addresses, because no record has them.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// The link towards the container, and the policy for addresses that no record has.
+/// A script that makes the link towards the container, and the policy for addresses without a record.
 const PREPARE: &str = "ip link set lo up; ip link add br9 type bridge; ip addr add 10.9.0.1/24 dev br9; ip addr add fd00:9::1/64 dev br9 nodad; \
     ip link set br9 up; mount -t tmpfs -o mode=755 etc /mnt; cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true; \
     mkdir -p /mnt/postern/policy; mount --move /mnt /etc; \

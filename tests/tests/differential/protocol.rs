@@ -1,4 +1,4 @@
-//! Cases of the protocol itself: environment, JSON, versions, verbs, namespaces.
+//! Cases of the CNI protocol: environment, JSON, versions, verbs, namespaces.
 
 use crate::bridge;
 use postern_tests::{Case, merge, native_bin, shipped};
@@ -18,7 +18,7 @@ fn with(name: &str, patch: &Value) -> Case {
     Case::new(&format!("protocol/{name}"), "loopback", &config).steps("ADD CHECK DEL STATUS GC VERSION")
 }
 
-/// A configuration with a mistake, and a namespace that is not there.
+/// Returns a case with two mistakes: in the configuration, and a missing namespace.
 fn mistakes(plugin: &str, patch: &Value) -> Case {
     let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24"}});
     merge(&mut config, patch);
@@ -87,7 +87,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("protocol/netns-other-namespace", "bridge", &bridge::base())
             .env("CNI_NETNS", "/proc/self/ns/mnt")
             .steps("ADD DEL"),
-        // Two mistakes: the configuration's is told first.
+        // Of two mistakes, the plugin reports the mistake in the configuration.
         mistakes("bridge", &json!({"mtu": "x"})),
         mistakes("bridge", &json!({"vlan": 5000})),
         mistakes("bridge", &json!({"hairpinMode": true, "promiscMode": true})),
@@ -173,13 +173,13 @@ pub fn cases() -> Vec<Case> {
         );
     }
     for plugin in &shipped().unwrap_or_default() {
-        // Not every mirror has a flannel (tests/fetch-native).
+        // Some mirrors have no native flannel (tests/fetch-native).
         if plugin == "flannel" && !native_bin().is_ok_and(|bin| bin.join("flannel").exists()) {
             continue;
         }
         all.push(Case::raw(&format!("protocol/version-of-{plugin}"), plugin, "").steps("VERSION"));
         all.push(Case::raw(&format!("protocol/null-{plugin}"), plugin, "null").steps("ADD"));
-        // The native flannel is of an earlier library, which has other words for all of these.
+        // The native flannel uses an earlier library, whose messages for these cases differ.
         if plugin != "flannel" {
             all.extend(versions(plugin));
         }
@@ -190,10 +190,10 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// Versions that do not fit: unknown ones, those without the verb, and results of another shape.
+/// Returns cases of wrong versions: unknown versions, versions without the verb, and results in another version's form.
 fn versions(plugin: &str) -> Vec<Case> {
     let mut all = Vec::new();
-    // Refused before anything is looked at, by each verb.
+    // Each verb refuses an unknown version before anything else.
     for version in ["9.9.9", "1.0", "v1.0.0", "x"] {
         let text = json!({"cniVersion": version, "name": "net", "type": plugin}).to_string();
         let case = Case::raw(&format!("protocol/unknown-version-{version}-{plugin}"), plugin, &text);
@@ -205,7 +205,7 @@ fn versions(plugin: &str) -> Vec<Case> {
         let verbs = if version == "1.0.0" { "STATUS GC" } else { "CHECK@noprev STATUS GC" };
         all.push(Case::raw(&format!("protocol/verbs-before-{version}-{plugin}"), plugin, &text).steps(verbs));
     }
-    // A result of another shape than the version's.
+    // The previous result has the form of another version.
     for (version, previous) in [("1.0.0", "0.4.0"), ("1.1.0", "0.2.0"), ("0.4.0", "1.0.0"), ("0.4.0", "0.1.0")] {
         let text =
             json!({"cniVersion": version, "name": "net", "type": plugin, "prevResult": {"cniVersion": previous}});

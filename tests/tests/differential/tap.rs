@@ -1,4 +1,4 @@
-//! Cases of the tap plugin. Where a kernel has no taps, `tests/vm/kernel` runs these cases in a virtual machine.
+//! Cases of the tap plugin. For kernels without taps, `tests/vm/kernel` runs these cases in a virtual machine.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
-//! Cases of the tuning plugin. The plugin before is not run: a pair stands for its part.
+//! Cases of the tuning plugin. Instead of an earlier plugin in the list, the preparation makes the pair.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// The pair of `c1`, and of `c2`; the container's ends as the plugin before leaves them.
+/// A script that makes the pairs of `c1` and `c2`. The container's ends look as after an earlier plugin.
 const PREPARE: &str = "for c in c1 c2; do [ -e /run/netns/$c ] || continue
         ip link add port$c address 02:00:00:00:ee:0${c#c} type veth peer name eth0 address 02:00:00:00:ee:1${c#c} netns $c
         ip link set port$c up; ip -n $c link set eth0 up
@@ -27,14 +27,14 @@ fn tuning(name: &str, patch: &Value) -> Case {
     Case::new(&format!("tuning/{name}"), "tuning", &config).prepare(PREPARE).fast()
 }
 
-/// As `tuning`, with a configuration in this form: keys that JSON values can't have twice.
+/// As `tuning`, with these keys as text, because a JSON value can't have a key twice.
 fn written(name: &str, keys: &str) -> Case {
     let base = base().to_string();
     let text = format!("{{{keys},{}", base.strip_prefix('{').unwrap_or_default());
     Case::raw(&format!("tuning/{name}"), "tuning", &text).prepare(PREPARE).fast()
 }
 
-/// An own `/etc` with this allow-list.
+/// As `tuning`, on a node with a private `/etc` that has this allow-list.
 fn listed(name: &str, list: &str, patch: &Value) -> Case {
     let etc = format!(
         "mount -t tmpfs -o mode=755 etc /mnt

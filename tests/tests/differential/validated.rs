@@ -1,4 +1,4 @@
-//! No false alarms: where an ADD succeeds, `postern net validate` finds no error in its configuration.
+//! No false alarms: if an ADD succeeds, `postern net validate` finds no error in its configuration.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::Case;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns what is found in configurations that worked. The native plugins by themselves have no `postern` to ask.
+/// Returns the errors that `postern net validate` finds in configurations that worked. If `ours` are the native
+/// plugins, there is no `postern`, and the list is empty.
 pub fn alarms(ours: &Path, case: &Case, tree: &Value) -> Result<Vec<String>> {
     let host = ours.join("postern");
     let mut alarms = Vec::new();
@@ -22,7 +23,7 @@ pub fn alarms(ours: &Path, case: &Case, tree: &Value) -> Result<Vec<String>> {
         let Some(config) = as_file(&config, case.plugin()) else { continue };
         let findings = findings(&host, &config)?;
         alarms.extend(errors(&findings).map(|error| format!("{error} in {config}")));
-        // Warnings about the network as a whole are no business of a schema.
+        // A schema can't express warnings about the whole network.
         let about_keys = |one: &&Value| !["chain", "runtime-key", "unused-capability"].contains(&text(one, "code"));
         if findings.iter().filter(about_keys).count() == 0 {
             keep(&config)?;
@@ -31,7 +32,7 @@ pub fn alarms(ours: &Path, case: &Case, tree: &Value) -> Result<Vec<String>> {
     Ok(alarms)
 }
 
-/// Fails if an alarm would not be seen here: of two configurations, only one has a fault.
+/// Fails if this module misses an error: of two configurations, only one has an error.
 pub fn are_seen(ours: &Path) -> Result<()> {
     let host = ours.join("postern");
     if !host.is_file() {
@@ -41,12 +42,12 @@ pub fn are_seen(ours: &Path) -> Result<()> {
         let config = format!(r#"{{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": {mtu}}}"#);
         let findings = findings(&host, &config)?;
         let seen = errors(&findings).count();
-        ensure!(seen == expected, "{seen} alarms of `postern net validate` are seen, and not {expected}: {config}");
+        ensure!(seen == expected, "`postern net validate` reports {seen} errors instead of {expected}: {config}");
     }
     Ok(())
 }
 
-/// Returns what `postern net validate` finds in a configuration by itself.
+/// Returns the findings of `postern net validate` in a single configuration.
 fn findings(host: &Path, config: &str) -> Result<Vec<Value>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let file = std::env::temp_dir().join(format!("postern-validated-{}-{number}.conf", std::process::id()));
@@ -75,7 +76,7 @@ fn keep(config: &str) -> Result<()> {
     Ok(file.write_all(format!("{}\n", serde_json::from_str::<Value>(config)?).as_bytes())?)
 }
 
-/// Returns the configuration as a file has it: with the plugin's name.
+/// Returns the configuration with the plugin's name, as in a file.
 fn as_file(config: &str, plugin: &str) -> Option<String> {
     let mut value: Value = serde_json::from_str(config).ok()?;
     let map = value.as_object_mut()?;

@@ -1,10 +1,10 @@
-//! Cases of the vrf plugin as far as a kernel without VRFs goes. What VRFs become is compared by the test `vrf`, where the
-//! kernel has them.
+//! Cases of the vrf plugin that work on a kernel without VRFs. The test `plugins::vrf` compares VRFs, on a kernel that
+//! has them.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// The link of the container as the plugin before leaves it, and a bridge in there.
+/// A script that makes the container's link, as after an earlier plugin, and a bridge in the container.
 const PREPARE: &str =
     "ip link add portv address 02:00:00:00:ee:05 type veth peer name eth0 address 02:00:00:00:ee:15 netns c1
     ip link set portv up; ip -n c1 address add 10.9.0.2/24 dev eth0; ip -n c1 link set eth0 up
