@@ -34,7 +34,7 @@ impl Namespaces<'_> {
     fn enter(&self) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
         let (mount, net) = (open(self.mount)?, open(self.net)?);
-        // Threads share root and working directory. A thread must stop that before it changes its mount namespace.
+        // Threads share root and working directory. A thread needs its own before it changes its mount namespace.
         unshare(CloneFlags::CLONE_FS)?;
         setns(&net, CloneFlags::CLONE_NEWNET)?;
         Ok(setns(&mount, CloneFlags::CLONE_NEWNS)?)

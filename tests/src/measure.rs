@@ -22,7 +22,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The difference of two calls.
+    /// Returns the difference between the costs of two calls.
     #[must_use]
     pub fn beyond(self, other: Self) -> Self {
         Self { wall: self.wall - other.wall, cpu: self.cpu - other.cpu, faults: self.faults - other.faults }

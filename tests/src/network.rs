@@ -172,7 +172,7 @@ impl Network {
         Ok(attachment)
     }
 
-    /// Returns an attachment without a result, as a runtime has it after an ADD that failed.
+    /// Returns an attachment without a result, as after a failed ADD.
     pub fn attachment(&self, container: &str) -> Attachment {
         Attachment { network: self.clone(), container: container.to_owned(), result: Value::Null }
     }
@@ -195,7 +195,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// The keys that a plugin gets besides its configuration.
+    /// Returns the keys that a plugin gets besides its configuration.
     fn previous(&self) -> Value {
         if self.result.is_null() { json!({}) } else { json!({"prevResult": self.result}) }
     }

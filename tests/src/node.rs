@@ -95,7 +95,7 @@ impl Node {
         format!("/proc/{}/ns/mnt", self.holder.0.id()).into()
     }
 
-    /// The network namespace of a container, or the node's own.
+    /// Returns the path of a container's network namespace, or of the node's own.
     fn net_namespace(&self, container: Option<&str>) -> PathBuf {
         match container {
             Some(container) => self.path(netns(container)),
@@ -265,7 +265,7 @@ impl Node {
     }
 
     /// Calls DEL. Only native plugins get a second try. Their first DEL with `ipMasq` fails here, because iptables
-    /// 1.8.9 reports a missing chain with a status that they don't know. The second try finds no addresses and
+    /// 1.8.9 reports a missing chain with a status that the plugins don't know. The second try finds no addresses and
     /// succeeds.
     ///
     /// # Errors

@@ -1,5 +1,4 @@
-//! Helpers of the tests of bad input and bad plugins: the parts of an error object, and the proof that a node is
-//! unchanged.
+//! Helpers for tests with bad input and bad plugins: they read error objects, and prove that a node is unchanged.
 use crate::{Answer, Names, Node, compare, plugin_bin};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -44,7 +43,7 @@ impl Refusal {
     pub fn expect(&self, code: u64, parts: &str) -> Result<()> {
         ensure!(self.code == code, "code {} instead of {code}: {}", self.code, self.text);
         for part in parts.split('…') {
-            ensure!(self.text.contains(part), "not \"{part}\": {}", self.text);
+            ensure!(self.text.contains(part), "the text lacks \"{part}\": {}", self.text);
         }
         Ok(())
     }
@@ -72,7 +71,7 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Takes the present state of the node as the expected one.
+    /// Takes the present state of the node as the expected state.
     pub fn look(&mut self) -> Result<()> {
         self.before = self.node.snapshot(&self.containers, &mut self.names)?;
         Ok(())
@@ -101,7 +100,7 @@ impl Watched {
             .map(|mismatch| mismatch.to_string().chars().take(300).collect::<String>())
             .collect();
         let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
-        ensure!(left.is_empty(), "{} changes (native: before, ours: after):\n{}", left.len(), some.join("\n"));
+        ensure!(left.is_empty(), "{} changes (`native` is before, `ours` is after):\n{}", left.len(), some.join("\n"));
         Ok(())
     }
 }
@@ -226,7 +225,7 @@ pub fn each<T>(
     Ok(())
 }
 
-/// A number from the environment.
+/// Returns the number in a variable of the environment.
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }

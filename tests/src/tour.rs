@@ -17,7 +17,7 @@ pub const VERBS: [&str; 6] = ["VERSION", "STATUS", "ADD", "CHECK", "GC", "DEL"];
 pub struct Leg {
     /// The plugin.
     pub plugin: String,
-    /// The plugin's name, and what is special about this network.
+    /// The plugin's name, and a word for this network.
     pub name: String,
     /// The network configuration.
     pub config: Value,

@@ -30,7 +30,7 @@ use std::rc::Rc;
 const BREAKPOINT: u8 = 0xcc;
 
 fn main() -> Result<()> {
-    ensure!(cfg!(target_arch = "x86_64"), "only breakpoints of x86-64 are known");
+    ensure!(cfg!(target_arch = "x86_64"), "this program needs x86-64");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["run", directory, file] => run(Path::new(directory), Path::new(file)),
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
 
 /// Calls the plugins, and writes the merged order.
 fn run(directory: &Path, file: &Path) -> Result<()> {
-    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "start it with tests/in-namespaces");
+    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "start this program with tests/in-namespaces");
     let mut traces = Vec::new();
     for plugin in shipped()? {
         let legs = legs(&plugin)?;

@@ -14,7 +14,7 @@
 //! | `{"frame": [LENGTH, TEXT]}` | sends a length, and a text that may have another length |
 //! | `{"drip": MS}` | announces 1000 bytes, and sends one byte every MS milliseconds |
 //! | `{"times": N, "step": STEP}` | does a step N times; 0 means endlessly |
-//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | sends a message with N parts, which would be too long for the network configuration |
+//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | sends a message of size N, which the network configuration could not hold |
 //! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | waits for MS milliseconds, waits until the gate ends, or exits |
 //! | `{"print": TEXT}` | ends with success and TEXT on standard output |
 //!

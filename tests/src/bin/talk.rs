@@ -6,7 +6,7 @@
 //! * `talk ask tcp|udp|sctp ADDRESS:PORT [LOCAL:PORT]`: prints the answer, or `nobody` after a second.
 //! * `talk gauge ADDRESS:PORT`: prints `ready`, and receives datagrams until none comes for a while. Then it prints the
 //!   number of bytes, and the microseconds from the first to the last datagram.
-//! * `talk pour ADDRESS:PORT DATAGRAMS`: sends that many datagrams of [`DATAGRAM`] bytes, as fast as it can.
+//! * `talk pour ADDRESS:PORT DATAGRAMS`: sends DATAGRAMS datagrams of [`DATAGRAM`] bytes, as fast as possible.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::socket::{

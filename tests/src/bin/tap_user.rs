@@ -20,7 +20,7 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, queues, address, seconds] = arguments.as_slice() else {
-        anyhow::bail!("NAME QUEUES ADDRESS SECONDS");
+        anyhow::bail!("usage: postern-tap-user NAME QUEUES ADDRESS SECONDS");
     };
     let (queues, address): (usize, Ipv4Addr) = (queues.parse()?, address.parse()?);
     let mut files = Vec::new();

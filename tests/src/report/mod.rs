@@ -53,7 +53,7 @@ impl Quantity {
 /// All figures of one row: by quantity, then by side.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// What was called.
+    /// The name of the row.
     pub name: String,
     /// The figures.
     pub values: BTreeMap<Quantity, BTreeMap<String, Vec<f64>>>,
@@ -103,9 +103,9 @@ impl Figures {
 /// One row and quantity of a summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// What was called.
+    /// The name of the row.
     pub name: String,
-    /// What was measured.
+    /// The measured quantity.
     pub quantity: Quantity,
     /// The number of our calls, or of the floor's calls in a row with the floor alone.
     pub runs: usize,

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The variables of systemd for the process of the service itself.
 const OWN: &str = "LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_FDNAMES=postern-dhcp.socket";
 
-/// The command that starts the service with `given` as descriptor 3, as systemd does. It runs until it is told to end.
+/// Returns the command that starts the service with `given` as descriptor 3, as systemd does. A signal ends the service.
 fn service(lab: &Lab, variables: &str, given: OwnedFd, options: &str) -> Result<Command> {
     let postern = plugin_bin()?.join("postern");
     let own = lab.dir.join("service");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The native program, which `tests/fetch-native` fetches.
+/// Returns the path of the native program, which `tests/fetch-native` fetches.
 pub fn native() -> Result<PathBuf> {
     let path = std::env::var_os("POSTERN_NATIVE")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/native")), PathBuf::from);

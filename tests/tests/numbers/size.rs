@@ -101,7 +101,7 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     for number in 2..=OTHERS {
         at(&net, number).add("c1")?;
     }
-    // GC sees by the names which records are of other networks.
+    // The name of a record shows GC that the record is of another network.
     let ipam = json!({"ranges": [[{"subnet": "10.7.0.0/16"}]]});
     let another = net.clone().with(&json!({"name": "another", "bridge": "br8", "ipam": ipam}));
     for number in 1..=OTHERS {

@@ -215,7 +215,7 @@ fn options(arguments: Vec<String>) -> Result<Options> {
     }
     ensure!(
         std::env::var_os("POSTERN_PRIVATE").is_some(),
-        "not in private namespaces: start it with tests/in-namespaces"
+        "not in private namespaces: start this program with tests/in-namespaces"
     );
     ensure!(options.runs > 0, "--runs needs a positive number");
     Ok(options)

@@ -30,7 +30,7 @@ pub fn measure(command: &Command, input: &str) -> Result<(u64, String)> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "{command:?}: {stdout}");
     let bytes = std::fs::read_to_string(FILE)?.trim().parse()?;
-    ensure!(bytes > 0, "{command:?}: no process was seen to end");
+    ensure!(bytes > 0, "{command:?}: the trace shows no end of a process");
     Ok((bytes, stdout))
 }
 

@@ -180,7 +180,7 @@ fn verify(results: &[Value]) -> Result<()> {
         let space = format!("many{number}");
         let shown = Command::new("ip").args(["-n", &space, "-o", "address", "show", "dev", "eth0"]).output()?;
         ensure!(String::from_utf8(shown.stdout)?.contains(address), "{space} does not have {address}: {result}");
-        ensure!(!address.is_empty() && all.insert(address), "{address} was given out twice");
+        ensure!(!address.is_empty() && all.insert(address), "two containers got {address}");
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ fn commands(set: &PluginSet, verb: &str, configs: &[Value]) -> Result<Vec<Call>>
     configs.iter().enumerate().map(call).collect()
 }
 
-/// Runs the floor for as many containers.
+/// Runs the floor for `count` containers at once.
 fn floors(parts: &str, verb: &str, count: usize) -> Result<Batch> {
     let call = |number: usize| -> Result<Call> {
         let task = Task {
@@ -228,7 +228,7 @@ fn floors(parts: &str, verb: &str, count: usize) -> Result<Batch> {
     all_at_once(&(0..count).map(call).collect::<Result<Vec<_>>>()?)
 }
 
-/// Makes all calls, started together.
+/// Starts all calls together, and waits for them.
 fn all_at_once(calls: &[Call]) -> Result<Batch> {
     let barrier = Barrier::new(calls.len() + 1);
     let before = children()?;

@@ -17,7 +17,7 @@ const PER_NAMESPACE: usize = 100;
 /// The number of attachments that are made at once while a node is filled.
 const WORKERS: usize = 3;
 
-/// The counted objects of a node. They show that it is full and that it has no other node's objects.
+/// The counted objects of a node. They show that the node is full and has no other node's objects.
 #[derive(Debug, PartialEq, Eq)]
 struct Census {
     /// Host ends of attachments' links.
