@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest look at the node's namespaces; a thousand take less than a second.
+/// The longest time to look at the node's namespaces. A thousand namespaces take less than a second.
 pub const WITHIN: Duration = Duration::from_secs(20);
 
 /// The number of digits of a digest, or of a container's ID, that people see.
@@ -32,7 +32,7 @@ pub struct Attachment {
     pub interface: Option<String>,
     /// `CNI_NETNS` at ADD.
     pub netns: Option<String>,
-    /// The time when it was made, milliseconds since 1970.
+    /// The time of ADD, in milliseconds since 1970.
     pub since: Option<u64>,
     pub addresses: Vec<String>,
     pub plugins: Vec<Plugin>,
@@ -99,7 +99,7 @@ impl Attachment {
         }
     }
 
-    /// A device that is held, in the place of the attachment that had it.
+    /// Returns a held device, in the form of the attachment that used the device.
     fn of_held(places: &Places, since: u64, held: HeldNote) -> Self {
         let remedy = held.remedy();
         let what = |why: &String| format!("{held} is held: {why}");
@@ -128,12 +128,12 @@ impl Attachment {
         format!("{}{under_way}", self.state)
     }
 
-    /// Returns the time since it was made.
+    /// Returns the time since the attachment was made.
     pub fn passed(&self) -> String {
         self.since.map_or_else(|| "-".to_owned(), passed)
     }
 
-    /// Returns the time since it was made, and the date.
+    /// Returns the time since the attachment was made, and the date.
     pub fn age(&self) -> String {
         self.since.map_or_else(|| "-".to_owned(), age)
     }
@@ -146,7 +146,7 @@ struct InstalledPlugin {
     versions: Option<Vec<String>>,
 }
 
-/// The plugins that were asked for.
+/// The installed plugins, each read once.
 #[derive(Default)]
 struct Installed(BTreeMap<String, InstalledPlugin>);
 
@@ -159,7 +159,7 @@ impl Installed {
     }
 
     fn read(plugin: &str) -> Option<InstalledPlugin> {
-        // A record can contain any name: only a name that a file can have is looked for.
+        // A record can contain any name. Only a valid name of a plugin is looked for.
         let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
         let catalog = places::catalog().ok()?;
         let manifest = Manifest::read(&catalog, plugin).ok()?;

@@ -52,7 +52,7 @@ struct Report<'a> {
     catalog: &'a Path,
     /// The plugin's file in the CNI bin directory; `null` if none was placed.
     file: Option<PathBuf>,
-    /// The new name of a file that was there and isn't Postern's.
+    /// The new name of a foreign file of this name.
     kept: Option<PathBuf>,
 }
 
@@ -81,7 +81,7 @@ impl Report<'_> {
             self.catalog.display()
         ));
         lines.extend(self.file.as_ref().map(|file| format!("{}: placed as {}", self.plugin, file.display())));
-        lines.extend(self.kept.as_ref().map(|kept| format!("what was there is kept as {}", kept.display())));
+        lines.extend(self.kept.as_ref().map(|kept| format!("the earlier file is kept as {}", kept.display())));
         output::text(&lines.join("\n"))
     }
 }
@@ -119,7 +119,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     if let Some(mode) = files::writable_by_others(policy) {
         output::say(format!(
-            "policy {} can be written by others than its owner (mode {mode:o}): what it says now is installed, and \
+            "policy {} can be written by others than its owner (mode {mode:o}): its present text is installed, and \
              `postern inspect {name}` shows it",
             policy.display()
         ));
@@ -170,9 +170,9 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         version: own_version(version.as_deref(), &name, &digest, &catalog, options),
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the
-    // code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy that grants more than its
-    // own policy.
+    // If the catalog can't be replaced at one instant, the code is written last. Until then a new plugin isn't run, and
+    // the code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy that grants more than
+    // its own policy.
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),
@@ -197,7 +197,9 @@ fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, opt
     }
     let read = said.map(own_version::read).transpose();
     let version = read.unwrap_or_else(|reason| {
-        output::say(format!("{name}: the component {reason}; programs that look for one read \"version unknown\""));
+        output::say(format!(
+            "{name}: the component {reason}; programs that ask for a version read \"version unknown\""
+        ));
         None
     });
     if is_shipped(name) {
@@ -232,8 +234,8 @@ fn named(answer: Answer, policy: &Policy, file: &Path) -> Result<(Option<Vec<Str
         }
         Answer::None(_) if policy.versions().is_some() => Ok((None, Vec::new())),
         Answer::None(why) => bail!(
-            "{}: the component does not tell its CNI versions (VERSION): {why}; it has to answer as the specification \
-             says, or its policy has to name them: versions = [\"1.0.0\", \"1.1.0\"]",
+            "{}: the component does not tell its CNI versions (VERSION): {why}; it has to answer VERSION as the \
+             specification says, or its policy has to name them: versions = [\"1.0.0\", \"1.1.0\"]",
             file.display()
         ),
     }
@@ -304,7 +306,7 @@ fn host(layout: &InstallLayout) -> Result<PathBuf> {
     Ok(host)
 }
 
-/// Places a plugin's file. Returns the new path of a file that was there and isn't Postern's.
+/// Places a plugin's file. Returns the new path of a foreign file of this name.
 fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Option<PathBuf>> {
     let kept = placement.commit()?;
     layout.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
@@ -329,7 +331,7 @@ fn put(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> R
     files::replace_within(&real, files)
 }
 
-/// Compares policy and imports: a grant that no import uses is a mistake or a surprise.
+/// Compares policy and imports. A grant without an import is probably a mistake.
 fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
     let interface = |import: &String| {
         let name = import.strip_prefix("postern:cni/")?;

@@ -11,14 +11,15 @@ use serde::{Serialize, Serializer};
 /// capability's name.
 pub const RESULT: &str = "result";
 
-/// The name of the table that limits the parts of an earlier native plugin's result that count as the attachment's own.
+/// The name of a policy's table. It limits which parts of an earlier native plugin's result count as the attachment's
+/// own.
 pub const PREVIOUS: &str = "previous";
 
-/// The meaning of `in-container` in that table.
+/// The meaning of `in-container` in the table `previous`.
 const IN_CONTAINER: [&str; 2] = [
-    "use as the attachment's own, behind a native plugin: what `prevResult` names and the container has, if neither \
-     the node nor another attachment has it",
-    "take for the attachment's own on the host, behind a native plugin: the other end of the container's link, if \
+    "use as the attachment's own, after a native plugin: objects in the container that `prevResult` names, if neither \
+     the node nor another attachment has them",
+    "take for the attachment's own on the host, after a native plugin: the other end of the container's link, if \
      `prevResult` names it",
 ];
 
@@ -165,9 +166,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         | Lasting::Collection => false,
     };
     if imported.iter().any(|capability| capability.rows().iter().any(gives_up)) {
-        always.push(
-            "on DEL it may give up what is its attachment's own, granted or not, so that no policy stands in its way",
-        );
+        always.push("on DEL it may remove its attachment's own objects, granted or not: no policy blocks a DEL");
     }
     always
 }

@@ -1,6 +1,6 @@
-//! The other plugins in the chain of an attachment: a plugin that Postern can't undo may have left rules for its
-//! addresses. The runtimes' cache has the exact list of plugins. Without an entry there, the operator's list of that
-//! name is used.
+//! The other plugins in the chain of an attachment: a plugin whose work Postern can't undo may have left rules for the
+//! attachment's addresses. The runtimes' cache has the exact list of plugins. Without a cache entry, the operator's
+//! list of the network's name is used.
 
 use crate::doctor::installed;
 use crate::lists::{self, List};

@@ -1,7 +1,7 @@
 //! A component file, examined before it is used.
 //!
 //! Every command that takes a file follows these steps: read it, compare the pin, find its imports, compare the policy.
-//! Only then is it compiled, if it is to run. A process without privileges reads its content
+//! A component that is to run is compiled after these steps. A process without privileges parses the content
 //! (`postern_sandbox::compile_process`).
 
 use crate::capability::groups_of;
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest file in bytes. The largest normal components, which contain an interpreter, have a tenth of it.
+/// The largest file in bytes. The largest normal components, which contain an interpreter, have a tenth of this size.
 const LARGEST: u64 = 256 << 20;
 
 /// A component whose bytes were read.

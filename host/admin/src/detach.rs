@@ -54,14 +54,14 @@ impl Detachment {
         &self.list.name
     }
 
-    /// Returns the lines for people about what is executed.
+    /// Returns the lines for people about the executed programs.
     pub fn words(&self) -> Vec<String> {
         let program = |(plugin, path): &(String, PathBuf)| format!("  {plugin}: {}", path.display());
         let heading = format!("DEL of its list executes these programs, each for {} s at most:", self.limit.as_secs());
         let mut lines: Vec<String> = std::iter::once(heading).chain(self.programs.iter().map(program)).collect();
         if !self.delegates_in.is_empty() {
             let directories: Vec<_> = self.delegates_in.iter().map(|one| one.display().to_string()).collect();
-            lines.push(format!("  and what flannel delegates to, in {}", directories.join(" or ")));
+            lines.push(format!("  and flannel's delegate, in {}", directories.join(" or ")));
         }
         lines
     }
@@ -85,7 +85,8 @@ impl<'a> Detacher<'a> {
         Self { conf_dir, programs, cache, namespaces: OnceCell::new(), limit }
     }
 
-    /// Returns the list to call for an attachment whose container is gone by its record; `None` if the cache doesn't know it.
+    /// Returns the list to call for an attachment. By its record, the attachment's container is gone. `None` if the
+    /// cache doesn't know the attachment.
     ///
     /// # Errors
     /// The reason why the list can't be called.
@@ -97,9 +98,9 @@ impl<'a> Detacher<'a> {
         }
     }
 
-    /// Returns the attachments that the cache alone knows and whose container is gone: its path leads nowhere, and no
-    /// namespace has its addresses. `is_known` tells which attachments have a record. Attachments that can't be
-    /// detached come second, each with the reason.
+    /// Returns the attachments without a record that the cache knows and whose container is gone. The container's path
+    /// leads nowhere, and no namespace has its addresses. `is_known` tells which attachments have a record. Attachments
+    /// that can't be detached come second, each with the reason.
     pub fn unrecorded(&self, is_known: impl Fn(&Cached) -> bool) -> (Vec<Detachment>, Vec<(String, String)>) {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for cached in self.cache.all() {
@@ -111,7 +112,7 @@ impl<'a> Detacher<'a> {
             let gap = self.namespaces().map(Namespaces::gap);
             let prepared = match gap {
                 Ok(None) => self.prepare(cached),
-                Ok(Some(gap)) => Err(format!("it can't be told whether its container is alive: {gap}")),
+                Ok(Some(gap)) => Err(format!("it is unknown whether its container is alive: {gap}")),
                 Err(error) => Err(error),
             };
             match prepared {
@@ -136,7 +137,7 @@ impl<'a> Detacher<'a> {
         }
         let unusable = |error: Error| format!("{}: {error}", path.display());
         // Plugins of the network's own directory are not in the cache. The list in the directory counts if it is still
-        // equal to the cached one.
+        // equal to the cached list.
         let list = match load(self.conf_dir, &network) {
             Ok(list) if list.text == config => list,
             _ => List::parse(&config).map_err(unusable)?,
@@ -158,7 +159,7 @@ impl<'a> Detacher<'a> {
     }
 
     /// Fails if another user could put a program into one of the directories. Running plugins look there for other
-    /// programs: flannel looks for its delegate. These programs can't be known before.
+    /// programs: flannel looks for its delegate. The names of these programs are not known beforehand.
     fn directories(&self) -> Result<(), String> {
         for directory in self.programs.directories() {
             let path = std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -166,8 +167,8 @@ impl<'a> Detacher<'a> {
             let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(&path);
             if let Err(why) = places::trust(there) {
                 return Err(format!(
-                    "plugins find other programs in {}, a directory of CNI_PATH, and another user could put one there: \
-                     {why}; or leave that directory out (--cni-path)",
+                    "plugins find other programs in {}, a directory of CNI_PATH, and another user could put a program \
+                     there: {why}; or leave that directory out (--cni-path)",
                     directory.display()
                 ));
             }
@@ -175,7 +176,8 @@ impl<'a> Detacher<'a> {
         Ok(())
     }
 
-    /// Fails if a living link of its name has an address of the result. A record that is wrong must not end a living attachment.
+    /// Fails if a living link with the attachment's name has an address of the result. A record that is wrong must not
+    /// end a living attachment.
     fn nobody_has(&self, list: &List, attachment: &Attachment) -> Result<(), String> {
         let Some(result) = self.cache.result(list, attachment).ok().flatten() else { return Ok(()) };
         for address in result.result.ips.iter().map(|ip| ip.address.addr()) {
@@ -220,7 +222,7 @@ impl<'a> Detacher<'a> {
     }
 }
 
-/// Only the programs that the operator was shown.
+/// Runs only the programs that the operator was shown.
 struct Shown<'a> {
     detacher: &'a Detacher<'a>,
     shown: BTreeMap<&'a str, &'a Path>,

@@ -94,21 +94,21 @@ fn text(report: &Report) -> Vec<String> {
         format!("  {mark}{}", ability.sentence)
     };
     if report.no_more {
-        lines.push("the new one can do nothing that the old one could not".to_owned());
+        lines.push("the new component can do nothing that the old component could not".to_owned());
         return lines;
     }
     match &report.gained {
         Some(gained) if gained.is_empty() => {
-            lines.push("under the policy in force, the new one can do nothing more".to_owned());
+            lines.push("under the policy in force, the new component can do nothing more".to_owned());
         }
         Some(gained) => {
-            lines.push("under the policy in force, only the new one can".to_owned());
+            lines.push("under the policy in force, only the new component can".to_owned());
             lines.extend(gained.iter().map(sentence));
         }
         None => {}
     }
     if !report.gained_ceiling.is_empty() {
-        lines.push("if a policy let it (its ceiling), only the new one could".to_owned());
+        lines.push("if a policy allowed it (the ceiling), only the new component could".to_owned());
         lines.extend(report.gained_ceiling.iter().map(sentence));
     }
     lines
@@ -145,7 +145,9 @@ mod tests {
         assert_eq!(report.gained, Some(Vec::new()));
         assert!(report.gained_ceiling.iter().any(|ability| ability.sentence.contains("IP forwarding")));
         assert!(
-            text(&report).iter().any(|line| line.contains("under the policy in force, the new one can do nothing"))
+            text(&report)
+                .iter()
+                .any(|line| line.contains("under the policy in force, the new component can do nothing"))
         );
     }
 

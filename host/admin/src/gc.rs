@@ -34,9 +34,9 @@ pub struct Options {
     pub conf_dir: PathBuf,
     /// The directories of native plugins, as `CNI_PATH`.
     pub cni_path: String,
-    /// The time that each program of a list has.
+    /// The time limit for each program of a list.
     pub limit: Duration,
-    /// Take held devices from their drivers.
+    /// Unbind held devices from their drivers.
     pub unbind: bool,
 }
 
@@ -160,7 +160,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             match detacher.run(list, &places.logs) {
                 Ok(()) => removed += 1,
                 Err(error) => {
-                    failed.push(format!("{}: what it has stays: {error}", list.name()));
+                    failed.push(format!("{}: its objects stay: {error}", list.name()));
                     stay.push(list);
                 }
             }
@@ -241,7 +241,7 @@ fn of(detacher: &Detacher<'_>, header: &Header) -> Result<Option<Detachment>, St
 
 type Unrecorded = (Vec<Detachment>, Vec<(String, String)>);
 
-/// Returns the attachments that the runtimes' cache alone knows.
+/// Returns the attachments that only the runtimes' cache knows.
 fn unrecorded(detacher: &Detacher<'_>, places: &Places) -> Result<Unrecorded> {
     let known: Vec<Header> =
         postern_state::list(&places.state)?.into_iter().filter_map(|summary| summary.header).collect();
@@ -253,7 +253,7 @@ fn unrecorded(detacher: &Detacher<'_>, places: &Places) -> Result<Unrecorded> {
     }))
 }
 
-/// True if the leftover can be one of this attachment.
+/// True if the leftover may belong to this attachment.
 fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
     let is = |text: Option<&str>, other: &str| text.is_none_or(|text| text == other);
     leftover.container() == Some(list.attachment.container_id.as_str())
@@ -264,7 +264,7 @@ fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
 fn show_held(held: &[HeldNote]) -> Result<()> {
     let line = |held: &HeldNote| {
         one_line(&format!(
-            "{held} is held since {}/{}/{} had it; the last look found: {}",
+            "{held} is held since {}/{}/{} used it; the last look found: {}",
             held.network,
             held.container_id,
             held.ifname,
@@ -300,7 +300,7 @@ fn native_lines(native: &adopt::Report) -> Vec<String> {
         groups.into_iter().flat_map(|(heading, objects)| std::iter::once(heading).chain(objects)).collect();
     lines.extend(native.kept.iter().map(|(object, why)| format!("{} stays: {}", one_line(object), one_line(why))));
     if native.leftovers.is_empty() {
-        lines.push("native plugins left nothing that can be told to be unused".to_owned());
+        lines.push("native plugins left nothing that is known to be unused".to_owned());
     }
     lines
 }
@@ -310,7 +310,7 @@ fn hint(scope: Scope<'_>) -> Result<()> {
     match adopt::count_leases(scope) {
         0 => Ok(()),
         count => output::text(&format!(
-            "leases of native plugins that nobody uses: {count}; `postern gc --native` shows all that these plugins left"
+            "unused leases of native plugins: {count}; `postern gc --native` shows all leftovers of these plugins"
         )),
     }
 }

@@ -34,7 +34,7 @@ struct Report {
     withdrawn: Vec<&'static str>,
     /// The part that does the work of the verb GC: `host` or `guest`. `null` without a policy.
     gc: Option<&'static str>,
-    /// CNI versions that the policy is limited to; `null` is all.
+    /// The CNI versions that the policy allows; `null` if it allows all.
     versions: Option<Vec<String>>,
     /// CNI versions that the component named when it was added; `null` for a file, and if it named none.
     component_versions: Option<Vec<String>>,
@@ -56,7 +56,7 @@ struct ImportReport {
     authority: BTreeMap<String, Vec<String>>,
     /// The other imports.
     floor: Vec<String>,
-    /// True if the other imports are more than the imports of every command. No host function is behind them.
+    /// True if `floor` has more than the imports of every command. No host function is behind these imports.
     all_of_wasi: bool,
 }
 
@@ -143,7 +143,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
     line(&match &report.pin {
         Some(Pin { file, matches: true, .. }) => format!("  pinned: {file} allows this component only"),
         Some(Pin { file, digest, .. }) => format!("  PINNED TO ANOTHER COMPONENT, and so refused: {file} has {digest}"),
-        None => "  not pinned: its policy goes with whatever component has its name".to_owned(),
+        None => "  not pinned: its policy applies to every component of its name".to_owned(),
     })?;
     line(&format!("  version {}", report.version.as_deref().unwrap_or("unknown: the component says none")))?;
     line(&format!("  postern {}, code for {}", report.postern, report.engine))?;

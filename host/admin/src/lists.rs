@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The longest file in bytes; a longer one is no network.
+/// The largest size of a file, in bytes. A larger file is refused.
 const LONGEST: u64 = 4 << 20;
 /// The endings of the files that runtimes read.
 pub const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
@@ -30,7 +30,7 @@ pub fn is_in(cni_path: &str, plugin: &str) -> bool {
 }
 
 /// Returns the plugin of this Postern that a runtime starts by another name: by a link to a plugin's file, or a copy of
-/// it. `None` if the name is the plugin's own, or leads elsewhere.
+/// it. `None` if the name is the plugin's own name, or the name of another program.
 pub fn behind(cni_path: &str, name: &str) -> Option<String> {
     if name.is_empty() || name.contains('/') {
         return None;
@@ -124,7 +124,7 @@ impl List {
     }
 
     /// Returns the input of plugin number `at`: its entry with the list's name and version, and the result of the
-    /// plugin before it. It gets only the `arguments` that the entry declares as capabilities.
+    /// plugin before it. Of `arguments`, the plugin gets only those that its entry declares as capabilities.
     pub fn request(&self, at: usize, previous: Option<&Value>, arguments: &Map<String, Value>) -> Value {
         let mut request = self.entries.get(at).map(|entry| entry.0.clone()).unwrap_or_default();
         let declared = request.remove("capabilities").unwrap_or_default();
@@ -166,7 +166,7 @@ impl Entry {
         self.0.get(key)
     }
 
-    /// True if the value of a key asks for something.
+    /// True if a key has a value other than null, false, 0 and an empty list.
     pub fn has(&self, key: &str) -> bool {
         match self.get(key) {
             None | Some(Value::Null | Value::Bool(false)) => false,
@@ -206,7 +206,7 @@ impl Network {
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Reads the file of a network, or the file itself, for `plugin`.
+    /// Reads a configuration for `plugin`: from the file of a network, or from this file.
     ///
     /// # Errors
     /// As [`find`] and [`Network::read`].
@@ -250,12 +250,12 @@ impl Network {
 }
 
 /// Returns the networks of a directory by their files, as a runtime reads them, each with the result of [`List::read`].
-/// A directory that can't be read has none.
+/// Returns nothing if the directory can't be read.
 pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
     files(directory).into_iter().map(|path| (path.clone(), List::read(&path))).collect()
 }
 
-/// Returns the files of networks in a directory, by name. A directory that can't be read has none.
+/// Returns the files of networks in a directory, by name. Returns nothing if the directory can't be read.
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST).map(|entry| entry.path());
     let is_network = |path: &PathBuf| path.extension().is_some_and(|ending| ENDINGS.iter().any(|one| ending == *one));
@@ -264,7 +264,7 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the directory of networks: as given, or that of `NETCONFPATH`, or the runtimes' default.
+/// Returns the directory of networks: the given directory, or `NETCONFPATH`, or the runtimes' default.
 pub fn directory(given: Option<&Path>) -> PathBuf {
     postern_net::Places { conf_dir: given.map(Path::to_owned), cni_path: None }.conf_dir()
 }

@@ -24,19 +24,19 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The options of `log`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Only this container: its ID, or the beginning of it.
+    /// Only this container: its ID, or the beginning of the ID.
     #[arg(long, value_name = "ID")]
     container: Option<String>,
     /// Only refused operations.
     #[arg(long)]
     denied: bool,
-    /// Only lines since then: an age (`10m`, `2h 30m`, `1day`), or a time in UTC (`2026-11-21 14:18:22`).
+    /// Only lines since this time: an age (`10m`, `2h 30m`, `1day`), or a time in UTC (`2026-11-21 14:18:22`).
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
-    /// Only the last N of these lines.
+    /// Only the last N lines that the other options select.
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
-    /// Print new lines as they are written, until this is interrupted.
+    /// Print new lines as they are written, until the command is interrupted.
     #[arg(short, long)]
     follow: bool,
     /// Print the lines of the log unchanged, one JSON object each.
@@ -99,7 +99,8 @@ fn parsed(lines: Vec<String>) -> impl Iterator<Item = (String, Value)> {
     lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok().map(|value| (line, value)))
 }
 
-/// Returns the container with this ID, or with this beginning. A container that may come has no line yet.
+/// Returns the ID of the container that has this ID, or an ID with this beginning. With `may_come`, the container may
+/// have no line yet.
 fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     let values = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids: BTreeSet<String> = values.map(|value| Entry(&value).container().to_owned()).collect();
@@ -219,7 +220,7 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// Returns a value without the parts of an object that have no effect: `--json` prints them.
+/// Returns a value without the keys that have no effect. Only `--json` prints those keys.
 fn brief(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

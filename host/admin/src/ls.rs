@@ -21,7 +21,7 @@ pub fn run(json: bool, whole: bool) -> Result<()> {
     // An obstacle to writing belongs to no attachment. It goes to standard error: a script reads only the list.
     for obstacle in writable::obstacles(&postern_account::places::expected()) {
         let message = format!("{} {}", obstacle.path.display(), obstacle.what);
-        output::say(format!("{message}; `postern doctor` says what mends it"));
+        output::say(format!("{message}; `postern doctor` shows the remedy"));
     }
     if json {
         return output::json(&attachments);

@@ -1,4 +1,4 @@
-//! `postern`, as people type it. The executable that runtimes start hands over to this one, which contains the
+//! The command line of `postern`. The executable that runtimes start executes this program, which contains the
 //! compiler.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "what people see goes through `output`")]
 
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A sealed sandbox can map no memory.
+/// The heap for a sealed sandbox, which can't map memory.
 #[global_allocator]
 static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
@@ -47,12 +47,12 @@ const USAGE: u8 = 2;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
 ///
-/// Called under a plugin's name (bridge, host-local, ...) postern is that plugin: see the CNI specification.
+/// Under a plugin's name (bridge, host-local, ...) postern runs that plugin: see the CNI specification.
 ///
 /// Exit status, of every verb:
 ///
 ///   0  done; nothing is wrong
-///   1  an error: it could not be done, or something is wrong
+///   1  an error: the verb failed, or it found a fault
 ///   2  the command line makes no sense
 ///   3  done, and the answer is no. inspect: policy and imports disagree.
 ///      inspect --diff: the new component can do more. plan: policy refuses
@@ -67,17 +67,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compile and install a plugin: its code, its policy, and its file in the CNI bin directory. All of it or nothing.
+    /// Compile and install a plugin: its code, its policy, and its file in the CNI bin directory. Either all three are
+    /// installed, or none.
     ///
-    /// A component may import only `postern:cni` and WASI, and `postern:cni` in no version that this postern is too old for;
-    /// any other is refused. A foreign file of the plugin's name in the CNI bin directory is kept as PLUGIN.native.
+    /// A component may import only WASI and `postern:cni`, in versions that this postern supports. Other components are
+    /// refused. A foreign file of the plugin's name in the CNI bin directory is kept as PLUGIN.native.
     ///
     /// With the name of an installed plugin and --bin, only that plugin's file is placed in the directory.
     Add {
         /// The component, built for wasm32-wasip2; or an installed plugin.
         #[arg(value_name = "FILE.wasm|PLUGIN")]
         target: String,
-        /// Its policy (TOML). A plugin without one is not run.
+        /// The plugin's policy (TOML). A plugin without a policy is not run.
         #[arg(long)]
         policy: Option<PathBuf>,
         /// The plugin's name: the `type` of network configurations [default: the file's name].
@@ -86,10 +87,11 @@ enum Verb {
         /// The directory for code and policy [default: the catalog of this postern].
         #[arg(long)]
         catalog: Option<PathBuf>,
-        /// CNI bin directory to place the plugin's file in; none is placed without it.
+        /// The CNI bin directory for the plugin's file. Without --bin, no file is placed.
         #[arg(long)]
         bin: Option<PathBuf>,
-        /// The plugin comes with this Postern (`make build`): it says the native plugin's version, and Postern's.
+        /// The plugin comes with this Postern (`make build`). It prints the native plugin's version and Postern's
+        /// version.
         #[arg(long, hide = true)]
         shipped: bool,
         /// Print one JSON object. Later versions may add keys.
@@ -101,23 +103,23 @@ enum Verb {
     },
     /// Show a plugin's imports and its policy, and in plain sentences what it may do.
     ///
-    /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if no import uses a grant, if no
-    /// grant covers an import, or if the policy is pinned to another component.
+    /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if a grant has no import, if an
+    /// import has no grant, or if the policy is pinned to another component.
     ///
-    /// With --diff: 0 the new component can do no more than the old one; 1 error; 3 it can do more.
+    /// With --diff: 0 the new component can do no more than the old component; 1 error; 3 it can do more.
     Inspect {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm", required_unless_present = "diff")]
         target: Option<String>,
         /// Compare two components: list what NEW could do and OLD could not. Each is a file or an installed plugin. The
-        /// list is made twice: under any policy, and under the policy in force. A file without --policy is judged by the
-        /// policy of the other one.
+        /// list is made twice: under any policy, and under the policy in force. For a file without --policy, the policy
+        /// of the other component is in force.
         #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["target", "network"])]
         diff: Option<Vec<String>>,
         /// Use this policy instead of the installed one.
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
-        /// Fill the policy's placeholders in from this network configuration, or from the plugin's entry of this list.
+        /// Fill in the policy's placeholders from this network configuration, or from the plugin's entry in this list.
         #[arg(long, value_name = "FILE|NETWORK")]
         network: Option<String>,
         /// The plugin's `type` in the list [default: the plugin's or the file's name].
@@ -135,15 +137,15 @@ enum Verb {
     },
     /// Print the smallest policy under which a plugin works for these networks.
     ///
-    /// The plugin runs as under a runtime, first under the widest policy, then under the printed one. The verbs are STATUS,
-    /// ADD, CHECK, GC and DEL, as far as the configuration's version has them. It runs in separate namespaces with a
-    /// separate file system, and reaches nothing of this node.
+    /// The plugin runs twice, as a runtime would run it: under the widest policy, then under the printed policy. The
+    /// verbs are STATUS, ADD, CHECK, GC and DEL, as far as the configuration's version has them. The plugin runs in
+    /// separate namespaces with a separate file system. It reaches nothing of this node.
     ///
     /// The second run proves that these configurations work under the printed policy. It does not prove that other
     /// configurations work, or that the plugin is harmless: see `postern inspect`. The gate enforces the policy in both
     /// runs. Native IPAM programs are not run.
     ///
-    /// Exit status: 0 the second run succeeds like the first; 1 it does not, or an error.
+    /// Exit status: 0 the second run succeeds like the first; 1 the second run fails, or an error.
     Learn {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm")]
@@ -163,18 +165,19 @@ enum Verb {
     },
     /// Show each operation that an ADD to a network would do on this node, with the policy's verdict. Changes nothing.
     ///
-    /// The installed plugins run in their sandboxes against a simulation of this node. The simulation starts with what this
-    /// user can read: links, addresses, forwarding, leases. Root is needed only to look into the container.
+    /// The installed plugins run in their sandboxes against a simulation of this node. The simulation starts with what
+    /// this user can read: links, addresses, forwarding, leases. Only the look into the container's namespace needs
+    /// root.
     ///
-    /// A denied operation is shown with the policy line that would allow it. The plan then goes on as if it were allowed.
-    /// Native plugins are not run. X stands for values that the host chooses at random.
+    /// A denied operation is shown with the policy line that would allow it. The plan then goes on as if policy allowed
+    /// the operation. Native plugins are not run. X stands for values that the host chooses at random.
     ///
-    /// Exit status: 0 policy allows all of it; 1 a plugin fails, or an error; 3 policy refuses something.
+    /// Exit status: 0 policy allows all operations; 1 a plugin fails, or an error; 3 policy refuses an operation.
     Plan {
         /// A network list (.conflist), a single configuration (.conf), or the name of a network.
         #[arg(value_name = "FILE|NETWORK")]
         target: String,
-        /// Show this plugin of the list only. Earlier plugins run for their results, later ones do not run.
+        /// Show only this plugin of the list. Earlier plugins run for their results. Later plugins do not run.
         #[arg(long, value_name = "TYPE")]
         plugin: Option<String>,
         #[command(flatten)]
@@ -194,11 +197,11 @@ enum Verb {
     Log(log::Options),
     /// List the attachments of this node and their states.
     ///
-    /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has not
-    /// ended); replaced (another program, which keeps no records, detached the living container or attached it anew);
-    /// container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the record
-    /// can't be read); held (it has ended, and a device of the node that it had may not be clean: `postern gc` looks at
-    /// the device again).
+    /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has
+    /// not ended); replaced (another program, which keeps no records, detached the living container or attached it
+    /// anew); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the
+    /// record can't be read); held (the attachment has ended, and a device that it used may not be clean: `postern gc`
+    /// looks at the device again).
     Ls {
         /// Print a list of JSON objects. Later versions may add keys.
         ///
@@ -207,7 +210,7 @@ enum Verb {
         /// found}], differences [{what, remedy, is_command}].
         #[arg(long)]
         json: bool,
-        /// Print whole IDs, digests and dates, however wide the table becomes.
+        /// Print whole IDs, digests and dates, even if the table becomes wide.
         #[arg(long)]
         no_trunc: bool,
     },
@@ -219,14 +222,14 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Put back rules of living attachments that another program wiped.
+    /// Put back rules that another program wiped, for living attachments.
     ///
     /// For use after `nft flush ruleset`, `iptables-restore`, or the reload of a firewall. It compares the records with
-    /// the node, as `doctor` does, and puts back what is missing: masquerading, spoofing protection, forwards of ports,
+    /// the node, as `doctor` does, and puts missing rules back: masquerading, spoofing protection, forwards of ports,
     /// firewall rules with the isolation of bridges, and limits of rates. Links, addresses and routes are not touched.
     /// Containers keep running.
     ///
-    /// Exit status: 0 all rules are there; 1 some could not be put back or looked at.
+    /// Exit status: 0 all rules are there; 1 some rules could not be put back or looked at.
     Reapply {
         /// Show what is missing, and change nothing.
         #[arg(long)]
@@ -246,8 +249,8 @@ enum Verb {
     /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists),
     /// CAP_ARGS (JSON object: values for `runtimeConfig` by capability), CNI_ARGS (KEY=VALUE;KEY=VALUE), CNI_IFNAME.
     ///
-    /// Each plugin is executed, as by any runtime. Those of this postern keep only the rights that their policy needs.
-    /// Native plugins have all rights of the caller.
+    /// Each plugin is executed, as by any runtime. Plugins of this postern keep only the rights that their policy
+    /// needs. Native plugins have all rights of the caller.
     ///
     /// Exit status: 0 done; 1 an error; 2 the command line makes no sense.
     Net {
@@ -256,7 +259,7 @@ enum Verb {
         #[command(flatten)]
         places: net::Places,
     },
-    /// Find faults of this node: each with its effect and its remedy. Changes nothing.
+    /// Find faults of this node. Show the effect and the remedy of each fault. Changes nothing.
     ///
     /// The kernel's features are tested in temporary namespaces. The kernel may load modules for that.
     ///
@@ -286,16 +289,16 @@ enum Verb {
         /// The CNI bin directory.
         #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
         cni_bin: PathBuf,
-        /// Plugins of the build [default: all that it has].
+        /// Plugins of the build [default: all plugins of the build].
         #[arg(value_name = "PLUGIN")]
         plugins: Vec<String>,
     },
     /// Remove Postern from this node: host, plugins, their files, records. Native plugins are put back (`make uninstall`).
     ///
-    /// What goes is shown first. It is removed after a yes on a terminal, or with --yes.
+    /// The objects to remove are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// With --cni-bin only the plugins' files in that directory go, if others have files too. Records of attachments that
-    /// still live are set aside in /run. The audit log stays.
+    /// With --cni-bin, only the plugins' files in that directory are removed, if other directories have files too.
+    /// Records of living attachments are moved to /run. The audit log stays.
     Uninstall(install::Uninstall),
     /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
@@ -308,10 +311,10 @@ enum Verb {
     /// the last boot, or its ADD was killed before it answered. Objects in use by a live namespace stay. They also stay
     /// if their use is unknown.
     ///
-    /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too, found by their names: leases
-    /// and masquerading rules of addresses that no live namespace has, and spoofing protection of ports that are gone.
-    /// Leases of the last five minutes stay, and so do attachments in the runtime's cache (/var/lib/cni/results) with a
-    /// live namespace.
+    /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too. They are found by their
+    /// names: leases and masquerading rules of addresses that no live namespace has, and spoofing protection of ports
+    /// that are gone. Leases of the last five minutes stay, and so do attachments in the runtime's cache
+    /// (/var/lib/cni/results) with a live namespace.
     ///
     /// Exit status: 0 everything was removed, or shown; 1 an object could not be removed or looked at.
     Gc {
@@ -333,21 +336,23 @@ enum Verb {
         /// A further directory with leases of native plugins (host-local's `dataDir`), beside /var/lib/cni/networks.
         #[arg(long, value_name = "DIR", requires = "native")]
         data_dir: Vec<PathBuf>,
-        /// The directory of network lists. A list there counts if it is still the one of the runtimes' cache.
+        /// The directory of network lists. A list in it is used only if the runtimes' cache has an equal list.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
         /// Directories of native plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
         /// /usr/libexec/cni].
         #[arg(long, value_name = "DIRS")]
         cni_path: Option<String>,
-        /// The time that each program of a list has, in seconds. One that takes longer is killed, with all that it started.
+        /// The time limit for each program of a list, in seconds. A program that takes longer is killed, with all
+        /// processes that it started.
         ///
-        /// Without it, it is longer than the time that a plugin of Postern gives itself.
+        /// The default is longer than the time limit of Postern's own plugins.
         #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=3600))]
         timeout: u32,
-        /// Take a held device that is not clean from its driver, and give it back: that ends all that others have on it.
+        /// Unbind a held device that is not clean from its driver, and bind it again. This ends every other use of the
+        /// device.
         ///
-        /// It ends the virtual functions of a card too. Virtual links have no driver.
+        /// It also removes the virtual functions of a card. Virtual links have no driver.
         #[arg(long)]
         unbind: bool,
         /// Remove only bridges, VLAN gateways and nftables tables that Postern made and no attachment uses.
@@ -366,7 +371,7 @@ fn main() -> ExitCode {
         postern_gate::tap::main();
         return ExitCode::SUCCESS;
     }
-    // anyhow would make one of each error.
+    // anyhow would take a backtrace for each error.
     postern_confine::forget_backtraces();
     // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
     postern_gate::put_right();

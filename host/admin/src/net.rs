@@ -17,7 +17,7 @@ pub struct Places {
     /// /usr/libexec/cni].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
-    /// An option of earlier versions. Scripts that have it are told to leave it out.
+    /// An option of earlier versions. A script that uses it gets an error that says to leave it out.
     #[arg(long, global = true, hide = true)]
     separate: bool,
 }
@@ -32,21 +32,21 @@ pub enum Verb {
     Add(One),
     /// Compare an attachment with what ADD made.
     Check(One),
-    /// Detach a network namespace. It may be gone, and DEL may be repeated.
+    /// Detach a network namespace. The namespace may be gone already. DEL may be repeated.
     Del(One),
-    /// Remove what is left of attachments that are gone.
+    /// Remove the objects of attachments that are gone.
     ///
-    /// Without --valid, every attachment that the cache has for this network is removed, as with cnitool.
+    /// Without --valid, GC removes every attachment of this network that the cache has, as cnitool does.
     Gc {
         /// The network's name.
         network: String,
         /// Ignored. cnitool needs the path of a namespace here.
         netns: Option<PathBuf>,
-        /// An attachment that stays. Can be given several times.
+        /// An attachment that GC keeps. Can be given several times.
         #[arg(long, value_name = "CONTAINER/INTERFACE", value_parser = valid)]
         valid: Vec<(String, String)>,
     },
-    /// Ask the plugins if an ADD could work. For a list before CNI 1.1.0, which has no STATUS, the command succeeds.
+    /// Ask the plugins if an ADD could work. A list of a CNI version before 1.1.0 has no STATUS: the command succeeds.
     Status {
         /// The network's name.
         network: String,
@@ -60,8 +60,8 @@ pub enum Verb {
     /// Postern knows only the keys of its own plugins. For other plugins, it checks the keys that all plugins have.
     ///
     /// Policy is checked as in `postern plan`. Nothing is changed. With --policy, the command shows the effect of a new
-    /// policy instead: which networks and attachments of this node the policy would refuse at the next ADD, CHECK,
-    /// STATUS, GC or DEL.
+    /// policy instead. It lists the networks and attachments of this node whose next ADD, CHECK, STATUS, GC or DEL the
+    /// policy would refuse.
     ///
     /// Exit status: 0 no error (there may be warnings); 1 errors, or something could not be read; 2 the command line makes
     /// no sense.

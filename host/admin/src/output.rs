@@ -136,7 +136,7 @@ pub fn wrap(line: &str, hang: usize) -> String {
 
 /// Returns the line with the text between backticks in one piece: a command, or a policy line, for copying.
 fn unbroken(line: &str) -> String {
-    // Without its closing backtick it is no quotation.
+    // A text without a closing backtick is no quotation.
     let quoted = |at: usize, parts: usize| at % 2 == 1 && at + 1 < parts;
     let parts: Vec<&str> = line.split('`').collect();
     let glued = parts.iter().enumerate().map(|(at, part)| match quoted(at, parts.len()) {

@@ -40,7 +40,7 @@ pub fn read(text: &str) -> Result<String, String> {
         return Err(format!("says the version \"{shown}\", which is no semantic version such as 1.2.3"));
     }
     if is_shipped(version) {
-        return Err(format!("says the version \"{shown}\", as only plugins do that come with Postern"));
+        return Err(format!("says the version \"{shown}\", which is reserved for plugins that come with Postern"));
     }
     Ok(version.to_owned())
 }
@@ -107,7 +107,7 @@ mod tests {
         assert!(is_semantic(&shipped()) && is_shipped(&shipped()));
         for text in [&*shipped(), "0.1.0+postern", "v1.9.1-rc1+postern.x", "1.9.1+Postern.0.1.0", "1.9.1+POSTERN"] {
             let error = read(text).unwrap_err();
-            assert!(error.contains("only plugins do that come with Postern"), "{text}: {error}");
+            assert!(error.contains("reserved for plugins that come with Postern"), "{text}: {error}");
         }
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// A component, analysed.
 pub struct Subject {
-    /// The plugin's name, or the file's.
+    /// The plugin's name, or the file's name.
     pub name: String,
     /// SHA-256 of the component, hexadecimal.
     pub digest: String,
@@ -26,13 +26,13 @@ pub struct Subject {
     pub engine: String,
     /// The postern that compiled it, or would compile it.
     pub postern: String,
-    /// Its own version, if it says one.
+    /// The component's own version, if it has one.
     pub version: Option<String>,
     /// The CNI versions that it named when it was added; `None` for a file.
     pub versions: Option<Vec<String>>,
     /// Its imports.
     pub imports: Imports,
-    /// Its policy; `None` for a file without one.
+    /// Its policy; `None` for a file without a policy.
     pub policy: Option<Policy>,
     /// The files of its policy's tables: the shipped or given file, and the operator's.
     files: [PathBuf; 2],
@@ -112,7 +112,7 @@ impl Subject {
         }
     }
 
-    /// Returns the tables of its policy, as written, or as the network fills them in. No tables without a policy.
+    /// Returns the tables of its policy, as written, or as the network fills them in. Without a policy, there are none.
     ///
     /// # Errors
     /// The network makes a value of the policy ambiguous.

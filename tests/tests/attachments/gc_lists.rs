@@ -236,7 +236,10 @@ fn nothing_is_executed_beside_a_directory_of_others() -> Result<()> {
         place.node.sh("rm /run/called; mkdir -m 777 /run/open; ln -s /run/open/gone /run/dangling")?;
         let (done, _) = place.gc(&format!("--yes --cni-path {own}:{harm}"))?;
         let done = flat(&done);
-        ensure!(done.contains("can't be called here") && done.contains("another user could put one there"), "{done}");
+        ensure!(
+            done.contains("can't be called here") && done.contains("another user could put a program there"),
+            "{done}"
+        );
         ensure!(done.contains(&format!("in {harm}, a directory of CNI_PATH")), "{done}");
         ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: a program was executed");
         ensure!(place.leases()? == 2 && place.cached()? == 2, "{harm}: gc released the address or the cache entry");
@@ -256,7 +259,7 @@ fn where_flannel_looks_is_shown() -> Result<()> {
     place.node.remove_container("dead")?;
     let (shown, _) = place.gc("")?;
     let shown = flat(&shown);
-    ensure!(shown.contains(&format!("what flannel delegates to, in {}", plugin_bin()?.display())), "{shown}");
+    ensure!(shown.contains(&format!("flannel's delegate, in {}", plugin_bin()?.display())), "{shown}");
     ensure!(shown.contains(&format!("or {OWN} or")), "{shown}");
     // JSON output and the log have the same text.
     let directories = json!([plugin_bin()?, OWN, native_bin()?]);

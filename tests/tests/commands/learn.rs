@@ -63,7 +63,7 @@ fn two_networks_of_a_bridge() -> Result<()> {
     for comment in [
         "Needed by /run/net.conflist.\n[grant.masquerade]",
         "#   mac-guard: check, ensure, remove",
-        "# verified: the same runs succeed under it",
+        "# verified: the same runs succeed under this policy",
         "/run/net.conflist: STATUS, ADD, CHECK, GC, DEL",
         "/run/plain.conf: ADD, CHECK, DEL",
     ] {
@@ -155,7 +155,7 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
         for absent in absent {
             ensure!(!learned.iter().any(|line| line.contains(absent)), "{plugin}: `{absent}`:\n{stdout}");
         }
-        ensure!(stdout.contains("# verified: the same runs succeed under it"), "{plugin}:\n{stdout}");
+        ensure!(stdout.contains("# verified: the same runs succeed under this policy"), "{plugin}:\n{stdout}");
     }
     Ok(())
 }

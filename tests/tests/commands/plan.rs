@@ -561,7 +561,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
         let Answer { status, stdout: text, .. } = place.plan(&network, &["--capability-args", given])?;
         let text = flat(&text);
         ensure!(status == 0 && !text.contains("FAIL") && !text.contains("would fail"), "{status}: {text}");
-        ensure!(text.contains("what follows, can't be known"), "{text}");
+        ensure!(text.contains("and the rest, are unknown"), "{text}");
     }
     // A native plugin in the middle may make what the next plugin needs. The plan says what is missing without the
     // native plugin.
@@ -624,7 +624,7 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     // ADD would work, so the plan reports no failure. It ends at the native program, and says so.
     ensure!(status == 0 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
     ensure!(plan["plugins"][0]["error"].is_null() && plan["result"].is_null(), "{plan:#}");
-    ensure!(plan["notes"].to_string().contains("which plan does not run: what follows can't be known"), "{plan:#}");
+    ensure!(plan["notes"].to_string().contains("which plan does not run: the rest is unknown"), "{plan:#}");
     let text = place.plan(&network, &[])?.stdout;
     ensure!(!text.contains("FAILS") && flat(&text).contains("which plan does not run"), "{text}");
     Ok(())
@@ -684,8 +684,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     let Answer { status, stdout: text, .. } = place.plan(&inside, &["--netns", &netns])?;
     let text = flat(&text);
     ensure!(
-        status == 1
-            && text.contains("failed to lookup master \"net1\": this user can't look for it in the container: "),
+        status == 1 && text.contains("failed to lookup master \"net1\": this user can't look into the container: "),
         "status {status}: {text}"
     );
     ensure!(text.ends_with("run `postern plan` as root") && !text.contains("Link not found"), "{text}");

@@ -376,13 +376,13 @@ fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
         let printed = add(what)?;
         let words = "/run/bin can be written by others than its owner (mode 777)";
         ensure!(
-            printed.contains(words) && printed.contains("the runtime starts what is in /run/bin"),
+            printed.contains(words) && printed.contains("the runtime starts the programs in /run/bin"),
             "{what}: {printed}"
         );
     }
     node.sh("chmod 755 /run/bin; chmod 777 /run/x.toml")?;
     let printed = add(component)?;
-    let words = "policy /run/x.toml can be written by others than its owner (mode 777): what it says now is installed";
+    let words = "policy /run/x.toml can be written by others than its owner (mode 777): its present text is installed";
     ensure!(printed.contains(words) && printed.contains("`postern inspect static` shows it"), "{printed}");
     Ok(())
 }

@@ -207,7 +207,7 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     ensure!(found.contains("the policy of \"claims\" does not allow CNI version 1.0.0 of this network"), "{found}");
     let found = list("1.1.0", "claims")?;
     ensure!(found.contains("\"claims\" does not support CNI version 1.1.0 of this network"), "{found}");
-    ensure!(found.contains("a `cniVersion` that it speaks (0.3.1)"), "{found}");
+    ensure!(found.contains("a `cniVersion` that the plugin supports (0.3.1)"), "{found}");
     let found = list("0.3.1", "claims")?;
     ensure!(!found.contains("of this network"), "{found}");
     Ok(())
@@ -386,7 +386,10 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
         let Answer { status, stderr, .. } = add(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
         ensure!(status == 0 && !stderr.contains('\u{1b}'), "{said:?}: {stderr}");
         let is_empty = said.starts_with('\n');
-        ensure!(is_empty || flat(&stderr).contains("programs that look for one read \"version unknown\""), "{stderr}");
+        ensure!(
+            is_empty || flat(&stderr).contains("programs that ask for a version read \"version unknown\""),
+            "{stderr}"
+        );
         ensure!(about(&watched, "bridge")? == "CNI bridge plugin version unknown", "{said:?}");
     }
     Ok(())

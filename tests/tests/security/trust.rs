@@ -210,7 +210,7 @@ fn a_manifest_with_a_policy_of_its_own_is_found() -> Result<()> {
     let installed =
         Installed::new("jq '.policy.tables.versions = [\"0.4.0\"]' ptp.json > /mnt/new; cat /mnt/new > ptp.json")?;
     let doctor = installed.node.postern_of(COPY, "doctor")?;
-    let text = "it has other tables than the policy that it was made from";
+    let text = "the manifest's tables differ from the policy's tables";
     ensure!(flat(&doctor.stdout).contains(text) && doctor.status != 0, "{doctor:?}");
     Ok(())
 }

@@ -112,7 +112,7 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["true"]),
         ),
         Key::one("force-address", Source::Value("forceAddress", Some("false")), WidestValue::Values(&["true"])),
-        // No configuration shows the owner of these links.
+        // No configuration names the owner of these links.
         Key::some("attach", Source::Parts(&[]), WidestValue::Values(&["*"])),
     ],
     objects: |operation| {

@@ -48,7 +48,7 @@ use postern_types::{Capability, OpError, Operation, Reply};
 pub const OWN_ADDRESSES: &str =
     "only with addresses that IPAM gave this attachment: the plugin can name no other address";
 
-/// The key for a plugin that may look at a link, but not change the link. A grant without this key is wider.
+/// The key for a plugin that may look at a link, but not change it. A grant without this key allows more.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValue::LeftOut);
 
 /// The texts about a capability, independent of the operation.

@@ -30,7 +30,8 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let Ok(catalog) = &node.catalog else { return };
     examination.look("plugins", format!("code and manifests of plugins: {}", node.plugins.join(", ")));
     if node.plugins.is_empty() {
-        let remedy = Remedy::Words("`make install` in Postern's source tree places those that come with it".to_owned());
+        let remedy =
+            Remedy::Words("`make install` in Postern's source tree places the plugins that come with it".to_owned());
         examination.found(Severity::Error, catalog.display(), "there is no plugin in it", "nothing can be run", remedy);
     }
     let engine = engine::fingerprint();
@@ -43,17 +44,24 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
             let place = catalog::code_path(catalog, plugin);
             let (severity, why) = match is_called(node, bin, plugin) {
                 true => (Severity::Error, "every run of it is refused"),
-                false => {
-                    (Severity::Warning, "a run of it would be refused; no network asks for it, and nothing starts it")
-                }
+                false => (
+                    Severity::Warning,
+                    "a run of the plugin would be refused; no network and no file starts the plugin",
+                ),
             };
             examination.found(severity, place.display(), reason.to_string(), why, again(catalog, plugin));
         }
         let kept = Manifest::read(catalog, plugin).ok().and_then(|manifest| manifest.policy);
         if kept.is_some_and(|policy| !policy.is_true()) {
             let place = Manifest::path(catalog, plugin);
-            let what = "it has other tables than the policy that it was made from";
-            examination.found(Severity::Error, place.display(), what, "runs follow them", again(catalog, plugin));
+            let what = "the manifest's tables differ from the policy's tables";
+            examination.found(
+                Severity::Error,
+                place.display(),
+                what,
+                "runs obey the manifest's tables",
+                again(catalog, plugin),
+            );
         }
     }
 }
@@ -66,7 +74,7 @@ fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
     is_in(bin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }
 
-/// Returns the way to place a plugin again. The components of shipped plugins are not installed.
+/// Returns the way to place a plugin again. The catalog does not keep the components of shipped plugins.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
     if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
         return Remedy::Words("`make install` in Postern's source tree places it again".to_owned());
@@ -76,7 +84,7 @@ fn again(catalog: &Path, plugin: &str) -> Remedy {
         Err(_) => "its component".to_owned(),
     };
     Remedy::Words(format!(
-        "have {component} and its policy at hand: `postern add COMPONENT --name {} --policy POLICY` places it again",
+        "find {component} and its policy: `postern add COMPONENT --name {} --policy POLICY` places them again",
         quoted(plugin)
     ))
 }

@@ -33,7 +33,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     zones(examination, node);
     default_filter(examination);
     if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
-        let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
+        let why = "packets are dropped if their answers would leave by another link: networks with several uplinks \
+            lose packets";
         let remedy = set("net/ipv4/conf/all/rp_filter", "2");
         examination.found(Severity::Note, "net.ipv4.conf.all.rp_filter", "is strict (1)", why, remedy);
     }
@@ -44,7 +45,7 @@ fn value(path: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{path}")).ok().map(|text| text.trim().to_owned())
 }
 
-/// Returns the command that sets a sysctl. Some nodes lack the program for it.
+/// Returns the command that sets a sysctl. Some nodes lack sysctl(8).
 fn set(path: &str, value: &str) -> Remedy {
     Remedy::Command(match locate("sysctl") {
         Some(_) => format!("sysctl -w {}={value}", path.replace('/', ".")),
@@ -131,7 +132,7 @@ fn forward_policy(examination: &mut Examination, node_state: &NodeState, network
         let text = match text {
             Ok(text) => text,
             Err(reason) => {
-                examination.leave_out(format!("whether {chain}, which drops, accepts containers: {reason}"));
+                examination.leave_out(format!("whether {chain}, which drops by default, accepts containers: {reason}"));
                 continue;
             }
         };
@@ -143,9 +144,9 @@ fn forward_policy(examination: &mut Examination, node_state: &NodeState, network
         }
     }
     if chains.iter().any(|(chain, _)| chain.starts_with("inet firewalld")) {
-        let why = "a reload of firewalld may take rules of iptables away, masquerading among them";
+        let why = "a reload of firewalld may remove rules of iptables, such as masquerading";
         let remedy = Remedy::Words(format!(
-            "`packet-filter = \"nftables\"` in {NODE_FILE}: later ADDs make rules that it leaves alone"
+            "`packet-filter = \"nftables\"` in {NODE_FILE}: later ADDs make rules that firewalld keeps"
         ));
         examination.found(Severity::Note, "firewalld", "is in use", why, remedy);
     }
@@ -222,27 +223,27 @@ fn backends(examination: &mut Examination, node: &Node) {
         return;
     };
     let what = format!("iptables-legacy has a table {first}, and nftables has {}", table.trim());
-    let why = "both are asked for every packet, and who looks at one does not see what the other drops";
-    // To flush a table would cut containers off. Later ADDs make their rules where the programs are.
+    let why = "both filter every packet, and a list of one does not show what the other drops";
+    // A flushed table would cut containers off. Later ADDs make their rules in the variant of the installed programs.
     let users = |variant| node.accounts.iter().filter(|account| is_in(account, variant)).count();
     let (in_nft, in_legacy) = (users(Some(IptablesVariant::Nft)), users(Some(IptablesVariant::Legacy)));
     let in_one = users(None);
     let remedy = match (in_nft, in_legacy, in_one) {
         (0, 0, 0) => {
-            "settle for one for all programs of the node: `update-alternatives --config iptables`; no record has \
+            "choose one of them for all programs of the node: `update-alternatives --config iptables`; no record has \
                    rules in either"
                 .to_owned()
         }
         _ => format!(
-            "settle for one for all programs of the node, and flush neither: by the records, {in_nft} attachments have \
-             rules in nf_tables, {in_legacy} in legacy iptables, and {in_one} in one of both; these go with the \
-             attachments, as long as iptables-legacy is installed"
+            "choose one of them for all programs of the node, and flush neither: by the records, {in_nft} attachments \
+             have rules in nf_tables, {in_legacy} in legacy iptables, and {in_one} in an unrecorded variant; \
+             the rules go with the attachments, as long as iptables-legacy is installed"
         ),
     };
     examination.found(Severity::Warning, "iptables", what, why, Remedy::Words(remedy));
 }
 
-/// Returns the variant of iptables and the addresses of each set of rules that a record has there.
+/// Returns each set of iptables rules of a record: the variant, the addresses, and true for firewall rules.
 fn in_iptables(account: &Account) -> impl Iterator<Item = (Option<IptablesVariant>, Vec<IpNet>, bool)> {
     account.effects.iter().filter_map(|effect| match effect {
         Effect::Masquerade(made) if made.backend == Backend::Iptables => {
@@ -258,7 +259,7 @@ fn in_iptables(account: &Account) -> impl Iterator<Item = (Option<IptablesVarian
     })
 }
 
-/// True if the record has rules in this variant; for `None`, if the record has rules without a variant.
+/// True if the record has rules in this variant. `None` asks for rules without a recorded variant.
 fn is_in(account: &Account, variant: Option<IptablesVariant>) -> bool {
     in_iptables(account).any(|(noted, ..)| noted == variant)
 }
@@ -277,7 +278,8 @@ fn out_of_reach(examination: &mut Examination, node: &Node) {
     let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
     let place = if more == 0 { name } else { format!("{name} and {more} more") };
     let what = format!("has rules, by its record, that no program of this node can remove: {error}");
-    let why = "DEL and `postern gc` fail for it, and its ports and addresses stay taken, because the rules work on";
+    let why =
+        "DEL and `postern gc` fail for it, and its ports and addresses stay taken, because the rules stay in force";
     let remedy = format!("install the package with {}; it need not be the node's default", error.object);
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy));
 }
@@ -303,9 +305,9 @@ fn zones(examination: &mut Examination, node: &Node) {
     let more = users.count();
     let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
     let place = if more == 0 { name } else { format!("{name} and {more} more") };
-    let what = format!("has addresses in a zone of firewalld, by its record, which answers with an error: {error}");
+    let what = format!("has addresses in a zone, by its record, and firewalld answers with an error: {error}");
     let why = "DEL and `postern gc` fail for it, and its addresses stay taken, because the zone may let them through";
-    let remedy = "mend firewalld, or stop it: what it has of an attachment ends with it";
+    let remedy = "repair firewalld, or stop it: its zones lose their sources when it stops";
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy.to_owned()));
 }
 
@@ -315,8 +317,9 @@ fn default_filter(examination: &mut Examination) {
     if iptables::is_legacy() && packet_filter::of_node(means) == Ok(Backend::Iptables) {
         let what = "networks that name no packet filter use legacy iptables, as native plugins do";
         let why = "two programs run for each change, and wait for one lock of the node";
-        let remedy =
-            format!("if nothing else on the node needs them there: `packet-filter = \"nftables\"` in {NODE_FILE}");
+        let remedy = format!(
+            "if no other program on the node needs legacy iptables: `packet-filter = \"nftables\"` in {NODE_FILE}"
+        );
         examination.found(Severity::Note, "iptables", what, why, Remedy::Words(remedy));
     }
 }

@@ -30,7 +30,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     examination.found(Severity::Error, &socket, what, &why, remedy);
                 }
                 Err(Untold::Native) => {
-                    let what = "a native daemon (cni-dhcp.service) serves there, which Postern does not ask".to_owned();
+                    let what = "the server there is a native daemon (cni-dhcp.service), and Postern does not use it"
+                        .to_owned();
                     examination.found(Severity::Error, &socket, what, &why, Remedy::Command(SWITCH.to_owned()));
                 }
                 Err(Untold::Other(reason)) if nix::unistd::geteuid().is_root() => {
@@ -62,7 +63,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     format!("it keeps an {family} lease of {name}, and there is no record of such an attachment")
                 }
             };
-            let why = "its record may have been removed by hand; the service ends it when its namespace is gone";
+            let why = "its record may have been removed by hand; the service ends the lease when the namespace is gone";
             examination.found(Severity::Note, socket, what, why, Remedy::None);
         }
     }

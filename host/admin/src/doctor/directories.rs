@@ -62,7 +62,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         if directory.exists() {
             leases(examination, &directory);
             flags(examination, &directory, true);
-            let why = "host-local can't give addresses of that network out";
+            let why = "host-local can't give out addresses of that network";
             let networks = postern_state::networks(&directory).ok().flatten().unwrap_or_default();
             let networks = networks.iter().take(super::MOST).map(|network| directory.join(network));
             let is_readable = writable::refused(&directory, why).is_none();
@@ -119,7 +119,7 @@ fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
     let remedy = Remedy::quoted_in(&reason);
     match refused.as_slice() {
         [] => {
-            let why = "no plugin has a policy there yet; the run of one that had would be refused";
+            let why = "no plugin has a policy there yet; runs of a plugin with a policy there would be refused";
             examination.found(Severity::Warning, directory.display(), reason, why, remedy);
         }
         plugins => {
@@ -132,12 +132,12 @@ fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
 fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
     examination.area = "directories";
     let remedy = Remedy::quoted_in(&reason);
-    let why = "every run is refused: whoever can write there would have the host's privileges";
+    let why = "every run is refused: a user who can write there would have the host's privileges";
     examination.found(Severity::Error, path.display(), reason, why, remedy);
 }
 
-/// Lease directories are shared with native plugins: a group may write to a network's directory. In a sticky data directory
-/// others can make directories, which no network of this node uses, and change no other.
+/// Lease directories are shared with native plugins: a group may write to a network's directory. In a sticky data
+/// directory, other users can only make directories. No network of this node uses these.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
@@ -148,7 +148,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
         let is_above = path == directory;
         let trusted = || if is_above { trust_way(&path, true).map(drop) } else { places::trust(&path) };
         let name = quoted(&path.display().to_string());
-        let why = "host-local refuses to give addresses out of it";
+        let why = "host-local refuses to give addresses from it";
         let foreign = meta.uid() != 0 && meta.uid() != geteuid().as_raw();
         if is_sticky && foreign && !is_above {
             continue;
@@ -191,7 +191,7 @@ fn flags(examination: &mut Examination, path: &Path, is_written: bool) {
     let free = system.blocks_available().saturating_mul(system.fragment_size());
     let why = "a run that can't write its record or a lease changes nothing and fails";
     let severity = |left: u64| if left == 0 { Severity::Error } else { Severity::Warning };
-    let remedy = || Remedy::Words("make room on it".to_owned());
+    let remedy = || Remedy::Words("free space on the file system".to_owned());
     if system.blocks() > 0 && free < SPARE {
         let what = format!("its file system is full: {} KiB are free", free >> 10);
         examination.found(severity(free), path.display(), what, why, remedy());
@@ -208,7 +208,7 @@ fn memory(examination: &mut Examination, state: &Path) {
     let Ok(system) = statfs(state) else { return };
     if system.filesystem_type() != TMPFS_MAGIC {
         examination.area = "directories";
-        let why = "records survive a boot: they are recognised then, and `postern gc` removes them";
+        let why = "records survive a boot: Postern recognises old records, and `postern gc` removes them";
         examination.found(Severity::Note, state.display(), "is not in memory (tmpfs)", why, Remedy::None);
     }
 }

@@ -12,19 +12,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The harm: a plugin that runtimes start natively instead has all of the host's privileges, without any report.
+/// The harm: a native plugin that runtimes start instead has all of the host's privileges, without any report.
 const NATIVE: &str =
     "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
 
 /// The harm of a program that another user can write.
-const OPEN: &str = "runtimes and services start it as root: whoever can write there has the host's privileges";
+const OPEN: &str = "runtimes and services start it as root: a user who can write there has the host's privileges";
 
 pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let Ok(layout) = InstallLayout::own() else { return };
     let host = layout.host();
     if !host.is_file() {
         return examination
-            .leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
+            .leave_out("the programs that runtimes start: there is no postern beside postern-admin to compare with");
     }
     let directories = directories(&layout, bin);
     if bin == Path::new(CNI_BIN) {
@@ -36,7 +36,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
                 .leave_out(format!("the CNI bin directory: there is no {} (--bin names another)", directory.display()));
             continue;
         }
-        examination.look("plugins", format!("what {} has under their names", directory.display()));
+        examination.look("plugins", format!("the files of plugins in {}", directory.display()));
         for plugin in &node.plugins {
             file(examination, &directory, plugin, &host);
         }
@@ -73,7 +73,7 @@ fn trusted(examination: &mut Examination, path: &Path) {
     let Err(error) = trust(path) else { return };
     let reason = error.to_string();
     let place = match error {
-        // Other looks report a missing file.
+        // Other checks report a missing file.
         TrustError::Unknown { .. } => return,
         TrustError::Defect { path, .. } => path,
     };
@@ -87,7 +87,7 @@ fn trusted(examination: &mut Examination, path: &Path) {
 }
 
 /// Returns the directories that files were placed in, and the requested directory. A directory without files of Postern
-/// is left out, unless there is no other.
+/// is left out, if another directory remains.
 fn directories(layout: &InstallLayout, bin: &Path) -> BTreeSet<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = layout.bins().into_iter().collect();
     if directories.is_empty() || bin != Path::new(CNI_BIN) {
@@ -126,7 +126,7 @@ fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Pa
         }
         Found::File(file) if file.plugin != plugin => {
             let what = format!("starts plugin \"{}\"", file.plugin);
-            found(Severity::Error, &what, "networks get another plugin than they name", again());
+            found(Severity::Error, &what, "networks run another plugin than the one they name", again());
         }
         Found::File(file) if !file.host.exists() => {
             let what = format!("starts {}, which is not there", file.host.display());
@@ -145,13 +145,13 @@ fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Pa
         }
         Found::Link(_) => {
             let why =
-                "whatever copies a file over it goes through the link and overwrites the host, and with it all plugins";
+                "a program that copies a file to this path overwrites the host executable, and with it all plugins";
             found(Severity::Note, "is a link to this postern", why, again());
         }
         Found::File(_) | Found::Copy => {}
         Found::Foreign => found(Severity::Error, "is not Postern's file for the plugin", NATIVE, again()),
         Found::Directory => {
-            let remedy = Remedy::Words("take it away, then `postern add` again".to_owned());
+            let remedy = Remedy::Words("remove it, then run `postern add` again".to_owned());
             found(Severity::Error, "is a directory", "runtimes cannot start the plugin", remedy);
         }
     }

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    examination.look("kernel", "the kernel: what plugins need of it, tried out in namespaces that are thrown away");
+    examination.look("kernel", "the kernel's features for plugins, tried in temporary namespaces");
     let trials = match trials() {
         Ok(trials) => trials,
-        Err(reason) => return examination.leave_out(format!("what the kernel can do: {reason}")),
+        Err(reason) => return examination.leave_out(format!("the kernel's features: {reason}")),
     };
     if let Some(reason) = &trials.reason {
         examination
@@ -33,11 +33,11 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             examination.found(severity, name, reason.clone(), &why, remedy);
         }
     };
-    let every = "every plugin's sandbox is closed with it: nothing runs";
+    let every = "every plugin's sandbox needs them: no plugin runs";
     report(&trials.seccomp, Severity::Error, "seccomp", every.to_owned(), "a kernel with CONFIG_SECCOMP_FILTER");
-    let cookies = "records tell namespaces apart by it: nothing runs".to_owned();
+    let cookies = "records identify namespaces by them: no plugin runs".to_owned();
     report(&trials.cookies, Severity::Error, "netns cookies", cookies, "a kernel of 5.14 or later");
-    let landlock = "a gate that was taken over could reach more files than its run needs".to_owned();
+    let landlock = "an attacker who controls a gate could reach more files than its run needs".to_owned();
     let boot = "a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in the boot parameter lsm=";
     report(&trials.landlock, Severity::Warning, "Landlock", landlock, boot);
     let learn = "`postern learn` and these trials need them; plugins do not".to_owned();

@@ -20,7 +20,7 @@ pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
             Ok(list) if !list.name().is_empty() => lists.push(list),
             other => {
                 let reason = other.err().unwrap_or_else(|| "has no \"name\"".to_owned());
-                let why = "runtimes skip it, or fail with it";
+                let why = "runtimes skip the file, or fail on it";
                 let remedy = Remedy::Words("correct it, or take it away".to_owned());
                 examination.found(Severity::Warning, path.display(), reason, why, remedy);
             }
@@ -34,8 +34,8 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     for (at, list) in node.lists.iter().enumerate() {
         if let Some(first) = node.lists.iter().take(at).find(|first| first.name() == list.name()) {
             let what = format!("network \"{}\" is in {} too", list.name(), first.path.display());
-            let why = "runtimes take one of the two; leases and records of both are the same network's";
-            let remedy = Remedy::Words("give one of them another name, or take it away".to_owned());
+            let why = "runtimes use one of the two files; both networks share leases and records";
+            let remedy = Remedy::Words("give one network another name, or remove its file".to_owned());
             examination.found(Severity::Warning, list.path.display(), what, why, remedy);
         }
         for (entry, request) in list.requests() {
@@ -59,7 +59,7 @@ fn examine_plugin(
             (true, _) => Some("it runs natively".to_owned()),
             // Only the runtime knows which file it reads.
             (false, true) => {
-                Some(format!("it runs natively, if the runtime looks into that one of {usual} that has it"))
+                Some(format!("it runs natively, if the runtime looks into the right directory of {usual}"))
             }
             (false, false) => None,
         };
@@ -134,8 +134,8 @@ fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, r
     };
     let supported = versions::texts(&supported).join(", ");
     let supported = if supported.is_empty() { "none" } else { &supported };
-    let policy = if is_narrowed { "; or let `versions` of its policy have that one" } else { "" };
-    let remedy = Remedy::Words(format!("write a `cniVersion` that it speaks ({supported}){policy}"));
+    let policy = if is_narrowed { "; or add that version to `versions` of its policy" } else { "" };
+    let remedy = Remedy::Words(format!("write a `cniVersion` that the plugin supports ({supported}){policy}"));
     let why = format!("every ADD of network \"{}\" fails, with code 1", list.name());
     examination.found(Severity::Error, list.path.display(), what, &why, remedy);
 }
@@ -153,7 +153,7 @@ fn examine_delegation(examination: &mut Examination, list: &List, request: &Valu
         Err(error) => return found(error.to_string(), "correct the network configuration"),
     };
     if !places::is_there(Path::new(&flannel.subnet_file)) {
-        let remedy = "flanneld writes it: see the log of flannel's pod, or name another one as `subnetFile`";
+        let remedy = "flanneld writes it: see the log of flannel's pod, or name another file as `subnetFile`";
         found(format!("the subnet file {} is not there", flannel.subnet_file), remedy);
     }
     if !may_run(&flannel.delegate) {

@@ -40,9 +40,9 @@ use std::process::ExitCode;
 const ERRORS: u8 = 1;
 /// Exit status when there are warnings only.
 const WARNINGS: u8 = 3;
-/// The remedy if some of the node can't be looked at.
-const ELSEWHERE: &str = "run `postern doctor` as root on the host, in its PID namespace: from there it can be told";
-/// The largest number of files and names for one look; more are only counted.
+/// The remedy if a part of the node can't be looked at.
+const ELSEWHERE: &str = "run `postern doctor` as root on the host, in its PID namespace: there it sees all namespaces";
+/// The largest number of files and names that one check looks at. Further files and names are only counted.
 const MOST: usize = 4096;
 
 /// The severity of a finding.
@@ -61,13 +61,13 @@ enum Severity {
 #[derive(Debug, Serialize)]
 struct Finding {
     severity: Severity,
-    /// The look that found it.
+    /// The area of the check that found it.
     area: &'static str,
     /// The file, link, rule or attachment.
     place: String,
     what: String,
     why: String,
-    /// The way out, or empty.
+    /// The remedy, or empty.
     remedy: String,
     /// True if the remedy is a command.
     is_command: bool,
@@ -85,7 +85,7 @@ struct Report {
     left_out: Vec<String>,
 }
 
-/// A report in progress; each look adds to it.
+/// A report in progress. Each check adds to it.
 #[derive(Default)]
 struct Examination {
     area: &'static str,
@@ -111,7 +111,7 @@ impl Remedy {
 }
 
 impl Examination {
-    /// Begins a look at an area, and names the object.
+    /// Begins the check of an area, and names the checked object.
     fn look(&mut self, area: &'static str, at: impl Into<String>) {
         self.area = area;
         self.report.looked_at.push(at.into());
@@ -139,7 +139,7 @@ impl Examination {
     }
 }
 
-/// The data that the looks share: directories, and the state of the node.
+/// The data that the checks share: directories, and the state of the node.
 struct Node {
     places: Places,
     /// The catalog, or the reason why there is none.
@@ -167,7 +167,7 @@ impl Node {
     }
 }
 
-/// Looks at everything and prints the findings.
+/// Runs all checks and prints the findings.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -215,9 +215,9 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
         Ok((node_state, Ok(accounts))) => (Ok(node_state), accounts),
         Ok((_, Err(reason))) => {
-            // The look at directories reports records that can't be trusted. Their content is not used here.
+            // The check of directories reports records that can't be trusted. This check does not use their content.
             examination.leave_out(format!("records of attachments: {reason}"));
-            (Err("without the records it can't be told which attachment owns what".to_owned()), Vec::new())
+            (Err("without the records, the owners of objects are unknown".to_owned()), Vec::new())
         }
         Err(reason) => (Err(reason), Vec::new()),
     };

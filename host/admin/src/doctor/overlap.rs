@@ -45,7 +45,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     one.first.max(other.first),
                     one.last.min(other.last)
                 );
-                let why = "each network keeps leases of its own: two containers can get one address";
+                let why = "each network keeps its own leases: two containers can get the same address";
                 let remedy = Remedy::Words(format!("give {} a range of its own", other.list.path.display()));
                 examination.found(Severity::Warning, other.list.path.display(), what, why, remedy);
             }
@@ -68,9 +68,11 @@ fn bridges(examination: &mut Examination, node: &Node) {
     for (at, (list, bridge, tagged)) in users.iter().enumerate() {
         let disagrees = |(_, other, with): &&(&List, &str, bool)| other == bridge && with != tagged;
         if let Some((first, ..)) = users.iter().take(at).find(disagrees) {
-            let what = format!("bridge {bridge} is {}'s too, and only one of the two has VLANs", first.path.display());
-            let why = "a bridge that is made without VLANs filters none: ports of different VLANs reach each other, or ADD fails";
-            let remedy = Remedy::Words("give one of them a bridge of its own".to_owned());
+            let what =
+                format!("bridge {bridge} is {}'s too, and only one of the two lists has VLANs", first.path.display());
+            let why = "a bridge that is made without VLANs does not filter VLANs: ports of different VLANs reach each \
+                other, or ADD fails";
+            let remedy = Remedy::Words("give one network a bridge of its own".to_owned());
             examination.found(Severity::Warning, list.path.display(), what, why, remedy);
         }
     }

@@ -12,11 +12,11 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     if node.catalog.is_err() {
         return;
     }
-    examination.look("policies", "policies, beside what the plugins import");
+    examination.look("policies", "policies, compared with the imports of plugins");
     for plugin in &node.plugins {
         match Subject::open(plugin, None) {
             Ok(subject) => compare(examination, plugin, &subject),
-            // The look at code reports a missing manifest.
+            // The check of code reports a missing manifest.
             Err(error) if error.to_string().contains(".json is missing") => {}
             Err(error) => {
                 let reason = error.to_string();
@@ -39,7 +39,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
         let is_policy = path.extension().is_some_and(|ending| ending == "toml");
         if !is_policy || !node.plugins.iter().any(|plugin| plugin == name) {
-            let why = "it is read by nothing: an operator's file is called as the plugin, with the ending .toml";
+            let why = "no run reads it: an operator's file has the plugin's name, with the ending .toml";
             examination.found(Severity::Note, path.display(), "no plugin has this policy", why, Remedy::None);
         }
     }
@@ -47,7 +47,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 fn compare(examination: &mut Examination, plugin: &str, subject: &Subject) {
     if let Some(Pin { digest, file, matches: false }) = subject.pin() {
-        let what = format!("pins sha256:{digest}, and installed is sha256:{}", subject.digest);
+        let what = format!("pins sha256:{digest}, and the installed component is sha256:{}", subject.digest);
         let why = format!("every run of {plugin} is refused");
         let remedy = Remedy::Words("look at the component with `postern inspect`, then set `digest`".to_owned());
         examination.found(Severity::Error, file, what, &why, remedy);
@@ -62,7 +62,7 @@ fn compare(examination: &mut Examination, plugin: &str, subject: &Subject) {
     let unused = authority::unused(&subject.imports, &grants);
     if !unused.is_empty() {
         let what = format!("its policy grants what it does not import: {}", unused.join(", "));
-        let why = "the next component of this name could use it";
+        let why = "a later component of this name could use the grant";
         examination.found(Severity::Warning, plugin, what, why, inspect());
     }
 }

@@ -29,15 +29,15 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let what = format!("network \"{}\" has no free address left in {full}", list.name());
         let why = "every ADD of the network fails: \"no IP addresses available\"";
         let remedy = Remedy::Words(
-            "give the network a larger range; or remove what containers that are gone have left: `postern gc` shows it"
+            "give the network a larger range; or remove the leases of containers that are gone: `postern gc` shows them"
                 .to_owned(),
         );
         examination.found(Severity::Warning, list.path.display(), what, why, remedy);
     }
 }
 
-/// Returns the sets of ranges of host-local: the old-style set, then the others. `None` for another IPAM plugin, and
-/// for ranges that can't be read.
+/// Returns the sets of ranges of host-local. The old-style set is first. `None` for another IPAM plugin, and for ranges
+/// that can't be read.
 fn sets(entry: &Entry) -> Option<Vec<Vec<LeaseRange>>> {
     let ipam = entry.get("ipam").filter(|_| entry.ipam() == "host-local")?;
     let old_style = ipam.get("subnet").map(|_| range(ipam).map(|range| vec![range]));

@@ -75,7 +75,7 @@ pub fn run() -> Trials {
 fn landlock() -> Trial {
     match Files::new([]) {
         Ok(files) if files.enforced() => Ok(()),
-        Ok(_) => Err("the kernel does not have it, or has it switched off".to_owned()),
+        Ok(_) => Err("the kernel lacks Landlock, or has Landlock switched off".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -99,7 +99,7 @@ fn inside(trials: &mut Trials) {
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
     trials.shaping = Some(shaping(&netlink));
-    // The other end of the pair is no port.
+    // The other end of the pair is not a port of a bridge.
     let parent = index(&netlink, "probe3");
     let inner = |name, kind: Result<InnerLinkKind, String>| {
         let spec = |kind| InnerSpec { name, kind, mtu: None, mac: None, namespace: None };
@@ -121,7 +121,7 @@ fn inside(trials: &mut Trials) {
     let guarded =
         Nft::open(deadline).and_then(|mut nft| macguard::claim(&mut nft, "probe-eth0", "probe2", [2; 6], |_| false));
     trials.bridge_filter = Some(guarded.map(drop).map_err(|e| e.to_string()));
-    // Its lock is a file below /run, but the node's lock file must not be used.
+    // The lock of iptables is a file below /run. The trial must not use the node's lock file.
     let none = None::<&str>;
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .and_then(|()| mount(Some("probe"), "/run", Some("tmpfs"), MsFlags::empty(), none));

@@ -1,7 +1,7 @@
 //! Unrecorded rules: they bear the mark of an attachment that has no record.
 //!
-//! An attachment of a native plugin has no record, and needs its rules while it lives. So only rules that `postern gc
-//! --native` has found unused are offered for removal, and only by that command, which looks once more.
+//! An attachment of a native plugin has no record, and needs its rules while it lives. So only `postern gc --native`
+//! may remove such rules, after it has found them unused. It checks them once more before it removes them.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -35,7 +35,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             }
             ([], None) => {
                 let what = format!("rules of an attachment without a record: {}", marked.mark);
-                let why = "they name neither port nor address: whether a container needs them can't be told";
+                let why = "they name neither port nor address: whether a container needs them is unknown";
                 examination.found(Severity::Note, &marked.place, what, why, look(&marked));
             }
             (addresses, _)
@@ -52,7 +52,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 /// Reports rules without a known user.
 fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: String) {
     let Ok(node_state) = &node.node_state else { return };
-    let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
+    let why = "they affect the next container that gets the address, and the kernel checks them for every packet";
     if node.is_offered(&marked.mark) {
         let remedy = Remedy::Command("postern gc --native".to_owned());
         // For rules without an address, only the port can show the user.
@@ -72,7 +72,7 @@ fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: 
     }
 }
 
-/// Returns a command that shows rules which must not be deleted without a look.
+/// Returns a command that shows the rules. A person must look at them before they are deleted.
 fn look(marked: &Marked) -> Remedy {
     let shows = match marked.place.split(' ').collect::<Vec<_>>().as_slice() {
         [program @ ("iptables" | "ip6tables"), ..] => format!("{program}-save -t nat"),

@@ -1,5 +1,5 @@
-//! Rules of native plugins that lead traffic to an address of no living container. An example are portmap's rules, if
-//! no DEL was called for the chain. They would lead to the next container that gets the address.
+//! Rules of native plugins that lead traffic to an address of no living container. Portmap's rules are an example, if
+//! no DEL was called for the chain. Such rules would lead to the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -34,7 +34,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
         let severity = if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
         let what = format!("rules of a native plugin lead traffic to {address}, which no namespace has");
-        let why = "the next container that gets the address is reached by them, in the place of the one that is gone";
+        let why = "they send traffic for a container that is gone to the next container that gets the address";
         let words = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";
         let remedy = match node.is_offered(&address.to_string()) {
             true => Remedy::Command("postern gc --native".to_owned()),

@@ -27,7 +27,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let gap = node_state.namespaces.gap();
     examination.look("state", format!("attachments: {}; network namespaces: {namespaces}", node.accounts.len()));
     if let Some(gap) = &gap {
-        examination.leave_out(format!("some namespaces, so that what seems to be gone may not be: {gap}"));
+        examination.leave_out(format!("some namespaces, so an object that seems to be gone may be in use: {gap}"));
     }
     records(examination, node);
     for directory in lease_directories(node).iter().filter(|directory| directory.is_dir()) {
@@ -47,8 +47,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 fn records(examination: &mut Examination, node: &Node) {
     let mut shared: Vec<Shared<'_>> = Vec::new();
-    // If native plugins have detached or attached the container anew, its record does no harm: the next DEL or ADD ends
-    // it.
+    // If native plugins have detached the container or attached it anew, its record does no harm. The next DEL or ADD
+    // removes the record.
     let looked_at = |account: &&Account| match account.state {
         State::Replaced => false,
         State::Stuck => true,
@@ -61,15 +61,15 @@ fn records(examination: &mut Examination, node: &Node) {
         };
         let (severity, why) = match account.state {
             State::ContainerGone if account.doubt.is_some() => {
-                (Severity::Warning, "what it had may be held for nobody")
+                (Severity::Warning, "no container may use its addresses and ports any more")
             }
             State::ContainerGone if account.is_released() => {
-                (Severity::Warning, "its record names ports and addresses for nobody")
+                (Severity::Warning, "its record names ports and addresses that no container uses")
             }
-            State::ContainerGone => (Severity::Error, "what it had is held for nobody"),
-            State::Incomplete => (Severity::Error, "what it made is held for nobody"),
-            State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),
-            State::Damaged => (Severity::Error, "what it told of can't be removed by DEL"),
+            State::ContainerGone => (Severity::Error, "no container uses its addresses and ports"),
+            State::Incomplete => (Severity::Error, "no container uses the objects that it made"),
+            State::PreviousBoot => (Severity::Error, "no container uses its leases"),
+            State::Damaged => (Severity::Error, "DEL can't remove the objects that the record listed"),
             // No record has this state.
             State::Held => continue,
             State::Stuck => {
@@ -133,7 +133,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         }
         let path = held.path.display().to_string();
         if is_young(held) {
-            let why = "it may be that of a container which is being made at this moment";
+            let why = "it may belong to a container that is being made at this moment";
             let remedy = Remedy::Words(format!("look again when it is {} s old", YOUNG.as_secs()));
             examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
             continue;
@@ -154,7 +154,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
             let remedy = Remedy::Command(collecting(&directory.to_string_lossy()));
             examination.found(doubt(node_state), path, what, "the address is held for nobody", remedy);
         } else if is_complete {
-            let why = "the runtime still knows the container, or where it is does not tell";
+            let why = "the runtime still knows the container, or its namespace can't be looked at";
             let remedy = Remedy::Words(format!("`{}` says why it stays", collecting(&directory.to_string_lossy())));
             examination.found(Severity::Note, path, what, why, remedy);
         } else {
@@ -186,7 +186,7 @@ fn locks(examination: &mut Examination, node: &Node) {
             false => {
                 let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
                 let processes = processes.join(",");
-                let words = format!("look what it does (`ps -fp {processes}`), and end it if it hangs");
+                let words = format!("check the process (`ps -fp {processes}`), and end it if it hangs");
                 (Severity::Warning, Remedy::Words(words))
             }
         };
@@ -199,7 +199,7 @@ fn is_young(held: &HeldAddress) -> bool {
     held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
-/// Returns the severity of a leak. A leak is certain only if everything could be looked at.
+/// Returns the severity of a leak. A leak is certain only if all namespaces could be looked at.
 fn doubt(node_state: &NodeState) -> Severity {
     if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning }
 }
@@ -217,7 +217,7 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
     for object in objects.iter().filter(|object| object.host_netns_cookie == node_state.here) {
         if let Some(held) = held::of(object, node_state.here, &node_state.boot) {
             let what = format!(
-                "it is held since {}/{}/{} had it: {}",
+                "it is held since {}/{}/{} used it: {}",
                 held.network,
                 held.container_id,
                 held.ifname,
@@ -230,9 +230,10 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
         let is_link = [BRIDGE, VLAN_GATEWAY].contains(&object.kind.as_str());
         if object.boot_id != node_state.boot || is_link && node_state.link(&object.name).is_none() {
             let place = format!("{} {}", object.kind, object.name);
-            let why = "the next ADD makes it again if it needs it";
+            let why = "the next ADD that needs the object makes it again";
             let remedy = Remedy::Words(
-                "nothing has to be done; `postern gc --node` forgets it, and removes what else no attachment uses"
+                "nothing has to be done; `postern gc --node` forgets it, and removes other objects that no attachment \
+                uses"
                     .to_owned(),
             );
             examination.found(Severity::Note, place, "Postern made it, and it is gone", why, remedy);
@@ -251,16 +252,15 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
         let digits = name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&name) {
             // The other end is in a living namespace: only a person can find out its owner.
-            let why =
-                "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
+            let why = "an interrupted ADD of a native plugin may have left it, or a container has set its end down";
             let (what, remedy) = match other_end(node_state, link) {
                 Some((found, name)) => (
-                    format!("a pair of which no record tells; its other end, {name}, is down"),
-                    format!("look at who has it: it is in {} (processes: {})", found.path.display(), found.processes),
+                    format!("a pair that no record lists; its other end, {name}, is down"),
+                    format!("find its owner: it is in {} (processes: {})", found.path.display(), found.processes),
                 ),
                 None => (
-                    "a pair of which no record tells, with its other end down".to_owned(),
-                    "find out who has the other end, which is in no namespace that could be looked at".to_owned(),
+                    "a pair that no record lists, with its other end down".to_owned(),
+                    "find the owner of the other end, which is in no namespace that could be looked at".to_owned(),
                 ),
             };
             examination.found(Severity::Note, &name, what, why, Remedy::Words(remedy));

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(node_state) = &node.node_state else { return };
-    examination.look("vlans", "bridges of networks with VLANs, and whether they filter them");
+    examination.look("vlans", "bridges of networks with VLANs, and their VLAN filtering");
     for list in &node.lists {
         for plugin in list.entries().iter().filter(|plugin| plugin.plugin() == "bridge" && has_vlans(plugin)) {
             let named = plugin.get("bridge").and_then(Value::as_str).filter(|name| !name.is_empty());
@@ -20,8 +20,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             let bridge = node_state.link(name).filter(|link| link.kind == "bridge");
             if bridge.is_some_and(|bridge| !bridge.vlan_filtering) {
                 let what = format!("does not filter VLANs, and network \"{}\" has ports in VLANs there", list.name());
-                let why = "every ADD of that network fails; ports that a native plugin attached there reach each other whatever \
-                           their VLAN";
+                let why = "every ADD of that network fails; ports that a native plugin attached reach each other, \
+                           whatever their VLAN";
                 let command = format!("ip link set {} type bridge vlan_filtering 1", quoted(name));
                 examination.found(Severity::Error, name, what, why, Remedy::Command(command));
             }
@@ -55,7 +55,7 @@ fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
 
 fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Granted, account: &Account) {
     let Some(grant) = granted.bridge().filter(|grant| port::demands(grant)) else { return };
-    // An end that is a port of no bridge is reported elsewhere.
+    // Another check reports an end without a bridge.
     let Some(end) = node_state.end_of(account).filter(|end| end.master.is_some()) else { return };
     let vlans = match port::has_vlans(grant) {
         true => match node_state.port_vlans(end) {
@@ -72,7 +72,8 @@ fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Gran
          the attachment was made with"
             .to_owned(),
     );
-    let why = "it reaches what its network is to be kept apart from, or not what it should; its CHECK may not see that";
+    let why =
+        "the container may reach ports that its network must not reach, or lack access; its CHECK may not see that";
     examination.found(Severity::Error, place, what, why, remedy);
 }
 

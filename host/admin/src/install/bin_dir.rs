@@ -1,4 +1,4 @@
-//! Plugins' files in a CNI bin directory. Any other file there belongs to the operator: it is kept, never lost.
+//! Plugins' files in a CNI bin directory. Other files in the directory belong to the operator. They are kept.
 
 use super::files::{Ready, are_same, nearest};
 use super::line::line;
@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The ending of a file that had a plugin's name before.
+/// The ending for a foreign file that had a plugin's name.
 const KEPT: &str = "native";
 
 /// True for names in a CNI bin directory that no plugin can have: the names of the host executable and of kept files.
@@ -39,7 +39,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// Returns the object that is there now.
+    /// Returns the object that is at a path now.
     pub fn at(path: &Path) -> Self {
         let Ok(meta) = path.symlink_metadata() else { return Self::Nothing };
         let is_host = |path: &Path| path.file_name().is_some_and(|name| name == HOST);
@@ -68,8 +68,8 @@ impl Found {
     }
 }
 
-/// True if a copy of the host executable in this directory has a catalog other than the one at `library`: beside it, or
-/// in another installation.
+/// True if a copy of the host executable in this directory has a catalog outside of `library`: beside the copy, or in
+/// another installation.
 pub fn copies_work_without(library: &Path, bin: &Path) -> bool {
     let own = library.join(CATALOG);
     bin.join(CATALOG).exists() || INSTALLED.iter().any(|other| Path::new(other) != own && Path::new(other).exists())
@@ -85,10 +85,10 @@ fn is_copy(path: &Path) -> bool {
 }
 
 /// Warns if other users could replace the files of a CNI bin directory. The files are placed nevertheless: a runtime
-/// starts any file of the directory, and the operator must decide about that.
+/// starts any file of the directory, and the operator is responsible for the directory.
 pub fn judge(bin: &Path) {
     if let Err(reason) = places::trust(nearest(bin)) {
-        output::say(format!("{reason}: the runtime starts what is in {}", bin.display()));
+        output::say(format!("{reason}: the runtime starts the programs in {}", bin.display()));
     }
 }
 
@@ -108,7 +108,7 @@ impl Placement {
     /// the name.
     pub fn check(bin: &Path, host: &Path, plugin: &str) -> Result<()> {
         line(host, plugin)?;
-        ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another", bin.display());
+        ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another directory", bin.display());
         let may = access(bin, AccessFlags::W_OK | AccessFlags::X_OK);
         may.with_context(|| format!("the CNI bin directory {} cannot be written", bin.display()))?;
         let path = bin.join(plugin);
@@ -158,7 +158,7 @@ fn keep(path: &Path) -> Result<PathBuf> {
             .find(|candidate| candidate.symlink_metadata().is_err())
             .unwrap_or_default();
         fs::rename(&kept, &free).with_context(|| format!("cannot keep {} as {}", kept.display(), free.display()))?;
-        output::say(format!("{}: an earlier one is kept as {}", kept.display(), free.display()));
+        output::say(format!("{}: an earlier kept file is now {}", kept.display(), free.display()));
     }
     let linked = fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(drop));
     linked.with_context(|| format!("cannot keep {} as {}", path.display(), kept.display()))?;

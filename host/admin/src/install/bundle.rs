@@ -44,8 +44,7 @@ pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);
 impl Bundle {
     /// Reads a build, and compares each plugin's code, manifest and policy.
     ///
-    /// # Errors
-    /// A file is missing or does not fit.
+    /// # Errors A file is missing, or does not fit the other files.
     pub fn read(build: &Path, plugins: &[String]) -> Result<Self> {
         let mut bundle = Self::default();
         for program in PROGRAMS {
@@ -80,14 +79,14 @@ impl Bundle {
         self.0.get(&path).map(|(bytes, _)| bytes.as_slice()).unwrap_or_default()
     }
 
-    /// Checks a plugin: a plugin that a run would refuse is not placed.
+    /// Checks a plugin as a run would. A plugin that fails is not placed.
     fn prove(&self, catalog: &Path, plugin: &str) -> Result<()> {
         let manifest: Manifest = serde_json::from_slice(self.bytes(plugin, "json"))?;
         let code = self.bytes(plugin, "cwasm");
-        ensure!(manifest.plugin == plugin, "its manifest is that of \"{}\"", manifest.plugin);
+        ensure!(manifest.plugin == plugin, "its manifest belongs to \"{}\"", manifest.plugin);
         ensure!(
             manifest.size == code.len() as u64 && manifest.code == catalog::sha256(code),
-            "its code is not the one that its manifest names"
+            "its code has another digest than its manifest"
         );
         ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
         ensure!(manifest.policy.is_none_or(|policy| policy.is_true()), "its manifest has tables that its policy lacks");
@@ -133,8 +132,8 @@ impl Bundle {
         format!("{}-{}", env!("CARGO_PKG_VERSION"), sum.get(..12).unwrap_or_default())
     }
 
-    /// Writes the bundle below a directory as a new version. The version gets its name only when it is complete. An
-    /// equal version that exists already is used. Returns the version's name.
+    /// Writes the bundle below a directory as a new version. The version gets its name only when it is complete. If an
+    /// equal version exists, that version is used. Returns the version's name.
     ///
     /// # Errors
     /// The version can't be written.
@@ -180,7 +179,7 @@ impl Bundle {
         let is_plain = |path: &Path| {
             path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o755)
         };
-        // These directories are entries themselves.
+        // The walk counts the inner directories as entries.
         files == self.0.len() + inner.len()
             && is_plain(directory)
             && inner.iter().all(|inner| is_plain(inner))

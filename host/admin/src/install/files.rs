@@ -1,5 +1,4 @@
-//! Files and directories that change at one instant: a run sees either the old or the new content, never a mixture and
-//! never nothing.
+//! Files and directories that change at one instant. A run sees either the old or the complete new content.
 
 use crate::output;
 use anyhow::{Context, Result};
@@ -76,7 +75,7 @@ impl Ready {
         fs::rename(&self.new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
-    /// Exchanges the new directory with the present directory of its name, and removes the latter.
+    /// Exchanges the new directory with the present directory of its name, and removes the old directory.
     ///
     /// # Errors
     /// The kernel's error.
@@ -202,8 +201,8 @@ pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<(
     done
 }
 
-/// Writes the files to a new directory, with links to all other files of the old one. `false` if an object can't be
-/// linked.
+/// Writes the files to a new directory, with links to all other files of the old directory. `false` if an object can't
+/// be linked.
 fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
     if let Ok(meta) = fs::metadata(old) {
         fs::set_permissions(new, meta.permissions())?;

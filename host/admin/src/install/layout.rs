@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub const CURRENT: &str = "current";
 /// The directory of the JSON Schemas for editors. `postern net schema` prints the same schemas.
 pub const SCHEMAS: &str = "schemas";
-/// The names that lead through that link.
+/// The names that lead through the link `current`.
 pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
 /// The list of CNI bin directories.
 const BINS: &str = "bin-directories";
@@ -75,7 +75,7 @@ impl InstallLayout {
         text.lines().map(PathBuf::from).filter(|path| path.is_absolute()).collect()
     }
 
-    /// Adds the missing paths to such a list. A path with a newline is left out.
+    /// Adds the missing paths to a list. A path with a newline is left out.
     fn note(&self, name: &str, paths: &[PathBuf]) -> Result<()> {
         let mut all = self.list(name);
         let before = all.len();

@@ -1,5 +1,5 @@
-//! `make install` and `make uninstall`. Everything is checked before anything is placed. The files of runs change at
-//! one instant, by the single link of `layout.rs`.
+//! `make install` and `make uninstall`. Everything is checked before anything is placed. The files that runs use change
+//! at one instant: only the link `current` of `layout.rs` changes.
 
 pub mod bin_dir;
 mod bundle;
@@ -23,7 +23,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The time for which a replaced version is kept. No run takes that long.
+/// The time for which a replaced version is kept. Every run is shorter.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// The time for runs of an installation without versions to end before its catalog is removed.
@@ -32,10 +32,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The place of an installation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallPaths {
-    /// The root of an image or a package: a prefix of each path, which no file mentions.
+    /// The root of an image or a package: a prefix of each path. No installed file contains this prefix.
     #[arg(long, value_name = "DIR", default_value = "")]
     destdir: String,
-    /// `lib/postern` and `bin/postern` are below it.
+    /// The directory for `lib/postern` and `bin/postern`.
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
 }
@@ -65,7 +65,7 @@ impl InstallPaths {
         self.prefix.join("lib/postern")
     }
 
-    /// Returns the link that people type.
+    /// Returns the path of the command `postern`, a link.
     fn command(&self) -> PathBuf {
         self.prefix.join("bin/postern")
     }
@@ -104,7 +104,7 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
         if let Some(mode) = files::writable_by_others(&from) {
             let from = from.display();
             output::say(format!(
-                "{from} can be written by others than its owner (mode {mode:o}): what is there now is installed"
+                "{from} can be written by others than its owner (mode {mode:o}): its present files are installed"
             ));
         }
     }
@@ -143,7 +143,7 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
     let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;
     for kept in kept.into_iter().flatten() {
-        output::text(&format!("what was there is kept as {}", kept.display()))?;
+        output::text(&format!("the earlier file is kept as {}", kept.display()))?;
     }
     output::text(&format!(
         "postern {version} is installed in {}, its plugins in {}",
@@ -176,7 +176,7 @@ fn ready_for(
         let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
         ensure!(!is_directory, "{} is a directory; take it away", path.display());
     }
-    // The directories above an image's root are not the directories on the node.
+    // The directories above an image's root are not the node's directories.
     if place.destdir.is_empty() {
         places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
         bin_dir::judge(cni_bin);
@@ -184,7 +184,7 @@ fn ready_for(
     Ok(())
 }
 
-/// Gives new runs another version, from one instant on.
+/// Switches new runs to another version, at one instant.
 fn switch(layout: &InstallLayout, version: &str) -> Result<()> {
     let link = |name: &str, target: &Path| -> Result<()> {
         let path = layout.directory().join(name);
@@ -211,7 +211,7 @@ fn switch(layout: &InstallLayout, version: &str) -> Result<()> {
         }
     }
     if is_flat {
-        // Runs that began with the earlier host executable have this catalog beside them.
+        // Runs that began with the earlier host executable still use this catalog.
         std::thread::sleep(GRACE);
         Ready::link(&catalog, &Path::new(CURRENT).join(CATALOG))?.replace_directory()?;
     }

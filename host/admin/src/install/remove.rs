@@ -1,5 +1,5 @@
 //! `postern uninstall`, `make uninstall`: restores the node to its earlier state, and leaves no data that a later
-//! installation would use. The objects are shown before their removal.
+//! installation would use. The objects are listed before their removal.
 
 use super::InstallPaths;
 use super::bin_dir::{self, Found};
@@ -20,13 +20,13 @@ use std::process::ExitCode;
 pub struct Uninstall {
     #[command(flatten)]
     place: InstallPaths,
-    /// Take only the plugins' files in this CNI bin directory, if other directories have some too.
+    /// Remove only the plugins' files in this CNI bin directory, if other directories have plugins' files too.
     #[arg(long, value_name = "DIR")]
     cni_bin: Option<PathBuf>,
     /// Remove without asking.
     #[arg(long)]
     yes: bool,
-    /// It has no use: whoever names a plugin wants that one removed, and not all of Postern.
+    /// Always an error: a user who names a plugin wants to remove that plugin, and not all of Postern.
     #[arg(hide = true)]
     plugin: Option<String>,
 }
@@ -134,10 +134,10 @@ impl Removal {
         }
         if self.is_last {
             let living = output::count(living(), "attachment", "attachments");
-            lines.push(format!("what is written down about {living}, which is set aside if there are any"));
+            lines.push(format!("records and notes; the records of {living} are moved to /run"));
         }
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        format!("this goes:\n{lines}{}", self.kept())
+        format!("these are removed:\n{lines}{}", self.kept())
     }
 
     /// Returns the list of objects that stay for other directories.
@@ -177,7 +177,8 @@ impl Removal {
         for part in self.layout.parts() {
             files::remove_all(&part)?;
         }
-        // First its own CNI bin directories, then the directory itself, if it has no other files.
+        // CNI bin directories inside the installation go first. The installation's directory follows if it has no other
+        // files.
         self.bins.iter().for_each(|bin| self.give_back_own(bin));
         if library.is_dir() && fs::remove_dir(library).is_err() {
             output::say(format!("{} has files that were not installed, and stays", library.display()));
@@ -201,7 +202,7 @@ impl Removal {
         for entry in fs::read_dir(bin).into_iter().flatten() {
             let path = entry.with_context(|| bin.display().to_string())?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // A killed installation had not yet given this file its name.
+            // An installation was killed before it gave this file its name.
             if name.starts_with('.') && name.ends_with(files::NEW) {
                 files::remove_all(&path)?;
             }
@@ -280,8 +281,8 @@ fn forget() -> Result<()> {
             .unwrap_or_default();
         fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
         output::text(&format!(
-            "{} had records, which nothing believes any more; they are in {} until the next boot. Native \
-             plugins delete what they find of these attachments by its names.",
+            "{} had records, which no run uses any more; they are in {} until the next boot. Native \
+             plugins delete the objects of these attachments that they find by name.",
             output::count(living, "attachment", "attachments"),
             aside.display()
         ))?;

@@ -5,7 +5,7 @@ use super::files::{self, Ready};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The directory of the host executable in the texts of the units.
+/// The directory of the host executable, as the units' texts name it.
 const WRITTEN: &str = "/usr/local/lib/postern";
 
 /// Each unit with its text.

@@ -23,7 +23,7 @@ pub fn make(network: &Network, imports: &Imports) -> Result<Network> {
         return Ok(network);
     }
     let (netlink, home) = (Netlink::open()?, Namespace::current()?);
-    // Of a bridge and a pair, the bridge is named first.
+    // If `prevResult` names a bridge and a pair, the bridge is first.
     let has_bridge = links.len() > 1 && !inside.is_empty();
     for (number, (name, mac)) in links.iter().enumerate() {
         if has_bridge && number == 0 {

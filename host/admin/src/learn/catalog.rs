@@ -14,7 +14,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A CNI bin directory of the temporary root. It is the only one in `CNI_PATH`, so no native program is found.
+/// A CNI bin directory of the temporary root. It is the only directory in `CNI_PATH`, so no native program is found.
 pub const BIN: &str = "/learn";
 
 /// All files that are copied, read while the node's files can still be reached.
@@ -34,15 +34,14 @@ pub struct Unpacked {
     pub digest: String,
     /// Imports, as a manifest lists them.
     pub imports: Names,
-    /// True if the component names no CNI versions: its policy has to.
+    /// True if the component names no CNI versions: its policy has to name them.
     pub names_no_versions: bool,
 }
 
 impl CopiedFiles {
     /// Reads the host executable beside this program, its catalog, and a component file if `target` is one.
     ///
-    /// # Errors
-    /// One of them can't be read or is not trusted.
+    /// # Errors A file can't be read, or is not trusted.
     pub fn pack(target: &str) -> Result<Self> {
         let own = std::env::current_exe()?;
         let host = own.with_file_name("postern");
@@ -60,7 +59,7 @@ impl CopiedFiles {
         let component = match subject::is_file(target) {
             true => Some(Component::open(Path::new(target))?),
             false => {
-                // So the error for a missing plugin is the one of `inspect`.
+                // So the error for a missing plugin is the error of `inspect`.
                 Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
                 None
             }
@@ -70,7 +69,7 @@ impl CopiedFiles {
         Ok(Self { host, wasi, catalog: files, component })
     }
 
-    /// Writes the files into the temporary root, the plugin under `name`. It has no policy yet.
+    /// Writes the files into the temporary root. The plugin gets the name `name`, and no policy yet.
     ///
     /// # Errors
     /// The component is refused as in `postern add`, or a file can't be written.

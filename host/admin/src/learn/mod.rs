@@ -109,7 +109,7 @@ fn learn(copied: &CopiedFiles, target: &str, name: &str, networks: &[Network]) -
     }
     Policy::parse(&policy, &format!("{name}.toml"))
         .map_err(anyhow::Error::msg)
-        .with_context(|| format!("what was learned is no policy:\n{policy}"))?;
+        .with_context(|| format!("the learned policy is invalid:\n{policy}"))?;
     let second = all(&policy)?;
     let failed = |run: &Run| run.outcomes.iter().any(|outcome| outcome.error.is_some());
     let mut denied = Vec::new();
@@ -154,21 +154,20 @@ fn text(report: &Report) -> Vec<String> {
             lines.push(format!("#     denied by the widest policy: {}", one_line(denied)));
         }
     }
-    lines.push("# To bind it to this component and no other:".to_owned());
+    lines.push("# To bind this policy to this component alone:".to_owned());
     lines.push(format!("# digest = \"sha256:{}\"", report.digest));
     // Policy lines are not wrapped, because the policy may be stored as a file.
     lines.extend(report.policy.lines().map(output::whole));
     if !report.unused.is_empty() {
         lines.push(String::new());
-        lines
-            .push("# Imported, and never used here. A component that doesn't need it should not import it:".to_owned());
+        lines.push("# Imported, and never used here. Take unneeded imports out of the component:".to_owned());
         for (capability, functions) in &report.unused {
             lines.push(format!("#   {capability}: {}", functions.join(", ")));
         }
     }
     lines.push(String::new());
     if report.verified {
-        lines.push("# verified: the same runs succeed under it. It says nothing of other networks.".to_owned());
+        lines.push("# verified: the same runs succeed under this policy. Other networks are not tested.".to_owned());
     } else {
         lines.push("# NOT VERIFIED: not every run succeeded.".to_owned());
         lines.extend(report.denied.iter().map(|denied| format!("#   under this policy: {}", one_line(denied))));

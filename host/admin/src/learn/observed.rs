@@ -71,7 +71,8 @@ impl ObservedOperations {
                 }
                 let used = seen.0.entry(capability.to_owned()).or_default();
                 used.networks.insert(number);
-                // A request too long for the log has no objects there: the policy takes them from the configuration.
+                // A request that is too long for the log has no objects in it. The policy takes them from the
+                // configuration.
                 let operation = line.get("request").map(|request| LoggedOperation { function, request, network });
                 // The log has a single name for all functions that set a key.
                 let sets_key = operation.as_ref().filter(|_| capability == Capability::LinkSysctl.name());

@@ -13,8 +13,8 @@ const UPLINK: &str = "uplink";
 /// The largest MTU of a pair: every network asks for less.
 const MTU: u32 = 65535;
 
-/// Makes the link that the network's `master` names, else a link for the default route. It is made on the node, or with
-/// `linkInContainer` in the container.
+/// Makes the link that the network's `master` names, else a link for the default route. The link is made on the node.
+/// With `linkInContainer`, it is made in the container.
 ///
 /// # Errors
 /// The kernel refuses.

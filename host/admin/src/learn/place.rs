@@ -1,8 +1,8 @@
 //! A place separate from this node: user, mount and network namespaces with a separate file system.
 //!
-//! The new root is an empty file system in memory. Of the node's files it contains the directories of programs (for
-//! iptables), read-only, `/proc`, `/dev/net/tun`, and copies of the files that the configurations name. It contains nothing of the
-//! node's network.
+//! The new root is an empty file system in memory. It contains these files of the node: the directories of programs
+//! (for iptables), read-only, `/proc`, `/dev/net/tun`, and copies of the files that the configurations name. It
+//! contains nothing of the node's network.
 
 use anyhow::{Context, Result, anyhow};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -14,10 +14,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The directory in which the new root is built. Its earlier content is hidden until it becomes the root.
+/// The directory in which the new root is built. Its earlier content is hidden until the new root is in place.
 const WORKSHOP: &str = "/run";
 
-/// The directories of programs. An absent one is left out, and a link becomes a link.
+/// The directories of programs. An absent directory is left out. A link is copied as a link.
 const PROGRAMS: [&str; 7] = ["bin", "sbin", "lib", "lib32", "lib64", "usr", "etc/alternatives"];
 
 /// Directories that each node ([`on_node`]) has separately.
@@ -67,7 +67,7 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     pivot_root(".", ".").context("changing the root")?;
     umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;
     chdir("/").context("/")?;
-    // The files are written only now, when no path leads out any more.
+    // The files are written after the change of the root: no path leads out any more.
     for (path, contents) in files {
         // A file in a directory of programs exists already.
         if !path.exists() {

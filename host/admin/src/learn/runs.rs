@@ -1,4 +1,4 @@
-//! Runs of a plugin as by a runtime, and the gate's log of them.
+//! Runs of a plugin, started as by a runtime, and the gate's log of these runs.
 
 use super::catalog::BIN;
 use super::place::{NETNS, on_node};
@@ -29,10 +29,10 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
-/// The observations with one network.
+/// The observations of one network's run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// In the order of the calls.
+    /// The outcomes of all calls, in order.
     pub outcomes: Vec<Outcome>,
     /// The plugin's own lines of the audit log.
     pub lines: Vec<Value>,
@@ -60,8 +60,8 @@ impl Run {
 /// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its
 /// link on another link, or moves a link, the node has that link.
 ///
-/// # Errors
-/// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome.
+/// # Errors The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome, and no
+/// error.
 pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
         let network = &before::make(network, imports)?;

@@ -25,7 +25,7 @@ pub struct Key {
 enum Shape {
     /// One text.
     One,
-    /// A list without which the table has no meaning.
+    /// A list that every table needs.
     List,
     /// A list that can be left out.
     Some,
@@ -55,7 +55,7 @@ impl Key {
         Self { key, shape: Shape::One, from, widest }
     }
 
-    /// Makes a key that has a list, without which the table has no meaning.
+    /// Makes a key that has a list, which every table needs.
     pub const fn list(key: &'static str, from: Source, widest: WidestValue) -> Self {
         Self { key, shape: Shape::List, from, widest }
     }
@@ -131,7 +131,7 @@ pub fn versions(networks: &[Network]) -> String {
 }
 
 /// Returns the widest policy for plugins with these imports. Each value covers everything if the language has such a
-/// value. Otherwise (a VLAN, a directory) it is the configuration's value.
+/// value. Otherwise (a VLAN, a directory) the key gets the configuration's value.
 ///
 /// # Errors
 /// None in practice: the values are texts.
@@ -188,7 +188,7 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
 /// Returns the value of a key as TOML; `None` if no observed object needs it.
 fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
     let Some(objects) = used.objects.get(key.key) else {
-        // Without its lists a table has no meaning, even for a plugin that only removes.
+        // A table needs its lists, even for a plugin that only removes objects.
         if key.shape != Shape::List {
             return Ok(None);
         }
@@ -236,7 +236,7 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     if addresses.is_empty() {
         return Ok(out);
     }
-    writeln!(out, "\n# What it may hand out.\n[result]")?;
+    writeln!(out, "\n# The addresses and gateways that it may give.\n[result]")?;
     for (name, parts, literal) in [("addresses", ADDRESSES, &*addresses), ("gateways", GATEWAYS, &*gateways)] {
         if literal.is_empty() {
             continue;
@@ -284,7 +284,10 @@ fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String>
     if keys.is_empty() {
         return Ok(String::new());
     }
-    Ok(format!("\n# What a native plugin before it made. Of plugins of Postern the record tells.\n[previous]\n{keys}"))
+    Ok(format!(
+        "\n# Objects of an earlier native plugin. The record lists the objects of Postern's \
+        plugins.\n[previous]\n{keys}"
+    ))
 }
 
 /// Returns the addresses of a network's `prevResult`.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use postern_kernel::{Namespace, Worker};
 use serde_json::Value;
 
-/// Returns the network with the one user and the one group that this place has. The policy has placeholders for both, and
-/// is the same for every ID.
+/// Returns the network with the one user and the one group that this place has. The policy has placeholders for user
+/// and group, so it is the same for every ID.
 pub fn with_own_ids(network: &Network) -> Network {
     let mut network = network.clone();
     for key in ["owner", "group"] {

@@ -20,7 +20,7 @@ impl Reader {
 
     /// Returns all lines: of the earlier log file, and of the present file.
     pub fn all(&mut self) -> Result<Vec<String>> {
-        // The new file is read first: a file that is rotated between both reads is then read twice, and not missed.
+        // The new file is read first. So a file that is rotated between the two reads is read twice, and not missed.
         let new = self.read(&self.path, 0)?;
         let mut lines = match self.read(&self.path.with_extension("jsonl.1"), 0)? {
             Some((inode, _, lines)) if new.as_ref().is_none_or(|(other, ..)| inode != *other) => lines,

@@ -46,7 +46,7 @@ impl<'c> Call<'c> {
 
     fn attachment(&self) -> Attachment {
         Attachment {
-            // No container has this ID: so it gets an address if any address is free.
+            // No container has this ID. So the simulated ADD gets an address if any address is free.
             container: "postern-validate".to_owned(),
             ifname: self.ifname.to_owned(),
             netns: None,
@@ -78,8 +78,8 @@ fn read(call: &Call<'_>) -> Result<List> {
     list.map_err(|reason| anyhow!("network {} {reason}", call.path.display()))
 }
 
-/// Plays ADD, and then CHECK, STATUS, GC and DEL, as far as the network's version has them. Returns the refusals of
-/// policy, and the reasons why some verbs could not be played.
+/// Plays ADD. Then plays CHECK, STATUS, GC and DEL, as far as the network's version has these verbs. Returns the
+/// refusals of policy, and the reasons why some verbs could not be played.
 ///
 /// # Errors
 /// As [`report`].
@@ -124,7 +124,7 @@ pub fn refused(call: &Call<'_>) -> Result<(Vec<Refusal>, Vec<String>)> {
                 keys.insert("cni.dev/valid-attachments".to_owned(), Value::Array(Vec::new()));
             }
             let env = super::env(&attachment, verb)?;
-            // A failure doesn't count: the node differs from the node on which ADD was played.
+            // A failure doesn't count: the simulated node is no longer the node on which ADD was played.
             let _: Played = stage.play(&plugin, &env, request.to_string().as_bytes());
             let denied = std::mem::take(&mut stage.operations).into_iter().filter(|operation| !operation.is_allowed());
             refusals.extend(denied.map(|operation| Refusal { verb, at, operation }));

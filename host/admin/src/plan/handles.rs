@@ -32,7 +32,7 @@ pub fn show(
 ) -> Result<Reply, OpError> {
     let mut show = Show { guest, common };
     match operation {
-        // A link that the guest holds: it used its handle in the request.
+        // The guest holds the link: its request contains the link's handle.
         Operation::Link(ops::Link::Attributes { link: handle })
         | Operation::Veth(ops::Veth::WaitRunning { host: handle }) => {
             with(&reply, |info| Ok(LinkInfo { handle: *handle, ..info }))
@@ -102,7 +102,7 @@ pub fn show(
     }
 }
 
-/// Returns the answer with this change of its value.
+/// Returns the answer with a changed value.
 fn with<T: DeserializeOwned + Serialize>(
     reply: &Reply,
     change: impl FnOnce(T) -> Result<T, OpError>,
@@ -110,7 +110,7 @@ fn with<T: DeserializeOwned + Serialize>(
     Reply::of(&change(reply.read()?)?)
 }
 
-/// As [`with`], for a value that may be absent.
+/// Like [`with`], for a value that may be absent.
 fn with_found<T: DeserializeOwned + Serialize>(
     reply: &Reply,
     change: impl FnOnce(T) -> Result<T, OpError>,
@@ -118,7 +118,7 @@ fn with_found<T: DeserializeOwned + Serialize>(
     with(reply, |found: Option<T>| found.map(change).transpose())
 }
 
-/// Links of the simulation are numbered like links of a kernel: a number is never used twice.
+/// Gives the guest handles for links. The simulation numbers links as a kernel does: no number is used twice.
 struct Show<'s, 'f> {
     guest: &'s mut GuestState<'f>,
     common: &'s mut Common,
@@ -141,7 +141,7 @@ impl Show<'_, '_> {
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {
-        // Only the guest acts in a simulation: the pair is its own.
+        // Only the guest acts in a simulation, so the pair belongs to its attachment.
         let end = Object::HostEnd { index: pair.host.handle, name: pair.host.name.clone(), ours: true };
         Ok(VethPair { container: self.own(pair.container)?, host: self.give(pair.host, end)?, bridge: pair.bridge })
     }

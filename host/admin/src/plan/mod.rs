@@ -45,8 +45,8 @@ pub struct Attachment {
     /// CNI_IFNAME.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     ifname: String,
-    /// CNI_NETNS. The plan looks into it if this user may, and otherwise takes it as empty [default: /run/netns/ID,
-    /// taken as empty].
+    /// CNI_NETNS. The plan looks into this namespace if this user may. Otherwise the namespace counts as empty
+    /// [default: /run/netns/ID, which counts as empty].
     #[arg(long, value_name = "PATH")]
     netns: Option<String>,
     /// CNI_ARGS.
@@ -165,7 +165,7 @@ struct End {
 fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Value>, stage: &mut Stage) -> End {
     let mut plugins = Vec::new();
     let mut previous: Option<Value> = None;
-    // The last native program so far: its changes to the node and to the result are not known.
+    // The last native program so far. Its changes to the node and to the result are unknown.
     let mut native: Option<&str> = None;
     for (at, plugin) in list.plugins().enumerate() {
         let component = stage.component(&env.path, plugin);
@@ -230,8 +230,8 @@ fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Valu
 fn behind(native: &str, plugin: &str, has_result: bool, error: &postern_cni::Error) -> String {
     let not_run = format!("{native} is a native program, which plan does not run");
     match has_result {
-        true => format!("{not_run}: without what it does, {plugin} fails ({}); what follows can't be known", error.msg),
-        false => format!("{not_run}: what {plugin} gets from it, and what follows, can't be known"),
+        true => format!("{not_run}: without its effects, {plugin} fails ({}); the rest is unknown", error.msg),
+        false => format!("{not_run}: the input of {plugin}, and the rest, are unknown"),
     }
 }
 

@@ -6,16 +6,16 @@ use postern_gate::rehearsal::{GuestState, Object, OwnAddress, Request};
 use postern_sim::{Kernel, Place};
 use postern_types::{Handle, Operation};
 
-/// The existence of an operation's object before it.
+/// The existence of an operation's object before the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectBefore {
     /// An object of that name exists.
     Other,
-    /// It doesn't exist, or that is unknown.
+    /// The object doesn't exist, or its existence is unknown.
     Unknown,
 }
 
-/// Looks before the operation.
+/// Looks for the object before the operation.
 pub fn object_before(kernel: &Kernel, operation: &Operation) -> ObjectBefore {
     let object_before = operation_texts(operation).makes().is_some_and(|name| kernel.find(Place::Host, name).is_some());
     if object_before { ObjectBefore::Other } else { ObjectBefore::Unknown }
@@ -45,7 +45,7 @@ impl Names<'_> {
                 format!("bridge {bridge}")
             }
             Ok(Object::Parent(parent)) => parent.name.clone(),
-            Err(_) => format!("a link that it was not given (handle {handle})"),
+            Err(_) => format!("a link that the guest was not given (handle {handle})"),
         }
     }
 
@@ -54,7 +54,7 @@ impl Names<'_> {
         list(self.own.iter().map(|own| own.net), "no address")
     }
 
-    /// Returns their gateways.
+    /// Returns the gateways of the attachment's addresses.
     pub fn gateways(&self, prefix: bool) -> String {
         let gateway = |own: &OwnAddress| {
             let gateway = own.gateway_or_first()?;

@@ -17,8 +17,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// The name that stands for the host end of a pair, which the gate chooses at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
-/// The name that stands for the ifb that limits a container's sending. The real name is a hash of network and
-/// container.
+/// The name that stands for the ifb that limits the rate of a container's sent traffic. The real name is a hash of
+/// network and container.
 const IFB: &str = "bwpXXXXXXXXXXXX";
 
 /// The initial state of the simulation.
@@ -27,7 +27,7 @@ pub struct Node {
     pub kernel: Kernel,
     /// True if forwarding is on: IPv4, IPv6.
     pub forwarding: [bool; 2],
-    /// The things that could not be read, and the assumption about each.
+    /// Data that could not be read, with the assumption in their place.
     pub notes: Vec<String>,
     /// The reason why this user can't look into the container's namespace, if it can't.
     pub hidden: Option<String>,
@@ -57,8 +57,8 @@ impl Node {
         Ok(Self { kernel, forwarding, notes: Vec::new(), hidden: None })
     }
 
-    /// Reads the container's namespace, if this user may. Any obstacle becomes a note, and the namespace then counts as
-    /// empty.
+    /// Reads the container's namespace, if this user may. If the namespace can't be read, a note has the reason, and
+    /// the namespace counts as empty.
     ///
     /// # Errors
     /// The path leads to the host's own namespace; a run would refuse it too.

@@ -17,11 +17,11 @@ pub struct Report {
     pub container: String,
     /// `CNI_IFNAME`.
     pub ifname: String,
-    /// In the order in which a runtime would call them.
+    /// The plugins in the order of a runtime's calls.
     pub plugins: Vec<PluginReport>,
     /// The result for the runtime; `null` if a plugin failed, or if the result is unknown (a note has the reason).
     pub result: Value,
-    /// The unknown things, and the assumption about each.
+    /// Unknown data, with the assumption in their place.
     pub notes: Vec<String>,
     /// True if policy allows every operation.
     pub allowed: bool,
@@ -47,7 +47,7 @@ pub struct PluginReport {
     /// The plugins that it delegates to, and their delegates.
     pub delegates: Vec<Delegate>,
     /// Its own operations and the operations of its delegates. A delegate's operations follow the operation that calls
-    /// it.
+    /// the delegate.
     pub operations: Vec<OperationReport>,
     /// Its CNI error.
     pub error: Option<Value>,
@@ -82,7 +82,7 @@ pub struct OperationReport {
     pub rule: Option<&'static str>,
     /// The origin of the rule's policy file: `shipped` or `operator`.
     pub from: Option<&'static str>,
-    /// The way to allow it.
+    /// The policy line that would allow it.
     pub missing: Option<String>,
     /// `ok`, or the error for the guest. A denied operation is shown as if it were allowed.
     pub outcome: String,
@@ -108,7 +108,7 @@ pub enum Verdict {
     },
     /// No rule allows it.
     Denied {
-        /// The way out.
+        /// The policy line that would allow it.
         missing: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Runs of installed guests against the simulation: each in its sandbox, each operation decided by its policy.
+//! Runs of installed guests against the simulation. Each guest is in its sandbox, and its policy decides on each
+//! operation.
 
 mod delegates;
 mod lookups;
@@ -42,13 +43,13 @@ pub struct Stage {
     pub unknown: Option<String>,
     /// The reason why this user can't look into the container's namespace, if it can't.
     hidden: Option<String>,
-    /// True if an operation failed for that reason: a run may succeed.
+    /// True if an operation failed because the container is hidden. A run may succeed.
     pub is_blind: bool,
     /// All operations so far.
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
-    /// The data of the plugins so far: a record would contain them.
+    /// The data of the plugins so far. In a run, the record has these data.
     given: ChainInput,
     /// Policies that replace the policies on disk, by plugin.
     pub policies: Vec<(String, Policy)>,
@@ -70,7 +71,7 @@ struct Scene<'a, 'f> {
     stage: &'a mut Stage,
     run: &'a mut Run,
     guest: &'a mut GuestState<'f>,
-    /// Gets the policy line that a native delegate would need.
+    /// Receives the policy line that a native delegate would need.
     native: &'a mut Option<String>,
 }
 
@@ -84,7 +85,7 @@ struct ChainInput {
 
 impl Run {
     fn unmet_demand(&self, granted: &Granted) -> Option<UnmetDemand> {
-        // Only the guest acts in a simulation: its effects are there.
+        // Only the guest acts in a simulation, so its effects still exist.
         let is_unguarded = granted.requires_mac_guard() && !self.guarded;
         let is_open = |wanted| !self.own.is_empty() && self.isolated != Some(wanted);
         let is_open = granted.required_ingress().is_some_and(is_open);
@@ -151,7 +152,7 @@ impl Stage {
         files.map(|path| path.display().to_string()).collect()
     }
 
-    /// Starts a plugin, under its policy in this plan.
+    /// Prepares a plugin, with its policy in this plan.
     fn take(&self, plugin: &str) -> Result<Plugin, Error> {
         let internal = |error: PluginError| Error::internal(error.to_string());
         let ready = self.launcher.open_unnoted(plugin).map_err(internal)?;
@@ -330,7 +331,7 @@ impl Stage {
             Operation::Parent(ops::Parent::Find { name, in_container: true }) => match &self.hidden {
                 Some(why) => {
                     self.is_blind = true;
-                    let message = format!("this user can't look for it in the container: {why}; root could");
+                    let message = format!("this user can't look into the container: {why}");
                     Err(OpError::new(ErrorCode::Kernel, name, message).hint("run `postern plan` as root"))
                 }
                 None => self.simulate(run, guest, operation),
@@ -364,7 +365,7 @@ impl Stage {
             Operation::PortMappings(ops::PortMappings::Ensure { addresses, .. }) => {
                 let is_own = |address: &&IpAddr| run.own.iter().any(|own| own.net.addr() == **address);
                 if let Some(foreign) = addresses.iter().find(|address| !is_own(address)) {
-                    let message = format!("no plugin of Postern gave {foreign}, and policy does not let it count");
+                    let message = format!("no plugin of Postern gave {foreign}, and policy does not accept it");
                     return Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message));
                 }
                 self.simulate(run, guest, operation)
@@ -404,7 +405,7 @@ impl Stage {
                     let addresses = lease.addresses.iter().map(|grant| grant.address.to_string());
                     let stand: Vec<String> = addresses.chain(gateways.map(|gateway| gateway.to_string())).collect();
                     self.notes.push(format!(
-                        "no DHCP server was asked: only it knows address, gateway and routes; {} and a default route \
+                        "no DHCP server was asked, so address, gateway and routes are unknown; {} and a default route \
                          stand for them",
                         stand.join(", ")
                     ));
@@ -425,7 +426,7 @@ impl Stage {
         self.kernel.attachment = run.own.iter().map(|own| (own.net, own.gateway)).collect();
         let before = self.kernel.clone();
         let reply = self.kernel.call(&resolved)?;
-        // The report takes the place of the log.
+        // The report replaces the log.
         self.kernel.log.clear();
         // If no handle is free for an object, the object is not made.
         handles::show(guest, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)

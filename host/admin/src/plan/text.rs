@@ -34,8 +34,8 @@ pub fn text(report: &Report) -> String {
 fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<String>) {
     if plugin.native && plugin.error.is_none() {
         lines.push(format!(
-            "{}: a native program, not in Postern's catalog: not run, and no policy of Postern's is asked; a result \
-             of plugins before it is taken to pass through it unchanged",
+            "{}: a native program, not in Postern's catalog: not run, and no policy of Postern's is asked; the result \
+             of earlier plugins is assumed to pass through it unchanged",
             one_line(&plugin.plugin)
         ));
         return;
@@ -106,9 +106,9 @@ fn verdict(report: &Report) -> String {
         ),
         ([], Some(plugin)) => format!("an ADD would fail in {}, and be undone", one_line(&plugin.plugin)),
         ([], None) if report.is_cut => match operations().count() {
-            0 => "policy was asked about no operation: a note above says what can't be known".to_owned(),
+            0 => "policy was asked about no operation: a note above says what is unknown".to_owned(),
             count => {
-                format!("policy allows all {count} operations that are known; a note above says what can't be known")
+                format!("policy allows all {count} operations that are known; a note above says what is unknown")
             }
         },
         ([], None) => format!("policy allows all {} operations", operations().count()),

@@ -47,13 +47,13 @@ pub fn of_links(sheet: &mut Sheet<'_>, conf: &Node, path: &str) {
         match address {
             // With native plugins the container gets such an address, but no packets for it.
             IpAddr::V4(_) if address.is_multicast() => {
-                let message = format!("an ADD would fail: {address} is an address of a group of hosts");
+                let message = format!("an ADD would fail: {address} is a multicast address");
                 sheet.warning("add-fails", node.at, &path, message, help);
             }
             // The subnet of a range may begin with the loopback or the unspecified address: only `addresses` are
-            // checked for these two.
+            // checked for these two addresses.
             IpAddr::V6(_) if address.is_multicast() => {
-                let message = format!("{address} is an address of a group of hosts: no link can have it");
+                let message = format!("{address} is a multicast address: no link can have it");
                 sheet.error("bad-value", node.at, &path, message, help);
             }
             IpAddr::V6(own) if place.starts_with("addresses") && (own.is_loopback() || own.is_unspecified()) => {
@@ -213,8 +213,8 @@ fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>], has_pairs: bool) {
         for before in set.iter().take(if has_pairs { at } else { 0 }) {
             let (a, b) = (before.input.subnet.addr(), one.input.subnet.addr());
             if a.is_ipv4() != b.is_ipv4() {
-                let message = "the ranges of a set have one IP version, and this one has another";
-                sheet.error("range", one.node.at, &one.path, message, "make a set of it");
+                let message = "the ranges of a set have one IP version, and this range has another";
+                sheet.error("range", one.node.at, &one.path, message, "put it into another set");
                 break;
             }
             if overlap(before, one) {

@@ -1,5 +1,5 @@
-//! Finds the operations that a change of a policy would refuse on this node: of networks by their lists, of attachments
-//! by their records.
+//! Finds the operations that a change of a policy would refuse on this node. Networks are known from their lists,
+//! attachments from their records.
 //!
 //! A runtime gives plugins the network's present list, or the list in its cache that made the attachment. So an
 //! attachment is judged by both lists.
@@ -28,7 +28,7 @@ pub struct Attachment {
     pub network: String,
     pub container: String,
     pub interface: String,
-    /// The operations that its next verbs would be refused.
+    /// The operations of its next verbs that policy would refuse.
     pub refused: Vec<Refused>,
 }
 
@@ -75,7 +75,7 @@ pub fn check(
     attachments(report, &networks, &policies, places)
 }
 
-/// True if the policies of these names concern a plugin of an entry.
+/// True if a policy for one of these plugins concerns an entry.
 fn concerns(entry: &lists::Entry, names: &[&str]) -> bool {
     let delegate = entry.get("delegate").and_then(|delegate| delegate.get("type")).and_then(serde_json::Value::as_str);
     let own = [entry.plugin(), entry.ipam(), delegate.unwrap_or_default()];
@@ -108,14 +108,14 @@ fn policies(file: &Path, plugin: Option<&str>) -> Result<Vec<(String, Policy)>> 
         let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
         ensure!(
             shipped.is_file(),
-            "there is no plugin \"{name}\" in {}: --plugin names the one that it is for",
+            "there is no plugin \"{name}\" in {}: --plugin names the policy's plugin",
             catalog.display()
         );
         let (shipped, own) = (text_of(&shipped, read(&shipped)?), text_of(&path, read(&path)?));
         let policy = Policy::of_both(shipped, None, || Ok::<_, PolicyError>(Some(own)));
         policies.push((name, policy.map_err(|error| anyhow!("{error}"))?));
     }
-    ensure!(!policies.is_empty(), "{} has no policy: a file of it is named PLUGIN.toml", file.display());
+    ensure!(!policies.is_empty(), "{} has no policy: policy files are named PLUGIN.toml", file.display());
     Ok(policies)
 }
 
@@ -207,9 +207,10 @@ fn attachments(
         for (path, text) in lists {
             if text.is_some() {
                 let name = format!("{}/{}/{}", judged.network, judged.container, judged.interface);
-                report
-                    .notes
-                    .push(format!("attachment {name}: its list in the runtimes' cache was asked, {}", path.display()));
+                report.notes.push(format!(
+                    "attachment {name}: its list in the runtimes' cache was checked, {}",
+                    path.display()
+                ));
             }
             // Most attachments of a network give equal results here.
             let file = if text.is_none() { Some(path) } else { None };

@@ -22,7 +22,7 @@ pub fn check(sheet: &mut Sheet<'_>, plugin: &str, conf: &Node, ipam: &Node, plac
         && length > LONGEST_PATH
     {
         let message = format!("no socket can be at this path: it has {length} bytes, and {LONGEST_PATH} are the most");
-        let help = "have the service listen at a shorter path (`-socketpath`), and name that one";
+        let help = "have the service listen at a shorter path (`-socketpath`), and name that path";
         sheet.error("bad-value", socket.at, &below(path, "daemonSocketPath"), message, help);
     }
     for key in ["request", "provide"] {
@@ -71,7 +71,7 @@ fn options(sheet: &mut Sheet<'_>, ipam: &Node, path: &str, key: &str) {
     if !sheet.has_errors_below(&here)
         && let Some(message) = read(list.to_value())
     {
-        sheet.error("bad-value", list.at, &here, message, "send only what the server needs");
+        sheet.error("bad-value", list.at, &here, message, "send only the options that the server needs");
     }
 }
 
@@ -88,8 +88,8 @@ fn gateway(sheet: &mut Sheet<'_>, conf: &Node, ipam: &Node, path: &str) {
             sheet.error("contradiction", member.at, path, message, help);
         }
         false => {
-            let message = "the bridge gets no address that a DHCP server chose: each ADD fails, unless the bridge has \
-                           the address of the lease's router before";
+            let message = "the bridge gets no address that a DHCP server chose: each ADD fails, unless the bridge \
+                           already has the address of the lease's router";
             sheet.warning("contradiction", member.at, path, message, help);
         }
     }

@@ -23,17 +23,17 @@ pub enum Severity {
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// A short name of its kind, which stays.
+    /// A short name of the kind of fault. Later versions keep it.
     pub code: &'static str,
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: usize,
     /// The place as keys and indexes; empty for the whole file.
     pub path: String,
     pub message: String,
-    /// The way out; empty if the message says it.
+    /// The remedy; empty if the message has it.
     pub help: String,
 }
 

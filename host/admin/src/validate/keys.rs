@@ -56,7 +56,7 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
             let again =
                 if counting.name == member.name { String::new() } else { format!(", as {}", quoted(&counting.name)) };
             // On a node, a trial run finds the keys that plugins of Postern refuse.
-            let message = format!("{} is given again{again}: natively the last one counts", quoted(&member.name));
+            let message = format!("{} is given again{again}: native plugins use the last one", quoted(&member.name));
             sheet.warning("duplicate-key", member.at, &here, message, "keep one of them");
         }
         match known().find(|key| is_same(key.name)) {
@@ -169,8 +169,9 @@ pub fn value(sheet: &mut Sheet<'_>, path: &str, node: &Node, kind: &Kind, is_str
                     out_of_range(sheet, path, node, spelt, kind.wanted(), is_strict);
                 }
                 Some(_) if spelt.contains(['.', 'e', 'E']) => {
-                    let message =
-                        format!("{spelt} is read as {number}, because libcni hands that on; other readers refuse it");
+                    let message = format!(
+                        "{spelt} is read as {number}, because libcni passes that number on; other readers refuse it"
+                    );
                     sheet.warning("spelling", node.at, path, message, format!("write {number}"));
                 }
                 Some(_) => {}

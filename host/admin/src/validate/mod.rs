@@ -32,15 +32,15 @@ use std::process::ExitCode;
 /// What to check.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// A network list (.conflist), a file with one plugin (.conf, .json), or the name of a network. With --policy, all
-    /// networks without it.
+    /// A network list (.conflist), a file with one plugin (.conf, .json), or the name of a network. With --policy, the
+    /// default is all networks.
     #[arg(value_name = "FILE|NETWORK", required_unless_present = "policy")]
     target: Option<String>,
-    /// Look at the file alone: not for programs, policy, and this node. For CI.
+    /// Check the file alone, for CI: not programs, policy and this node.
     #[arg(long, conflicts_with = "policy")]
     file_only: bool,
-    /// A policy file that is to become the operator's, or a directory of such. Shows which networks and attachments of
-    /// this node it would refuse.
+    /// A new policy file of the operator, or a directory of new policy files. Shows which networks and attachments of
+    /// this node the new policy would refuse.
     #[arg(long, value_name = "FILE|DIR")]
     policy: Option<PathBuf>,
     /// The plugin of the policy file [default: the file's name].
@@ -48,9 +48,9 @@ pub struct Options {
     plugin: Option<String>,
     /// Print one JSON object. Later versions may add keys.
     ///
-    /// Keys: valid, errors, warnings (numbers), findings [{severity (error, warning), code, file, line, column (from 1, in
-    /// characters), path, message, help}], notes, files (those that were read). With --policy also attachments [{network,
-    /// container, interface, refused [{verb, operation, words, missing}]}].
+    /// Keys: valid, errors, warnings (numbers), findings [{severity (error, warning), code, file, line, column (from 1,
+    /// in characters), path, message, help}], notes, files (the files that were read). With --policy also attachments
+    /// [{network, container, interface, refused [{verb, operation, words, missing}]}].
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +58,7 @@ pub struct Options {
 /// The object that `--json` prints. Keys are only ever added.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// True without an error.
+    /// True if there is no error.
     pub valid: bool,
     pub errors: usize,
     pub warnings: usize,
@@ -215,7 +215,7 @@ fn other_names(sheet: &mut Sheet<'_>, node: &text::Node, cni_path: &str) {
     }
 }
 
-/// Returns a network without a name as one with a name, since a runtime will give it one.
+/// Adds a name to a network without a name, since a runtime will add one.
 fn named(node: &text::Node) -> Option<String> {
     let Value::Object(mut network) = node.to_value() else { return None };
     if node.get("name").is_some() {
@@ -225,7 +225,7 @@ fn named(node: &text::Node) -> Option<String> {
     Some(Value::Object(network).to_string())
 }
 
-/// Reads a list without errors once more with the reader of `postern net`, which gives the messages of runtimes.
+/// Reads a list without errors once more, with the reader of `postern net`. Its errors are the runtimes' messages.
 fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network::Network<'_>) {
     if sheet.has_errors_below("") || node.get("name").is_none() {
         return;

@@ -85,7 +85,7 @@ fn name(sheet: &mut Sheet<'_>, node: &Node, is_installed: bool) {
             true => sheet.error("missing-key", node.at, "", message, help),
             // For example, the configuration in a NetworkAttachmentDefinition has no name.
             false => {
-                let message = format!("{message}: runtimes refuse that, and multus gives one to its attachments");
+                let message = format!("{message}: runtimes refuse that, and multus gives its attachments a name");
                 sheet.warning("missing-key", node.at, "", message, help);
             }
         }
@@ -173,11 +173,11 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
         let name = table.name;
         if !seen.insert(name) {
             let message = format!("{name} is in this list twice");
-            sheet.warning("chain", at, &path, message, "one plugin may do both, or the list has it once too often");
+            sheet.warning("chain", at, &path, message, "let one entry do both, or remove one entry");
         }
         match table.role {
             Role::Chained if number == 0 && entry.node.get("prevResult").is_none() => {
-                let message = format!("{name} changes what other plugins made, and it is the first one");
+                let message = format!("{name} changes links of other plugins, and it is the first plugin");
                 sheet.warning("chain", at, &path, message, "put it behind the plugin that makes the link");
             }
             Role::Ipam => {
@@ -189,7 +189,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
                 if let Some(before) = main.filter(|before| *before != "loopback" && !joins) {
                     let message =
                         format!("{name} makes a link, as {before} before it: an attachment has one interface name");
-                    sheet.warning("chain", at, &path, message, "make a network of each");
+                    sheet.warning("chain", at, &path, message, "make a separate network for each");
                 }
                 main = main.or(Some(name));
             }

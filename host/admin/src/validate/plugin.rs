@@ -77,7 +77,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
             "unused-key",
             ipam.at,
             &here,
-            format!("{name} takes no addresses: this is ignored"),
+            format!("{name} takes no addresses: `ipam` is ignored"),
             "take it away",
         );
         return;
@@ -126,7 +126,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
 fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'static Plugin>; 2]) {
     for key in ["runtimeConfig", "prevResult"] {
         if let Some(member) = node.member(key) {
-            let message = format!("`{key}` is the runtime's to set");
+            let message = format!("only the runtime sets `{key}`");
             sheet.warning("runtime-key", member.at, &below(path, key), message, "take it away, unless a test needs it");
         }
     }
@@ -146,7 +146,7 @@ fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'s
     }
 }
 
-/// Warns of capabilities that no runtime knows, and of capabilities that no plugin here reads.
+/// Warns of capabilities that no runtime knows, and of capabilities that the plugin does not read.
 fn capabilities(
     sheet: &mut Sheet<'_>,
     node: &Node,
@@ -205,7 +205,7 @@ fn capabilities(
 pub fn check_delegate(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str) {
     match postern_keys::plugin(name) {
         Some(table) => {
-            // Keys that flannel sets itself may be absent here.
+            // Keys that flannel sets itself may be absent in `delegate`.
             let optional: Vec<postern_keys::Key> = table
                 .keys
                 .iter()

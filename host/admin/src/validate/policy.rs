@@ -26,7 +26,7 @@ fn findings(sheet: &mut Sheet<'_>, network: &Network<'_>, report: &Report) {
     for (at, plugin) in report.plugins.iter().enumerate() {
         let Some(entry) = network.entries.get(at) else { continue };
         if plugin.native {
-            sheet.note(format!("{} is a native program: no policy of Postern's is asked", plugin.plugin));
+            sheet.note(format!("{} is a native program: no policy of Postern applies", plugin.plugin));
             continue;
         }
         denials(sheet, entry.node, &entry.path, plugin);

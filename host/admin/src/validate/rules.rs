@@ -73,9 +73,9 @@ fn addresses_of_links(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Pl
         // The lowest bit of the first byte marks a group address.
         let is_group = digits.len() == 12 && number & 1 << 40 != 0;
         if is_group || digits.len() == 12 && number == 0 {
-            let what = if is_group { "stands for a group of stations" } else { "stands for no station" };
-            let help = "an address of one station, such as 02:00:5e:10:00:01";
-            sheet.error("bad-value", mac.at, &below(&here, "mac"), format!("this address {what}"), help);
+            let what = if is_group { "is a multicast address" } else { "is the zero address" };
+            let help = "a unicast address, such as 02:00:5e:10:00:01";
+            sheet.error("bad-value", mac.at, &below(&here, "mac"), format!("this {what}"), help);
         }
     }
 }
@@ -92,7 +92,7 @@ fn mtu_of_pair(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     }
 }
 
-/// Checks the MTU of a link that gets addresses of IPv6: the kernel has no IPv6 on a link with a smaller one.
+/// Checks the MTU of a link that gets addresses of IPv6: the kernel has no IPv6 on a link with a smaller MTU.
 fn mtu_for_ipv6(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     let Some(Node { at, tree: Tree::Number(number) }) = node.get("mtu") else { return };
     let is_small = number.as_u64().is_some_and(|mtu| (68..1280).contains(&mtu));
@@ -137,7 +137,7 @@ fn access_in_trunk(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         let range = number(one, "minID").zip(number(one, "maxID"));
         if number(one, "id") == Some(vlan) || range.is_some_and(|(first, last)| (first..=last).contains(&vlan)) {
             let message = format!(
-                "VLAN {vlan} is the access VLAN too: the port then has it with tags alone, and drops frames without a tag"
+                "VLAN {vlan} is also the access VLAN: the port then carries it only tagged, and drops untagged frames"
             );
             let help = "take it out of `vlanTrunk`, or leave `vlan` out";
             sheet.warning("contradiction", one.at, &item(&below(path, "vlanTrunk"), at), message, help);
@@ -221,7 +221,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
 }
 
 fn needs_addresses(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    // Behind another plugin, the other plugin's addresses count.
+    // After another plugin, the other plugin's addresses count.
     let is_first = path.is_empty() || path == item("plugins", 0);
     if is_first && !has_ipam(node) && node.get("prevResult").is_none() {
         sheet.error("missing-key", node.at, path, "`ipam` is missing, and no earlier plugin gives addresses", "");
@@ -258,7 +258,7 @@ fn gateways(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         let Some(Ok(address)) = one.text().map(parse_ip) else { continue };
         if !families.insert(address.is_ipv4()) {
             let message = "there is a gateway of this IP version already";
-            sheet.error("contradiction", one.at, &item(&here, at), message, "one of each IP version is the most");
+            sheet.error("contradiction", one.at, &item(&here, at), message, "at most one for each IP version");
         }
     }
 }
@@ -292,7 +292,7 @@ fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         let Some(Err(error)) = Syntax::of(&words).map(|syntax| syntax.read(&words, v6)) else { continue };
         let (at, path) = place(node, path, key);
         let message = format!("forwards are refused with this: {error}");
-        // Many containers have no IPv6 address, and then the key is not read.
+        // Many containers have no IPv6 address. For such a container the key is not read.
         match v6 || !has_capability(node, "portMappings") {
             true => sheet.warning("bad-value", at, &path, message, ""),
             false => sheet.error("bad-value", at, &path, message, ""),
@@ -320,7 +320,7 @@ fn bandwidth(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
             );
         }
         (Some(member), true) => {
-            let message = "rates of the network win: those of the runtime are ignored";
+            let message = "the network's rates win: the runtime's rates are ignored";
             sheet.warning("unused-capability", member.at, &below(path, &member.name), message, "keep one of the two");
         }
         _ => {}

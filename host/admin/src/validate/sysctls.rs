@@ -67,9 +67,15 @@ fn one(sheet: &mut Sheet<'_>, member: &Member, path: &str, key: &str) {
     let is_of_link = DIRECTORIES.iter().skip(5).any(|above| parts.len() == 4 && key.starts_with(above));
     if DIRECTORIES.contains(&key) || is_of_link {
         let message = "this is a directory of sysctls, and no sysctl";
-        sheet.error("bad-value", member.at, path, message, "name one below it, such as `net.ipv4.conf.all.rp_filter`");
+        sheet.error(
+            "bad-value",
+            member.at,
+            path,
+            message,
+            "name a sysctl below it, such as `net.ipv4.conf.all.rp_filter`",
+        );
     } else if OF_THE_NODE.contains(&key) {
-        let message = "an ADD would fail: this is a setting of the whole node, and no container has one of its own";
+        let message = "an ADD would fail: this is a setting of the whole node, and no container has its own";
         sheet.warning("add-fails", member.at, path, message, "the operator sets it for the node: /etc/sysctl.d");
     } else if let Some(text) = member.value.text().filter(|text| is_number(&parts) && !is_read_as_number(text)) {
         let message = format!("the kernel takes a number here, and not {}", postern_cni::quote(text));

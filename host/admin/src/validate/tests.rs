@@ -351,7 +351,7 @@ fn what_contradicts_itself_is_told_once() {
     assert!(found[0].message.contains("`mtu` is given again, as `MTU`"), "{}", found[0].message);
 }
 
-/// Returns subnets that don't overlap, each in a form, with commas between.
+/// Returns subnets that don't overlap, each formatted by a function, joined by commas.
 fn subnets(count: u32, form: impl Fn(&str) -> String) -> String {
     let subnets =
         (0..count).map(|number| Ipv4Addr::from_bits((10 << 24) + (number << 8) % (1 << 24) + (number >> 16 << 4)));

@@ -7,7 +7,7 @@
 use postern_cni::Json;
 use serde_json::{Map, Number, Value};
 
-/// The longest text in bytes; a longer one is no network.
+/// The largest size of a text, in bytes. A larger text is refused.
 pub const LONGEST: usize = 4 << 20;
 
 /// A value and its place.
@@ -237,7 +237,7 @@ impl Node {
         found.filter(|member| !member.value.is_null())
     }
 
-    /// Returns the value of that member.
+    /// Returns the value of the member that [`Self::member`] returns.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.member(name).map(|member| &member.value)
     }
@@ -277,7 +277,7 @@ impl Node {
         }
     }
 
-    /// Returns the value without places; of equal keys the last.
+    /// Returns the value without places. Of equal keys, the last counts.
     pub fn to_value(&self) -> Value {
         match &self.tree {
             Tree::Null => Value::Null,

@@ -94,7 +94,7 @@ fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     broken_node.node.sh("rm /var/log/postern/audit.jsonl; ln -s /dev/null /var/log/postern/audit.jsonl")?;
     let (printed, status) = broken_node.postern("ls")?;
     ensure!(status == 0 && flat(&printed).contains("/var/log/postern/audit.jsonl can't be written"), "{printed}");
-    ensure!(flat(&printed).contains("`postern doctor` says what mends it"), "{printed}");
+    ensure!(flat(&printed).contains("`postern doctor` shows the remedy"), "{printed}");
     let list = broken_node.node.postern_of(BIN, "ls --json")?.success()?;
     let states: Vec<&str> = list.as_array().into_iter().flatten().map(|one| text(one, "state")).collect();
     ensure!(states == ["ok", "ok"], "{list}");

@@ -33,7 +33,7 @@ fn refused(report: &Value) -> Result<Vec<(String, String)>> {
 fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
     let place = attached()?;
     place.write("/run/bridge.toml", "[grant.bridge]\nnames = [\"newbr\"]\n")?;
-    let is_by_cache = |report: &Value| report["notes"].to_string().contains("in the runtimes' cache was asked");
+    let is_by_cache = |report: &Value| report["notes"].to_string().contains("in the runtimes' cache was checked");
     for change in [Some(list("newbr")), None] {
         match &change {
             Some(list) => place.write("/etc/cni/net.d/10-val.conflist", list)?,

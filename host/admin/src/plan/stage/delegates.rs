@@ -64,7 +64,7 @@ fn no_result() -> OpError {
 }
 
 impl Scene<'_, '_> {
-    /// Runs the delegate's guest under its own policy. A delegate that failed has made nothing.
+    /// Runs the IPAM plugin's guest under its own policy. A delegate that failed has made nothing.
     fn ipam(&mut self, verb: Verb) -> Result<Option<String>, OpError> {
         let Self { stage, run, guest, native } = self;
         let name = guest.delegate(&run.request)?;
@@ -76,7 +76,7 @@ impl Scene<'_, '_> {
     }
 
     /// Runs the main plugin that a network of flannel names, with the configuration that the host makes. `asked` is the
-    /// configuration that the guest names.
+    /// configuration in the guest's request.
     fn main(&mut self, verb: Verb, asked: Option<&str>) -> Result<Option<String>, OpError> {
         let Self { stage, run, guest, native } = self;
         let made = Delegation::make(&run.request)?;
@@ -97,8 +97,8 @@ impl Scene<'_, '_> {
 }
 
 impl Stage {
-    /// Fails unless a delegate is a component. `may` tells whether policy allows a native program, and how an operator
-    /// can allow it.
+    /// Fails unless a delegate is a component. `may` is true if policy allows a native program. Its text says how an
+    /// operator can allow one.
     fn is_component(
         &mut self,
         run: &Run,
@@ -119,7 +119,7 @@ impl Stage {
         let (is_allowed, hint) = may;
         *native = (!is_allowed)
             .then(|| format!("it would run as a native program with all of the host's privileges; {}", hint()));
-        let message = format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
+        let message = format!("\"{name}\" is a native program, which plan does not run: the rest is unknown");
         if is_allowed {
             self.unknown = Some(message.clone());
         }

@@ -13,7 +13,7 @@ use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, Reply
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The largest number of range sets whose last address is looked for.
+/// The largest number of range sets whose last reserved address is read.
 const MOST_SETS: usize = 16;
 
 impl host::Leases for Scene<'_, '_> {
@@ -128,7 +128,7 @@ impl Stage {
                 index_root: Path::new(places::LIBRARY).join("leases"),
                 boot_id: postern_state::boot_id().map_err(state_error)?,
             };
-            // All sets that a later call may have.
+            // Reads enough sets for every later call.
             let read = match LeaseSnapshot::read(&store, sets.max(MOST_SETS)) {
                 Err(StateError::Io { .. }) => {
                     let directory = directory.join(&store.network);
