@@ -166,7 +166,7 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
     kept.iter()
         .map(|kept| {
             let text = |key: &str| kept.get(key).and_then(Value::as_str).unwrap_or_default();
-            ensure!(text("reason").contains("can't be told"), "`postern gc` keeps {kept}");
+            ensure!(text("reason").contains("it is unknown whether"), "`postern gc` keeps {kept}");
             Ok(text("container").to_owned())
         })
         .collect()

@@ -1,14 +1,14 @@
 //! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that native plugins
-//! give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, files of flannel
-//! and tuning about containers. Nothing shows who made such an object, so the search runs only when an operator asks
-//! for it.
+//! give. They are leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, and
+//! container files of flannel and tuning. Nothing shows who made such an object, so the search runs only when an
+//! operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. A lease or
-//! a rule for an address is a leftover under three conditions. No link of a live namespace has its address, the
-//! runtimes' cache knows no namespace of its attachment, and Postern has no record of that attachment. Spoofing
-//! protection is a leftover if its bridge port is gone; an ifb, if no link is redirected to it. A file names a
-//! container: the container's leases have the addresses. A file without such a lease stays. If a namespace can't be
-//! looked at, its addresses are unknown. Then nothing that depends on an address is a leftover.
+//! a rule for an address is a leftover under three conditions. No link of a live namespace has the address. The
+//! runtimes' cache knows no namespace of the attachment. Postern has no record of the attachment. Spoofing protection
+//! is a leftover if its bridge port is gone. An ifb is a leftover if no link is redirected to it. A file names a
+//! container, and the container's leases have the addresses. Without these leases, the file stays. If a namespace can't
+//! be looked at, its addresses are unknown. Then nothing that depends on an address is a leftover.
 
 mod cache;
 mod judge;
@@ -55,7 +55,7 @@ const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DE
 pub struct Report {
     /// The objects that can be removed.
     pub leftovers: Vec<Leftover>,
-    /// The objects that stay although no use of them is known, each with the reason.
+    /// The objects that stay, although no user of them is known. Each has the reason.
     pub kept: Vec<(String, String)>,
     /// The places that could not be looked at: their leftovers are not in the report.
     pub problems: Vec<String>,
@@ -87,7 +87,8 @@ pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Returns the number of leases that native plugins left, counted without running a program; 0 if it can't be counted.
+/// Returns the number of leases that native plugins left, counted without running a program. Returns 0 if they can't be
+/// counted.
 pub fn count_leases(scope: Scope<'_>) -> usize {
     let mut report = Report::default();
     let things = leases(scope, &mut report.problems);
@@ -153,7 +154,7 @@ impl Recorded {
     }
 }
 
-/// Returns the objects found. After an error it returns none, and adds a problem.
+/// Returns the objects found. After an error, returns no objects, and adds a problem.
 fn noted<T>(found: Result<Vec<T>, impl fmt::Display>, problems: &mut Vec<String>) -> Vec<T> {
     found.unwrap_or_else(|error| {
         problems.push(error.to_string());
@@ -190,8 +191,8 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     things
 }
 
-/// Returns the files of flannel and tuning about containers that have leases. For other containers nothing shows if
-/// they are alive.
+/// Returns the files of flannel and tuning about containers that have leases. Without a lease, nothing shows if the
+/// container is alive.
 fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     let mut of_containers: HashMap<&str, Vec<(&LeaseOwner, IpAddr)>> = HashMap::new();
     for object in leases {
@@ -207,7 +208,7 @@ fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<Lef
             let Some(names) = name.strip_suffix(end) else { continue };
             let (container, ifname) = match end {
                 "" => (names, ""),
-                // Each part may have underscores: then the name does not show where the parts end.
+                // Each part may contain underscores. Then the name does not show where the parts end.
                 _ => match names.split_once('_') {
                     Some((container, ifname)) if !ifname.contains('_') => (container, ifname),
                     _ => continue,

@@ -19,9 +19,9 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
 }
 
 /// True if the namespace of an attachment is alive. The attachment must be of this boot and have these effects. If the
-/// host's `links` have the pair's host end, the pair has another end, and so a namespace. Otherwise the namespace is
-/// alive if it was found. If the search was incomplete, the namespace is gone only if both its pair and its path are
-/// gone.
+/// host's `links` contain the pair's host end, the pair's other end exists, and so does its namespace. Otherwise the
+/// namespace is alive if it was found. If the search was incomplete, the namespace is gone only if both its pair and
+/// its path are gone.
 ///
 /// # Errors
 /// The answer is unknown: a text for people with the places that could not be looked at.
@@ -34,10 +34,10 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     let path = Namespace::open(&header.netns_path);
     let found = match header.netns_cookie {
         Some(cookie) => namespaces.is_alive(cookie),
-        // For a plugin that never entered the namespace only the path is known.
+        // A plugin that never entered the namespace recorded only its path.
         None => path.is_ok(),
     };
-    // Unreadable lists of links are no gap here: the cookie of such a namespace is known.
+    // Unreadable lists of links are no gap here: the cookies of their namespaces are known.
     match namespaces.gap_of_search() {
         _ if found => Ok(true),
         None => Ok(false),
@@ -47,8 +47,8 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
 }
 
 /// Returns the connection of a container's link to the host. The link may be an end of a pair, with the other end in
-/// `links`. It may be stacked on one of `links`, or be a driver's device. (The gate's `others::leads_here` decides this
-/// for one run.)
+/// `links`. The link may also be stacked on one of `links`, or be a driver's device. (The gate's `others::leads_here`
+/// decides this for one run.)
 pub(crate) fn host_connection<'a>(links: &'a [Link], own: &Link) -> HostConnection<'a> {
     if own.device.is_some() {
         return HostConnection::Device;

@@ -1,4 +1,4 @@
-//! The processes at work: they hold the lock of a record or of a network's leases. Each has its start time. Only reads.
+//! The processes that hold the lock of a record or of a network's leases, with their start times. Only reads.
 //!
 //! A process counts as holder of a lock if the kernel says so for one of its open files (`/proc/PID/fdinfo`). A
 //! container can't choose device and inode of the lock, but it can choose the path of an open file.
@@ -36,10 +36,10 @@ pub struct Holder {
     pub name: String,
     /// Its start time, milliseconds since 1970.
     pub since: u64,
-    /// The time for which it has been running.
+    /// The time since its start.
     #[serde(skip)]
     pub age: Duration,
-    /// True if it was stopped (`SIGSTOP`).
+    /// True if the process was stopped (`SIGSTOP`).
     pub is_stopped: bool,
 }
 
@@ -67,7 +67,8 @@ pub fn words(holders: &[Holder], what: &str) -> String {
     format!("{what} is locked by {}", each.collect::<Vec<_>>().join(" and "))
 }
 
-/// Returns the way to end the holders. The next DEL or ADD, or `postern gc`, removes the effects of a killed run.
+/// Returns the command that ends the holders. The next DEL or ADD, or `postern gc`, removes the effects of a killed
+/// run.
 pub fn remedy(holders: &[Holder]) -> String {
     let signal = if holders.iter().any(|holder| holder.is_stopped) { "CONT" } else { "KILL" };
     let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
@@ -100,7 +101,7 @@ pub fn holders(files: &[File]) -> BTreeMap<File, Vec<Holder>> {
 fn locked_by(process: &Path, files: &[File]) -> Vec<File> {
     let mut locked = Vec::new();
     for entry in fs::read_dir(process.join("fd")).into_iter().flatten().flatten().take(MOST_FILES) {
-        // Regular files have absolute paths. Sockets and pipes, which are most descriptors, have none.
+        // Regular files have absolute paths. Sockets and pipes have no path. Most descriptors are sockets or pipes.
         if !fs::read_link(entry.path()).is_ok_and(|target| target.is_absolute()) {
             continue;
         }
@@ -171,7 +172,7 @@ mod tests {
         assert!(holders(&[key]).is_empty());
         file.lock().unwrap();
         let found = holders(&[key]);
-        // If a file system reports another device than its locks do, no process is found.
+        // On some file systems, a file and its lock have different devices. Then no process is found.
         if let Some([one]) = found.get(&key).map(Vec::as_slice) {
             assert_eq!(one.pid, std::process::id());
             assert!(one.verb().is_none() && !one.is_stopped);

@@ -21,7 +21,7 @@ pub const START: &str = "systemctl enable --now postern-dhcp.socket";
 pub enum Untold {
     /// No process serves at the socket.
     Absent(String),
-    /// It is a native daemon, which Postern does not ask.
+    /// The service is a native daemon, which Postern does not ask.
     Native,
     /// Another reason.
     Other(String),
@@ -29,8 +29,7 @@ pub enum Untold {
 
 /// Asks the service at a socket for all its leases.
 ///
-/// # Errors
-/// It does not tell.
+/// # Errors The service does not tell its leases.
 pub fn leases(socket: &str) -> Result<Vec<HeldLease>, Untold> {
     let deadline = Instant::now() + WITHIN;
     let untold = |error: ServiceError| match error {

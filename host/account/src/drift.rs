@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 pub enum State {
     /// Record and kernel agree.
     Ok,
-    /// A run holds its record for longer than any run should take.
+    /// A run has held its record for too long.
     Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
@@ -40,13 +40,13 @@ pub enum State {
     Replaced,
     /// Its network namespace no longer exists.
     ContainerGone,
-    /// It was made before the last start of the node: the kernel has none of its objects.
+    /// The attachment was made before the last start of the node. The kernel has none of its objects.
     PreviousBoot,
     /// Record and kernel differ.
     Drift,
     /// Its record can't be read.
     Damaged,
-    /// It has ended, and its device is held: the device may not be clean.
+    /// The attachment has ended, and its device is held because it may not be clean.
     Held,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for State {
 pub struct Deviation {
     /// The content of the record and the state of the kernel, in words.
     pub what: String,
-    /// The way out: a command if there is one.
+    /// The remedy: a command, if a command helps.
     pub remedy: String,
     /// True if the remedy is a command.
     pub is_command: bool,
@@ -93,7 +93,7 @@ pub struct Fact {
 pub struct Account {
     /// The record's file.
     pub path: PathBuf,
-    /// Its attachment; `None` if that can't be read.
+    /// Its attachment; `None` if the record's header can't be read.
     pub header: Option<Header>,
     /// The plugins that were called for it, and their progress.
     pub sections: Vec<Section>,
@@ -103,7 +103,7 @@ pub struct Account {
     pub addresses: Vec<IpNet>,
     /// Its state.
     pub state: State,
-    /// True if a living process is at work on it.
+    /// True if a living process holds its record.
     pub is_held: bool,
     /// The processes that hold its record, as far as they are known.
     pub holders: Vec<Holder>,
@@ -113,7 +113,7 @@ pub struct Account {
     pub facts: Vec<Fact>,
     /// The differences between record and kernel.
     pub deviations: Vec<Deviation>,
-    /// The rules that can't be looked at, in words: nothing tells if they are there.
+    /// The rules that can't be looked at, in words. Their existence is unknown.
     pub unseen: Vec<String>,
     on_host: OnHost,
 }
@@ -126,7 +126,8 @@ struct OnHost {
 }
 
 impl OnHost {
-    /// True if there were leases and rules, and all of them are gone: after a DEL, or after somebody cleaned the node.
+    /// True if there were leases and rules, and all of them are gone. The cause is a DEL, or a person who cleaned the
+    /// node.
     fn is_released(self) -> bool {
         self.there == 0 && self.gone > 0
     }
@@ -153,7 +154,7 @@ impl Account {
         self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
     }
 
-    /// True if leases and rules of the record are gone: after a DEL without records, or after somebody cleaned the
+    /// True if leases and rules of the record are gone. The cause is a DEL without records, or a person who cleaned the
     /// node.
     pub fn is_released(&self) -> bool {
         self.on_host.is_released()
@@ -163,7 +164,7 @@ impl Account {
         self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
     }
 
-    /// Adds a deviation that `postern gc` removes as garbage, if this version knows everything in the record.
+    /// Adds a deviation whose remedy is `postern gc`, if this version knows all effects in the record.
     fn is_left(&mut self, what: impl Into<String>) {
         let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
         self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
@@ -187,19 +188,20 @@ impl Account {
     }
 }
 
-/// The remedy where no command helps: the runtime knows the configuration, the record does not.
+/// The remedy if no command helps. The runtime knows the configuration, and the record does not.
 pub(crate) const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
-/// The remedy where the attachment is no longer in use.
+/// The remedy if the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
-/// The remedy where rules of an attachment were wiped and its record lists them.
+/// The remedy if another program wiped an attachment's rules that the record lists.
 pub const REAPPLY: &str = "postern reapply";
-/// The remedy where this version doesn't know everything in the record: then neither DEL nor `postern gc` removes it.
+/// The remedy if this version doesn't know all effects in the record. Neither DEL nor `postern gc` removes unknown
+/// effects.
 const WRITER: &str = "use the version of postern that wrote it";
-/// The text for a runtime that used native plugins for a while. The effects in the record no longer exist, and the
-/// record doesn't list the objects in the container. So no command may change the node to match the record, or the
-/// record to match the node.
+/// The text for a runtime that used native plugins for a while. The effects in the record no longer exist. The record
+/// doesn't list the container's present objects. So no command may change the node to match the record, or the record
+/// to match the node.
 const REPLACED: &str =
-    "a program that writes no records has attached the container anew: the record is about what is gone";
+    "a program that writes no records has attached the container anew: its record lists objects that are gone";
 /// The text for a DEL by native plugins. A link that was only deleted leaves its lease and its rules.
 const DETACHED: &str = "a program that writes no records has detached the container: link, leases and rules are gone";
 
@@ -210,7 +212,7 @@ impl NodeState {
             summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
         };
         let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
-        // A record that was removed meanwhile has nothing to be compared.
+        // A record that was removed meanwhile is not compared.
         let there = accounts.filter(|account| lstat(&account.path).is_ok());
         there.map(|account| self.unless_made_again(account)).collect()
     }
@@ -272,7 +274,7 @@ impl NodeState {
         let is_released = account.is_released();
         let is_lost = noted.iter().any(|(_, effect)| own::is_lost_link(effect, &self.links, seen));
         if is_lost {
-            // Only DEL and ADD make a link again. Until then a restored lease or address would have no user.
+            // Only DEL and ADD make a link again. Before that, a restored lease or address would have no user.
             account.deviations.retain(|deviation| !deviation.is_command);
         }
         let what = match (is_lost, is_released) {
@@ -314,13 +316,13 @@ impl NodeState {
             (None, None) => "run".to_owned(),
         };
         let what = format!("its {run} does not end: {}", busy::words(&account.holders, "its record"));
-        // A state in the middle of a run is no drift.
+        // Differences in the middle of a run are no drift.
         account.deviations.clear();
         account.differs(what, busy::remedy(&account.holders), true);
         account.state = State::Stuck;
     }
 
-    /// A record that was removed during the comparison may have been made again by now: then it is another record.
+    /// Discards the deviations if a run holds the record by now: the run may have removed the record and made it again.
     fn unless_made_again(&self, mut account: Account) -> Account {
         let key = account.header.as_ref().map(Header::key);
         if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
@@ -331,8 +333,8 @@ impl NodeState {
         account
     }
 
-    /// True if a living process is at work on a record, or was at work since this look began. A record whose lock can't
-    /// be tested counts as idle.
+    /// True if a living process holds a record's lock, or held it since this look began. A record whose lock can't be
+    /// tested counts as idle.
     fn is_held(&self, key: &RecordKey) -> bool {
         postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
@@ -343,9 +345,8 @@ impl NodeState {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// True if the container's link of that name leads to the host. If the link in the record is gone, this means: a
-    /// program that writes no records has attached the container again. (`Session::compare_with_kernel` does the same
-    /// for one run.)
+    /// True if the container's link of that name leads to the host. If the link in the record is gone, a program that
+    /// writes no records has attached the container again. (`Session::compare_with_kernel` does the same for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&LiveNamespace>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
@@ -360,13 +361,11 @@ impl NodeState {
             let doubt: String =
                 account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}")).collect();
             let what = match account.is_released() {
-                true => format!("what it had on the node is gone, and its network namespace too{doubt}"),
+                true => format!("its leases and rules are gone, and so is its network namespace{doubt}"),
                 false => format!("its network namespace is gone{doubt}"),
             };
             match account.doubt {
-                Some(_) => {
-                    account.differs(what, "`postern gc` as root on the host, in its PID namespace, can tell", false)
-                }
+                Some(_) => account.differs(what, "run `postern gc` as root on the host, in its PID namespace", false),
                 None => account.is_left(what),
             }
             return State::ContainerGone;
@@ -415,12 +414,12 @@ impl NodeState {
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native, config: _ }) => {
-                account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
+                account.fact(plugin, "native IPAM", format!("{native} was run; its effects are unknown"));
             }
             Effect::Port(port) => self.port(account, plugin, port),
             Effect::LinkChange(change) => self.changed(account, plugin, change, container),
             Effect::Delegated(delegated) => {
-                let of_native = if delegated.native { "; only it knows what it did" } else { "" };
+                let of_native = if delegated.native { "; its effects are unknown" } else { "" };
                 account.fact(plugin, "delegate", format!("{} was run{of_native}", delegated.plugin));
             }
             Effect::Dhcp(lease) => self.dhcp(account, header, plugin, lease),
@@ -466,14 +465,14 @@ impl NodeState {
         let (name, bridge) = (&port.name, &port.bridge);
         let Some(link) = self.link_at(port.index) else {
             account.fact(plugin, "port", format!("{name} is gone"));
-            return account.differs(format!("the port {name} is gone, which another plugin had made"), AGAIN, false);
+            return account.differs(format!("the port {name}, made by another plugin, is gone"), AGAIN, false);
         };
         let up = if link.up { "up" } else { "down" };
         let is_port = link.master == Some(port.master);
         let of = if is_port { format!("port of {bridge}") } else { format!("no port of {bridge}") };
         account.fact(plugin, "port", format!("{}, index {}, {up}, {of}", link.name, link.index));
         if !is_port {
-            account.differs(format!("{} is no port of {bridge}, which it was made one of", link.name), AGAIN, false);
+            account.differs(format!("{} is no longer a port of {bridge}", link.name), AGAIN, false);
         } else if !link.up {
             let remedy = format!("ip link set dev {} up", quoted(&link.name));
             account.differs(format!("the port {} is down", link.name), remedy, true);
@@ -490,7 +489,7 @@ impl NodeState {
                 account.fact(
                     "",
                     "container",
-                    "its namespace can't be found from here, and is alive: the pair is there",
+                    "its namespace is alive, since the pair exists, but can't be found from here",
                 );
             }
             return;
@@ -500,8 +499,8 @@ impl NodeState {
         }
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            // Without the pair nothing is expected inside, and the pair was reported. Behind another plugin's link any
-            // content is valid.
+            // Without the pair, nothing is expected in the container, and the pair was reported. With another plugin's
+            // link, any content is valid.
             let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
             if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
@@ -562,18 +561,17 @@ fn is_link_local(address: &IpNet) -> bool {
     }
 }
 
-/// Returns the remedy for a damaged record. Only this record lists its effects. A record with only some unreadable
-/// lines still belongs to its attachment.
+/// Returns the remedy for a damaged record. No other file lists its effects. A record with some unreadable lines still
+/// belongs to its attachment.
 fn by_hand(path: &Path, is_lost: bool) -> String {
     let file = quoted(&path.display().to_string());
     match is_lost {
-        true => format!("look at what it lists, `cat {file}`, and remove that; only then `rm {file}`"),
-        false => format!("look at what the damaged line lists, `cat {file}`: DEL does not remove that"),
+        true => format!("read the record, `cat {file}`, and remove the objects in it; then `rm {file}`"),
+        false => format!("read the damaged line, `cat {file}`: DEL does not remove its object"),
     }
 }
 
-/// Returns the addresses of an attachment: the addresses in its sections, or else the addresses with masqueraded
-/// traffic.
+/// Returns the addresses of an attachment: the addresses in its sections, or else the masqueraded addresses.
 fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
     let mut addresses: Vec<IpNet> =
         sections.iter().flat_map(|section| &section.addresses).filter_map(|text| text.parse().ok()).collect();

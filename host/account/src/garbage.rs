@@ -7,7 +7,7 @@
 //! * Its process was killed before it answered the runtime. This case needs no further proof.
 //! * The kernel shows that the container's namespace is gone. A pair with a host end has another end, and so a
 //!   namespace. All namespaces that can be found are looked at. If some can't be looked at, the attachment counts as
-//!   gone in one case only: its pair is gone, and its path is gone too.
+//!   gone only if both its pair and its path are gone.
 
 use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -60,15 +60,15 @@ pub struct Garbage {
     pub reason: Reason,
     /// Its effects.
     pub effects: Vec<Effect>,
-    /// The reason why its addresses are kept, if they are.
+    /// The reason why its addresses are kept; `None` if they are not kept.
     pub keeps: Option<String>,
     key: RecordKey,
-    /// True if only the record itself is to be removed: its effects belong to another record by now.
+    /// True if only the record itself must be removed, because its effects belong to another record by now.
     superseded: bool,
 }
 
 impl Garbage {
-    /// True if it is a whole attachment: its ADD succeeded, and nobody has made it again.
+    /// True if it is a whole attachment: its ADD succeeded, and no later ADD has made it again.
     pub fn is_whole(&self) -> bool {
         self.section.is_none() && !self.superseded && self.reason != Reason::Killed
     }
@@ -105,9 +105,9 @@ pub struct Report {
 /// # Errors
 /// A text for people: records or namespaces can't be looked at.
 pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
-    // These files have no content, and no process has them open.
+    // The removed files are empty, and no process has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
-    // The time is taken before the records are read: the copies in memory lack the later work of an ADD.
+    // The time is taken before the records are read, because the copies in memory lack the later work of an ADD.
     let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
@@ -165,7 +165,7 @@ impl<'a> CurrentState<'a> {
             let noted = summary.effects.iter().filter(|noted| section.is_none_or(|section| noted.section == section));
             noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
         };
-        // An effect that this version doesn't know is among the problems, and can't be removed.
+        // An effect that this version doesn't know can't be removed. It is among the problems.
         if effects(None).len() != summary.effects.len() {
             return;
         }
@@ -187,7 +187,7 @@ impl<'a> CurrentState<'a> {
             let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None), all));
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
-                // Everything else is gone already.
+                // All objects but the addresses are gone already.
                 Some(why)
                     if !gone.effects.is_empty()
                         && gone.effects.iter().all(|effect| effect.addresses().are_given_back()) =>
@@ -198,8 +198,8 @@ impl<'a> CurrentState<'a> {
             }
             return;
         }
-        // A killed ADD or DEL is no attachment, in any namespace. Its remaining effects may no longer show that it was
-        // killed.
+        // A killed ADD or DEL is no attachment, in any namespace. The remaining effects may no longer show that the
+        // verb was killed.
         let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.name).collect();
         let makers = summary.effects.iter().map(|noted| noted.section.as_str());
         let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
@@ -211,7 +211,7 @@ impl<'a> CurrentState<'a> {
         match alive {
             Ok(_) => report.live += 1,
             Err(gap) => {
-                report.kept.push((header.clone(), format!("it can't be told whether its namespace is alive: {gap}")));
+                report.kept.push((header.clone(), format!("it is unknown whether its namespace is alive: {gap}")));
             }
         }
     }
@@ -219,9 +219,9 @@ impl<'a> CurrentState<'a> {
 
 impl CurrentState<'_> {
     /// True if a program that writes no records has made the attachment again, so that objects with its names are in
-    /// use. The sign is a link of its name in a living namespace that has the address of its lease or of its result. A
-    /// link that another record lists doesn't count: root in that container can give it any address, and garbage would
-    /// never be removed.
+    /// use. The sign is a link with the attachment's interface name, in a living namespace, with the address of its
+    /// lease or result. A link that another record lists doesn't count. Root in that container can give the link any
+    /// address, so garbage would never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let others = || all.iter().filter(|other| other.path != summary.path);
         let is_port_claimed = |end: &Link| {
@@ -274,8 +274,8 @@ fn is_unfinished(section: &Section) -> bool {
     section.stage != Stage::Given
 }
 
-/// True if no plugin was completed: each of `makers`, which made the record's effects, was killed as well. (Earlier
-/// versions wrote no sections: a record without sections may be in use.)
+/// True if no plugin was completed, and each of `makers`, the plugins that made the record's effects, was killed.
+/// (Earlier versions wrote no sections: a record without sections may be in use.)
 fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
     sections.iter().all(is_unfinished)
         && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
@@ -290,7 +290,7 @@ fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     }
 }
 
-/// True if the same attachment was made again in this boot: the effects in the old record belong to the new one.
+/// True if the same attachment was made again in this boot: the effects in the old record belong to the new record.
 fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     let same = |other: &Header| {
         other.boot_id == boot
@@ -304,7 +304,7 @@ fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
 #[derive(Default)]
 pub struct Shared {
     nft: SharedNft,
-    /// The records as they were read for the first garbage that may be superseded.
+    /// The records, read once for the first garbage that may be superseded.
     seen: RefCell<Option<HashMap<RecordKey, Header>>>,
 }
 
@@ -328,8 +328,8 @@ impl Shared {
     }
 }
 
-/// The input of native IPAM programs. It doesn't come from the record: otherwise an attacker who forges a record could
-/// run programs.
+/// The input of native IPAM programs. The input doesn't come from the record: an attacker who forges a record could run
+/// programs with it.
 pub struct Programs<'a> {
     /// The directories of these programs, as `CNI_PATH`.
     pub path: &'a str,
@@ -342,15 +342,15 @@ pub struct Programs<'a> {
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was removed.
+    /// The garbage was removed completely.
     Removed,
-    /// Its addresses are left, with the objects that hold them: packets may still go there.
+    /// The addresses stay, with the objects that hold them, because packets may still go to these addresses.
     AddressesKept,
-    /// Nothing was removed: a later run has taken it up again.
+    /// Nothing was removed: a later run uses the record again.
     TakenUp,
 }
 
-/// Removes garbage, unless a later run has taken it up again.
+/// Removes garbage, unless a later run uses the record again.
 ///
 /// # Errors
 /// A text for people: the effects that could not be removed; they stay in the record.
@@ -358,7 +358,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
-        // Another run has taken the record up, or removed it.
+        // Another run uses the record, or has removed it.
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(Outcome::TakenUp),
         Err(error) => return Err(error.to_string()),
     };
@@ -392,20 +392,21 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
 /// effects stay.
 fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
-    // A program gets only input that a runtime could have given it.
+    // A program gets only input that a runtime could give.
     let names = postern_cni::validate_container_id(container_id);
     if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
         return Some(format!("no program is run for a record of such a name: {error}"));
     }
     let mut given: Option<String> = None;
-    // The record of a delegation has the configuration itself.
+    // The record of a delegation contains the configuration.
     let unknown = garbage.effects.iter().filter_map(Native::of).filter(|native| native.config.is_none());
     for Native { plugin, config: _ } in unknown {
         match (programs.config)(network, plugin) {
             Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
             _ => {
                 return Some(format!(
-                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none"
+                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", which \
+                    is missing"
                 ));
             }
         }
@@ -445,7 +446,7 @@ mod tests {
         // The next ADD has begun one of the two sections anew, and completed it.
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
-        // Made by a version that wrote no sections: it may be in use.
+        // The record of a version that wrote no sections may be in use.
         const GUARD: Effect = Effect::MacGuard(MacGuard { id: None, host: None, mac: None });
         expect(&|record| assert_eq!(record.append("older", &GUARD, false).unwrap(), 1), false, true, true);
         std::fs::remove_dir_all(&root).unwrap();

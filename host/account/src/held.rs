@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// The time that a driver may take to make a link.
 const LINK_WITHIN: Duration = Duration::from_secs(10);
 
-/// Returns the held objects of the caller's namespace, each with the time since when it is held.
+/// Returns the held objects of the caller's namespace, each with the time when it became held.
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked.
@@ -29,11 +29,10 @@ pub fn list(places: &Places) -> Result<Vec<(u64, HeldNote)>, String> {
     Ok(objects.iter().filter_map(|object| Some((object.created, held::of(object, here, &boot)?))).collect())
 }
 
-/// Looks at a held object again. A clean device is no longer held, and is set up if it was up before. With `unbind`, a
-/// device that is not clean is first taken from its driver. Returns the object if it is still held.
+/// Looks at a held object again. A clean device is no longer held, and is set up if it was up before. With `unbind`, an
+/// unclean device is first unbound from its driver. Returns the object if it is still held.
 ///
-/// # Errors
-/// A text for people: kernel or state directory can't be asked, or its driver can't be reached.
+/// # Errors A text for people: kernel or state directory can't be asked, or the device's driver can't be reached.
 pub fn mend(places: &Places, held: &HeldNote, unbind: bool) -> Result<Option<HeldNote>, String> {
     let host = Netlink::open().map_err(|e| text(&e))?;
     let files = LinkFiles::mount().ok();
@@ -49,11 +48,11 @@ pub fn mend(places: &Places, held: &HeldNote, unbind: bool) -> Result<Option<Hel
     held.mend(home, &mut notes).map_err(|e| text(&e))
 }
 
-/// Takes a device from its driver, gives it back, and waits for its link.
+/// Unbinds a device from its driver, binds it again, and waits for its link.
 #[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys")]
 fn rebind(host: &Netlink, device: &Device, bus: &str, name: &str) -> Result<(), String> {
     let own = Path::new("/sys/bus").join(bus).join("devices").join(name).join("driver");
-    // The path through the device ends with the first step.
+    // The path through the device no longer exists after the unbinding.
     let driver = own.canonicalize().map_err(|error| format!("{}: {error}", own.display()))?;
     for step in ["unbind", "bind"] {
         let file = driver.join(step);

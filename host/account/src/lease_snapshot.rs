@@ -1,7 +1,7 @@
 //! A read-only view of leases without a lock, which predicts the addresses that would be given next.
 //!
-//! It searches as [`Leases::reserve_others`] does (a test compares the two). A file that can't be read counts as held. All
-//! users can read the files of a native plugin, but only root can read those of Postern.
+//! The search is the search of [`Leases::reserve_others`] (a test compares the two). A file that can't be read counts
+//! as held. All users can read the files of a native plugin, but only root can read Postern's lease files.
 
 use postern_state::{LeaseOwner, LeaseStore, Leases, Result, StateError, TakenAddress, full_set};
 use postern_types::{Range, RangeSet};
@@ -30,9 +30,8 @@ impl LeaseSnapshot {
 
     /// Takes one address from each set, as [`Leases::reserve_others`] would.
     ///
-    /// # Errors
-    /// [`StateError::Exhausted`] and [`StateError::Refused`], with the texts of [`Leases::reserve_others`]; nothing is
-    /// taken then.
+    /// # Errors [`StateError::Exhausted`] and [`StateError::Refused`], with the texts of [`Leases::reserve_others`].
+    /// After an error, no address is taken.
     pub fn reserve(
         &mut self,
         owner: &LeaseOwner,
@@ -131,8 +130,8 @@ mod tests {
         vec![LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
     }
 
-    /// Each call of a long sequence returns the result that the snapshot before it predicts, including errors and their
-    /// text.
+    /// Each call of a long sequence returns the result that the snapshot before the call predicts, including errors and
+    /// their texts.
     #[test]
     fn it_gives_what_reserve_gives() {
         let scratch = std::env::temp_dir().join(format!("postern-lease-snapshot-{}", std::process::id()));

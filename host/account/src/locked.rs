@@ -14,7 +14,7 @@ pub fn locked(path: &Path) -> Option<(u64, u64)> {
     if !meta.is_file() {
         return None;
     }
-    // A shared lock, released at once: another process that wants the lock meanwhile waits for microseconds.
+    // The lock is shared, and released at once. Another process that wants the lock waits for microseconds.
     match file.try_lock_shared() {
         Ok(()) => {
             let _ = file.unlock();

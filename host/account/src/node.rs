@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// True if a link is the noted link. Some notes have only the name: the process was killed before it noted the index,
-/// or an earlier version wrote the note. Then a link of this name without own addresses is the noted link.
+/// or an earlier version wrote the note. Then a link of this name without its own addresses is the noted link.
 fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
     if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
         return Ok(index == u64::from(link.index));
@@ -32,7 +32,7 @@ fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, St
     Ok(addresses.iter().all(|address| is_link_local(address.net.addr())))
 }
 
-/// True for a link-local address (RFC 4291, section 2.5.6): the kernel gives one to every link.
+/// True for a link-local address (RFC 4291, section 2.5.6): the kernel gives every link such an address.
 pub(crate) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
@@ -104,7 +104,7 @@ pub struct Report {
     pub unused: Vec<Unused>,
     /// The objects that stay, with the reason.
     pub kept: Vec<String>,
-    /// The users beside attachments that the removal could concern, in words.
+    /// Other users than attachments that the removal could affect, in words.
     pub notes: Vec<String>,
     /// The places that could not be looked at.
     pub problems: Vec<String>,
@@ -113,8 +113,8 @@ pub struct Report {
 }
 
 /// Looks for node objects of the caller's namespace that Postern made and that are not in use. Changes nothing.
-/// Forwarding is included only on request: other programs than containers may depend on forwarding by now, and nothing
-/// shows whether they do.
+/// Forwarding is included only on request: other programs may depend on forwarding by now, and the kernel does not show
+/// them.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory gives an error.
@@ -188,8 +188,8 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     Ok(report)
 }
 
-/// The kinds of links that lead to other machines, or to programs. A node with an address on such a link is their
-/// router.
+/// The kinds of links that lead to other machines, or to programs. A node with an address on such a link is the router
+/// of these machines or programs.
 const TUNNELS: [&str; 19] = [
     "tun",
     "wireguard",
@@ -239,15 +239,16 @@ impl<'a> OnLinks<'a> {
         self.all.iter().map(|(link, _)| *link).find(is_tunnel)
     }
 
-    /// Names the links between which the node may forward packets of others. Nothing shows whether it does.
+    /// Names the links between which the node may forward packets of other machines. The kernel does not show whether
+    /// it does.
     fn between(&self, setting: &str) -> Option<String> {
         let mut names: Vec<String> = self.all.iter().map(|(link, _)| link.name.to_string()).collect();
         names.sort();
         names.dedup();
         (names.len() > 1).then(|| {
             format!(
-                "note: without {setting}, this node is no router between {}; Postern does not see whether other machines \
-                 need it as one",
+                "note: without {setting}, this node is no router between {}; Postern does not know whether other \
+                 machines need this router",
                 names.join(", ")
             )
         })
@@ -275,7 +276,7 @@ fn user_of_forwarding(
         let effects: Vec<Effect> =
             effects.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect();
         known.extend(effects.iter().filter_map(|effect| Veth::of(effect).map(|pair| pair.host.clone())));
-        // The node does not forward packets of these links, unless it is a router on their wire.
+        // The node forwards packets of these links only if it is a router on their wire.
         let passes_by =
             |effect: &Effect| matches!(effect, Effect::Macvlan(_) | Effect::InnerLink(_) | Effect::Device(_));
         let addresses: Vec<&String> = record.sections.iter().flat_map(|section| &section.addresses).collect();
@@ -322,7 +323,7 @@ fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -
     Ok(())
 }
 
-/// Judges `route_localnet` of a link: port mappings to a container behind it may need it.
+/// Judges `route_localnet` of a link. Port mappings to a container behind the link may need this setting.
 fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft, link: &Link) -> Result<(), String> {
     let name = link.name.to_string();
     let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
@@ -339,7 +340,7 @@ fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft,
             return Ok(());
         }
     }
-    // The setting comes before the link, which may be unused too.
+    // The setting is removed before the link, which may be unused too.
     report.unused.insert(0, Unused { kind: LOCALNET, name, what: UnusedObject::Localnet });
     Ok(())
 }
@@ -360,7 +361,7 @@ fn bridge(
 ) -> Result<(), String> {
     let name = &object.name;
     if !is_noted(host, object, link)? {
-        let why = "it is not the one that Postern made, or somebody gave it addresses";
+        let why = "it is not the bridge that Postern made, or it got addresses from another program";
         report.kept.push(format!("bridge {name} stays: {why}"));
         return Ok(());
     }
@@ -393,9 +394,9 @@ fn bridge(
 }
 
 /// Returns the reason why a bridge, or its VLAN gateway, can't be removed: another link is stacked on it (macvlan,
-/// ipvlan, an operator's VLAN). The kernel would delete that link too. Such a link may be in a container. The kernel
-/// shows the lower link's namespace only from the upper link's namespace. So in every other namespace than the host's,
-/// an equal index counts as a match, except for pairs.
+/// ipvlan, an operator's VLAN). The kernel would delete the upper link too. The upper link may be in a container. The
+/// kernel shows the lower link's namespace only from the upper link's namespace. So an equal index in another namespace
+/// counts as a match, except for pairs.
 fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option<String>, String> {
     let is_own = |link: &Link| gateways.iter().any(|gateway| gateway.index == link.index);
     let below = |link: &Link| {
@@ -403,19 +404,19 @@ fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option
         link.kind != "veth" && (is_below(bridge) || gateways.iter().any(|gateway| is_below(gateway)))
     };
     if let Some(upper) = links.iter().find(|link| link.peer_netnsid.is_none() && below(link) && !is_own(link)) {
-        return Ok(Some(format!("{} stands on it", upper.name)));
+        return Ok(Some(format!("{} is stacked on it", upper.name)));
     }
     let namespaces = all_namespaces()?;
     for found in &namespaces.found {
         if let Some(upper) = found.links.iter().find(|link| link.peer_netnsid.is_some() && below(link)) {
-            return Ok(Some(format!("{} in {} may stand on it", upper.name, found.path.display())));
+            return Ok(Some(format!("{} in {} may be stacked on it", upper.name, found.path.display())));
         }
     }
     Ok(None)
 }
 
 /// Removes the objects of the report that a second look still finds unused. Returns the objects that are gone now. The
-/// audit log gets a line for each of them. Notes on objects that are gone are removed as well.
+/// audit log gets a line for each removed object. Notes on objects that are gone are removed as well.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory gives an error.

@@ -33,7 +33,7 @@ pub type Listed = Rc<Result<Vec<HeldAddress>, String>>;
 /// Leases of a DHCP service, or the reason why the service does not tell them.
 pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::HeldLease>, Untold>>;
 
-/// The records as read, or the reason why they can't be.
+/// The records, or the reason why they can't be read.
 pub type Records = Result<Vec<Summary>, String>;
 
 /// The state of the node, read once, with which all attachments are compared.
@@ -50,7 +50,7 @@ pub struct NodeState {
     pub(crate) host: Netlink,
     /// The host's links.
     pub links: Vec<Link>,
-    /// All network namespaces that could be found. Namespaces of attachments have their routes.
+    /// All network namespaces that could be found, with routes for the namespaces of attachments.
     pub namespaces: Namespaces,
     /// Processes that hold locks of records.
     pub(crate) busy: BTreeMap<File, Vec<Holder>>,
@@ -66,8 +66,8 @@ pub struct NodeState {
 /// The node, and an account of its attachments or the reason why there is none.
 pub type Accounts = (NodeState, Result<Vec<Account>, String>);
 
-/// Looks at the node and its attachments. After a deviation it looks a second time: a deviation that belonged to a
-/// current run is gone then.
+/// Looks at the node and its attachments. After a deviation it looks a second time: a deviation that a current run
+/// caused is gone then.
 ///
 /// # Errors
 /// As [`NodeState::look`].
@@ -100,8 +100,8 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
 }
 
 impl NodeState {
-    /// Looks at the node. The search for namespaces takes at most `within`. The records are read first: so the kernel
-    /// has their effects already, unless a run is in progress.
+    /// Looks at the node. The search for namespaces takes at most `within`. The records are read first. So the kernel
+    /// already has the recorded effects, unless a run is in progress.
     ///
     /// # Errors
     /// A text for people: the kernel does not show its links or namespaces.
@@ -173,8 +173,7 @@ impl NodeState {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// Returns the host end of an attachment's pair, or the link of another plugin that joined in its place, by its
-    /// record.
+    /// Returns the host end of an attachment's pair, or the other plugin's link that joined a bridge, by the record.
     pub fn end_of(&self, account: &Account) -> Option<&Link> {
         if let Some(port) = account.effects.iter().find_map(Port::of) {
             return self.link_at(port.index);
@@ -191,7 +190,7 @@ impl NodeState {
         self.host.port_vlans(port.index).map_err(|e| e.to_string())
     }
 
-    /// True if the host has a link of that name now, and also if that is unknown.
+    /// True if the host has a link of that name now, or if its links can't be read.
     pub fn has_link(&self, name: &str) -> bool {
         self.host.link_by_name(name).map_or(true, |link| link.is_some())
     }

@@ -26,7 +26,7 @@ pub struct Report {
     pub skipped: Vec<(Header, String)>,
     /// Rules that can't be looked at, and so may be missing.
     pub problems: Vec<String>,
-    /// The number of attachments whose rules are all there.
+    /// The number of attachments without missing rules.
     pub complete: usize,
 }
 
@@ -62,8 +62,8 @@ fn wiped(account: &Account) -> Vec<String> {
     wiped.map(|deviation| deviation.what.clone()).collect()
 }
 
-/// Puts back the rules of one attachment. Returns the effects whose rules were missing; none if a run has taken the
-/// attachment up meanwhile.
+/// Puts back the rules of one attachment. Returns the effects whose rules were missing; none if a run has begun for the
+/// attachment meanwhile.
 ///
 /// # Errors
 /// A text for people for each effect whose rules are still missing.

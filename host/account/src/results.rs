@@ -16,8 +16,7 @@ const LIMIT: u64 = 4 << 20;
 
 /// Returns the text of an entry; `None` if there is none.
 ///
-/// # Errors
-/// A text for people: it can't be read, or another user could have written it.
+/// # Errors A text for people: the entry can't be read, or another user could have written it.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
     let Some(file) = places::open_trusted(path).map_err(|e| e.to_string())? else { return Ok(None) };
     let mut text = String::new();
@@ -37,7 +36,7 @@ fn entry(header: &Header) -> Option<Value> {
 }
 
 /// True if the result of an attachment has this address for the container's end. A later plugin (tuning) may have
-/// changed the address, and the attachment is then in order.
+/// changed the address. The attachment is in order then.
 pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     let entry = entry(header).unwrap_or_default();
     let links = entry.pointer("/result/interfaces").and_then(Value::as_array);

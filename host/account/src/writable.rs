@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The largest number of subdirectories that are looked at in one directory.
 const MOST: usize = 256;
 
-/// A path that runs can't write, or that is at a wrong place.
+/// A path that runs can't write. Runs fail, or use another directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The directory or file.
@@ -22,7 +22,7 @@ pub struct Obstacle {
     pub what: String,
     /// The consequence.
     pub why: &'static str,
-    /// The way out.
+    /// The remedy.
     pub remedy: String,
     /// True if the remedy is a command.
     pub is_command: bool,
@@ -33,12 +33,12 @@ pub struct Obstacle {
 /// Returns the obstacles that keep this user's runs from writing records, notes, the index of leases and the log.
 pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     let mut found = Vec::new();
-    let failing = "runs write there: an ADD fails, and what a DEL removes can't be taken off the record";
+    let failing = "runs write there: an ADD fails, and the record can't note what a DEL removes";
     for place in [&places.state, &places.library] {
         let mut paths = vec![place.clone()];
         paths.extend(directories_in(place).unwrap_or_default());
         let mut refused: Vec<Obstacle> = paths.iter().filter_map(|path| refused(path, failing)).collect();
-        // An obstacle of the directory applies to everything in it.
+        // An obstacle of the directory applies to all files in it.
         if refused.first().is_some_and(|first| first.path == *place) {
             refused.truncate(1);
         }
@@ -77,7 +77,7 @@ pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
     Some(obstacle(path, errno, why))
 }
 
-/// Like `refused`, for a directory that this user's runs would prefer to use; directories of other users don't count.
+/// Like `refused`, for a directory that this user's runs would prefer to use. Directories of other users don't count.
 fn missed(path: &Path, why: &'static str) -> Option<Obstacle> {
     let there = path.ancestors().find(|part| is_there(part))?;
     if stat(there).ok()?.st_uid != geteuid().as_raw() {
@@ -103,7 +103,7 @@ fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
 
 /// Returns the reason why lines of the log are lost.
 fn log(logs: &Path) -> Option<Obstacle> {
-    let why = "what plugins do is not written down: runs go on, and their lines are lost";
+    let why = "the operations of plugins are not logged: runs go on, and their lines are lost";
     let path = logs.join(LOG);
     let refused = match access(&path, AccessFlags::W_OK) {
         Err(errno) if errno != Errno::ENOENT => Some(obstacle(&path, errno, why)),
@@ -114,7 +114,7 @@ fn log(logs: &Path) -> Option<Obstacle> {
         let name = quoted(&path.display().to_string());
         Some(Obstacle {
             what: format!("can't be written: {reason}"),
-            remedy: format!("look at what is there, `ls -ld {name}`, and put it right; a missing log is made"),
+            remedy: format!("look at the file, `ls -ld {name}`, and repair or remove it; a run makes a missing log"),
             is_command: false,
             ..obstacle(&path, Errno::EACCES, why)
         })

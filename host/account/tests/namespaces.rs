@@ -165,7 +165,7 @@ fn a_namespace_that_a_mount_elsewhere_keeps() {
     assert_eq!((found.processes, found.links.len()), (0, 1));
 }
 
-/// Only a process in another namespace keeps the namespace alive: it has it open.
+/// Only a process in another namespace keeps the namespace alive: the process has the namespace open.
 #[test]
 fn a_namespace_that_only_a_descriptor_keeps() {
     let _alone = alone();

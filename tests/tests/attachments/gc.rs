@@ -289,7 +289,7 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
         eprintln!("not tested: this kernel has no link that stands on another");
         return Ok(());
     }
-    ensure!(gc()?.contains("bridge br9 stays: up0 stands on it"), "{}", gc()?);
+    ensure!(gc()?.contains("bridge br9 stays: up0 is stacked on it"), "{}", gc()?);
     node.sh("ip link set up0 netns c2")?;
     ensure!(gc()?.contains("bridge br9 stays: up0 in "), "{}", gc()?);
     node.sh("ip -n c2 link show up0; ip -n c2 link del up0")?;

@@ -117,7 +117,7 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
     ensure!(sysctls.contains("br76/route_localnet:1"), "{sysctls}");
     const NFT: &str = "ports of the node don't lead to 10.76.0.2: its rules in nftables are gone";
     const IPT: &str = "ports of the node don't lead to 10.77.0.3: its rules in iptables are gone";
-    const FWD: &str = "10.76.0.2 is not forwarded: it is gone from iptables";
+    const FWD: &str = "10.76.0.2 is not forwarded: iptables no longer has it";
     const BRIDGE: &str = "bridge br77 is not isolated (same-bridge): its rules in iptables are gone";
     const GUARD: &str = "containers behind br76 reach the node's 127.0.0.0/8: its guard is gone";
     for (wipe, missing, there) in [

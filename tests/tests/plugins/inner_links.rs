@@ -547,7 +547,7 @@ fn accounts_know_them() -> Result<()> {
             if has_parent(plugin) {
                 place.node.sh("ip link set uplink down")?;
                 let doctor = place.postern("doctor")?;
-                ensure!(doctor.contains("uplink, which eth0 stands on, is down"), "{doctor}");
+                ensure!(doctor.contains("uplink, the lower link of eth0, is down"), "{doctor}");
                 place.node.sh("ip link set uplink up")?;
             }
             if plugin == "ipvlan" {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The names of its entries; an entry is read only when it is needed.
+/// The names of the cache's entries. An entry is read only when it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     directory: PathBuf,
@@ -47,8 +47,8 @@ impl Cache {
         let path = self.directory.join(entry);
         let unclear = |why: &str| {
             Cached::Unclear(format!(
-                "the runtime's cache entry {} doesn't tell whether the container is alive: {why}; remove that file if it \
-                 is not",
+                "the runtime's cache entry {} doesn't tell whether the container is alive: {why}; remove that file if \
+                 the container is gone",
                 path.display()
             ))
         };

@@ -8,7 +8,7 @@ use postern_state::Header;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Younger leases stay: their plugin may not have given the address to a link yet.
+/// The age below which a lease stays: its plugin may not have given the address to a link yet.
 pub const YOUNG: Duration = Duration::from_secs(300);
 
 /// The attachment of an object, as far as its name shows it.
@@ -31,7 +31,7 @@ impl<'a> Names<'a> {
 }
 
 impl Names<'_> {
-    /// True if these may be the names of the record's attachment.
+    /// True if the record's attachment may have these names.
     pub(super) fn are_of(&self, header: &Header) -> bool {
         let container = header.container_id.trim();
         self.network.is_none_or(|network| header.network == network)
@@ -39,7 +39,7 @@ impl Names<'_> {
             && self.ifname.is_none_or(|ifname| ifname == header.ifname)
     }
 
-    /// True if these may be the names of an entry's attachment in the runtimes' cache:
+    /// True if the attachment of an entry in the runtimes' cache may have these names:
     /// `<network>-<container>-<interface>`.
     pub(super) fn are_of_entry(&self, entry: &str) -> bool {
         let Some(network) = self.network else {
@@ -64,7 +64,7 @@ pub(super) enum Cached {
     Gone,
     /// It has an entry, and the path of its namespace exists.
     Alive,
-    /// Its entry shows neither state, for this reason.
+    /// The entry shows neither state. The text has the reason.
     Unclear(String),
 }
 
@@ -76,7 +76,8 @@ pub(super) struct Claim<'a> {
     pub(super) addresses: Vec<IpNet>,
     /// For [`Kind::MacGuard`], the bridge ports that it refers to. For [`Kind::Ifb`], the links that are redirected to it.
     pub(super) ports: Vec<&'a str>,
-    /// The time since it was made, for [`Kind::Lease`] and [`Kind::StateFile`] alone, if their files tell it.
+    /// The time since the object was made, if its file shows the time. Only for [`Kind::Lease`] and
+    /// [`Kind::StateFile`].
     pub(super) age: Option<Duration>,
     /// True if Postern has a record of its attachment.
     pub(super) recorded: bool,
@@ -86,7 +87,7 @@ pub(super) struct Claim<'a> {
 /// The facts about the node.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The addresses of all links of all live namespaces, including the host's own; `None` if not all could be looked
+    /// The addresses of all links of all live namespaces, including the host's own; `None` if some could not be looked
     /// at.
     pub(super) live: Option<Live>,
     /// The names of the host's links.
@@ -98,11 +99,11 @@ pub(super) struct Facts {
 pub(super) enum Verdict {
     /// It is not in use.
     Leftover(Reason),
-    /// It is in use, or it is an object of Postern, which is removed by its record.
+    /// It is in use, or it is an object of Postern. Postern removes its objects by its records.
     InUse,
     /// It stays, for a reason that people should know.
     Stays(String),
-    /// Not decidable, because not all namespaces can be looked at.
+    /// Unknown, because some namespaces can't be looked at.
     Unknown,
 }
 
@@ -133,7 +134,7 @@ pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
     }
     match claim.age {
         Some(age) if age < YOUNG => Verdict::Stays(format!(
-            "the {} is {} s old, and whoever made it may still be at work; it counts as left after {} s",
+            "the {} is {} s old, and its plugin may still be running; it counts as a leftover after {} s",
             if claim.kind == Kind::StateFile { "file" } else { "lease" },
             age.as_secs(),
             YOUNG.as_secs()

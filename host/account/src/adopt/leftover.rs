@@ -32,7 +32,7 @@ pub enum Kind {
     ForwardIptables,
     /// Rules that forward packets of an address.
     Forwarding,
-    /// A link of `bandwidth`, which limits what a container sends.
+    /// A link of `bandwidth`, which limits the rate of a container's sent traffic.
     Ifb,
     /// A file of `flannel` or `tuning` about a container.
     StateFile,
@@ -109,7 +109,7 @@ pub(super) enum LeftoverObject {
         name: String,
         sources: Vec<String>,
     },
-    /// The addresses are those of the container's leases. flannel's file names no interface.
+    /// The addresses are the addresses of the container's leases. flannel's file names no interface.
     StateFile {
         directory: &'static str,
         name: String,
@@ -171,7 +171,8 @@ impl LeftoverObject {
         }
     }
 
-    /// True if a record's attachment has one of its addresses. The names of forwards don't always tell the attachment.
+    /// True if a record's attachment has one of its addresses. The names of forwards don't always contain the
+    /// attachment.
     fn has_recorded_address(&self, recorded: &HashSet<IpAddr>) -> bool {
         match self {
             Self::ForwardNftables(seen) => recorded.contains(&seen.target),
@@ -215,8 +216,8 @@ impl LeftoverObject {
     }
 }
 
-/// Returns the age of a file. A time far in the future gives no age: the clock was ahead then. A time a little in the
-/// future counts as young: the clock may have been set back while the plugin was at work.
+/// Returns the age of a file. A time far in the future gives no age, because the clock was wrong. A time slightly in
+/// the future counts as young: the clock may have been set back during the plugin's run.
 fn age(time: SystemTime, now: SystemTime) -> Option<Duration> {
     match now.duration_since(time) {
         Ok(age) => Some(age),
@@ -277,7 +278,7 @@ impl Leftover {
     }
 
     /// Returns the object's name at its place. This is the lease's file, or the comment or ID of its rules (as in
-    /// [`postern_firewall::account::Marked::mark`]). For forwards it is their address, for an ifb its name.
+    /// [`postern_firewall::account::Marked::mark`]). For forwards, it is the address. For an ifb, it is the ifb's name.
     pub fn mark(&self) -> String {
         match &self.object {
             LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),

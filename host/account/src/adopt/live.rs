@@ -1,9 +1,9 @@
 //! The addresses of all links of the live namespaces, and the signs that an attachment uses them.
 //!
 //! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an
-//! address counts too: it may be in use. But then the report names its place, so that an operator sees who keeps a
-//! leftover. The report names no place in a namespace that is mounted on the node: no container can mount a namespace
-//! there.
+//! address counts as in use too. But the report then names the address's link and namespace. So an operator sees who
+//! keeps a leftover. Namespaces that are mounted on the node are not named: no container can mount a namespace on the
+//! node.
 
 use crate::alive::{HostConnection, host_connection};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -16,15 +16,15 @@ use std::net::IpAddr;
 /// The most addresses of an attachment's link. Addresses that are valid only on the link don't count.
 const FEW: usize = 4;
 
-/// The most such addresses of all links of a container.
+/// The most addresses of all links of a container, without addresses that are valid only on the link.
 const MOST: usize = 16;
 
 /// The use of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// By the node itself, or on a link as attachments have it.
+    /// The node itself has the address, or a link that looks like an attachment's link.
     Plain,
-    /// On a link that no attachment has in this form: the words say where.
+    /// A link has the address that looks like no attachment's link. The text names the link.
     Strange(String),
 }
 
@@ -58,7 +58,7 @@ impl Live {
                 });
                 for address in addresses {
                     let known = live.addresses.entry(address).or_insert(place);
-                    // One plain use is enough.
+                    // If one use is plain, the address counts as plain.
                     *known = known.and(place);
                 }
             }
@@ -86,7 +86,8 @@ fn strange(
 ) -> Option<String> {
     let is_attached = |link: &Link| InnerKind::has(link) || host_connection(host, link) != HostConnection::Nowhere;
     let count = addresses.iter().filter(|address| !is_local(**address)).count();
-    // Otherwise the path leads through a process: of a runtime that mounts no namespaces, or inside a container.
+    // Other paths lead through a process. The process belongs to a runtime that mounts no namespaces, or to a
+    // container.
     let is_mounted = !found.path.starts_with("/proc");
     let why = match (link.is_ok_and(is_attached), count, total) {
         (true, ..=FEW, ..=MOST) if is_mounted => return None,
@@ -98,10 +99,12 @@ fn strange(
     let name = link.map_or_else(|index| format!("link {index}"), |link| format!("\"{}\"", link.name));
     let process = found.process.map(|process| format!(", process {process}")).unwrap_or_default();
     let namespace = found.path.display();
-    Some(format!("{name}, {why}, in the namespace {namespace}{process}: take it away there, or end that container"))
+    Some(format!(
+        "{name}, {why}, in the namespace {namespace}{process}: remove the address there, or end that container"
+    ))
 }
 
-/// True for an address that the kernel gives to each link, or that is valid only inside its namespace.
+/// True for an address that the kernel gives to each link, or that is valid only inside one namespace.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback()
         || match address {

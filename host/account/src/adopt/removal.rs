@@ -14,8 +14,8 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Removes the found objects that are still leftovers, each with a line in the audit log. Returns the number of removed
-/// objects, and a text for people for each object that could not be removed.
+/// Removes the objects in `found` that are still leftovers, each with a line in the audit log. Returns the number of
+/// removed objects, and a text for people for each object that could not be removed.
 ///
 /// # Errors
 /// As [`find`].
@@ -41,8 +41,8 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             | LeftoverObject::StateFile { .. } => {}
         }
     }
-    // Forwards are removed before leases: they would lead to the next container that gets the address. All forwards of
-    // a kind are removed together, because each look at the rules reads all of them.
+    // Forwards are removed before leases, because they would lead to the next container that gets the address. All
+    // forwards of a kind are removed together, because each look reads all rules.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
     removal
@@ -85,7 +85,7 @@ fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String>
     macguard::remove_unused(nft, id, exists).map_err(|e| e.to_string())
 }
 
-/// A removal under way.
+/// A removal in progress.
 struct Removal<'a> {
     places: &'a Places,
     removed: usize,

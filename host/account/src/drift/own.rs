@@ -22,13 +22,13 @@ use std::path::Path;
 /// The most forwards of an attachment that are shown.
 const MOST_FORWARDS: usize = 8;
 
-/// Returns whether rules were seen. Rules that were not seen may be at a place that can't be looked at.
+/// Returns true if rules were seen, and false if they are missing. The error says why unseen rules may exist.
 fn there_or_in_reach(there: bool, reach: impl Fn() -> Result<(), FirewallError>) -> Result<bool, String> {
     if there { Ok(true) } else { reach().map(|()| false).map_err(|error| error.to_string()) }
 }
 
-/// True if an effect is the attachment's link, and the links of host and container show that it is gone. Root in the
-/// container may give its link another address, so such a link is known by its kind.
+/// True if an effect is the attachment's link, and the links of host and container show that the link is gone. Root in
+/// the container may give the link another address, so the link is known by its kind.
 pub(super) fn is_lost_link(effect: &Effect, host: &[Link], container: Option<&[Link]>) -> bool {
     let lacks = |is_it: &dyn Fn(&Link) -> bool| container.is_some_and(|links| !links.iter().any(is_it));
     let lacks_kind = |kind: InnerKind| lacks(&|link| link.kind == kind.in_kernel());
@@ -120,8 +120,8 @@ impl NodeState {
         self.localhost(account, forwards);
     }
 
-    /// Compares the guard of the node's 127.0.0.0/8, if the link towards the container delivers packets for that
-    /// network.
+    /// Compares the rule that protects the node's 127.0.0.0/8, if the container's link on the host delivers packets for
+    /// that network.
     fn localhost(&self, account: &mut Account, forwards: &PortMappings) {
         let link = forwards.localnet_link(&self.host).ok().flatten();
         let Some(link) = link.filter(|link| localnet_is_on(&link.name.to_string()).unwrap_or(false)) else { return };
@@ -131,8 +131,8 @@ impl NodeState {
         }
     }
 
-    /// Compares the attributes that a plugin has changed. A later plugin may have changed them again; the address is
-    /// compared with the container's end.
+    /// Compares the attributes that a plugin has changed. A later plugin may have changed them again. The comparison of
+    /// the container's end includes the address.
     pub(super) fn changed(
         &self,
         account: &mut Account,
@@ -175,7 +175,7 @@ impl NodeState {
         let Some(own) = found.links.iter().find(|link| link.index == vrf.index) else { return };
         let master = own.master.and_then(|master| found.links.iter().find(|link| link.index == master));
         if master.is_none_or(|master| master.vrf_table != Some(vrf.table)) {
-            let what = format!("{} in the container is not in VRF {}, which it was put into", own.name, vrf.name);
+            let what = format!("{} in the container is no longer in VRF {}", own.name, vrf.name);
             account.differs(what, AGAIN, false);
         }
     }
@@ -226,12 +226,12 @@ impl NodeState {
         let found = match (limits.is_whole(&self.host), ifb.filter(|ifb| self.link(ifb).is_none())) {
             (Ok(true), _) => words,
             (Ok(false), Some(ifb)) => {
-                account.differs(format!("{ifb} is gone, which limited what the container sends"), AGAIN, false);
+                account.differs(format!("{ifb}, which limits the container's sent traffic, is gone"), AGAIN, false);
                 format!("{words}: {ifb} is gone")
             }
             (Ok(false), None) => {
-                account.differs(format!("the traffic on {} is not limited as it was", limits.host), REAPPLY, true);
-                format!("{words}: not as they were")
+                account.differs(format!("the traffic on {} is not limited as recorded", limits.host), REAPPLY, true);
+                format!("{words}: not as recorded")
             }
             (Err(error), _) => account.unseen(format!("{words}: can't be looked at: {}", error.message)),
         };
@@ -257,8 +257,8 @@ impl NodeState {
             let found = match present {
                 Ok(true) => format!("{address} by {name}"),
                 Ok(false) => {
-                    account.differs(format!("{address} is not forwarded: it is gone from {name}"), REAPPLY, true);
-                    format!("{address} by {name}: it is gone from there")
+                    account.differs(format!("{address} is not forwarded: {name} no longer has it"), REAPPLY, true);
+                    format!("{address} by {name}: no longer there")
                 }
                 Err(reason) => account.unseen(format!("{address} by {name}: can't be looked at: {reason}")),
             };
@@ -300,7 +300,7 @@ impl NodeState {
             let what = format!("{} is in mode {}, and was made in mode {}", own.name, mode.name(), wanted.name());
             account.differs(what, AGAIN, false);
         }
-        // Without a namespace number it is in the container's own namespace.
+        // Without a namespace number, the lower link is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
             let name = parent.map_or_else(|| "a link".to_owned(), |parent| parent.name.to_string());
@@ -312,7 +312,7 @@ impl NodeState {
         let up = if parent.up { "up" } else { "down" };
         account.fact(plugin, kind, format!("{} on {}, {up}{as_what}", own.name, parent.name));
         if !parent.up {
-            let what = format!("{}, which {} stands on, is down", parent.name, own.name);
+            let what = format!("{}, the lower link of {}, is down", parent.name, own.name);
             account.differs(what, format!("ip link set dev {} up", quoted(&parent.name)), true);
         }
     }
@@ -325,16 +325,15 @@ impl NodeState {
         guard: &MacGuard,
         container: Option<&LiveNamespace>,
     ) {
-        // A link of another plugin is guarded with the address that it had when it joined. The program behind it may be
-        // in no namespace.
+        // The link of another plugin is guarded with the address that the link had when it joined the bridge. The
+        // program behind the link may be in no namespace.
         let is_port = |port: &Port| guard.host.as_ref() == Some(&port.name);
         let joined = account.effects.iter().filter_map(Port::of).any(is_port);
         let pair = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());
         let host = if joined { guard.host.clone() } else { pair };
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         let id = guard.id.clone().or_else(|| account.guard_ids().into_iter().next());
-        // If the container's end has another address, the report is about this address, not about the spoofing
-        // protection.
+        // If the container's end has another address, that address is reported, and not the spoofing protection.
         let own = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac));
         let mac = if joined { guard.mac } else { own }.map(|mac| mac.0);
         let (Some(host), Some(mac), Some(id)) = (host, mac, id) else {
@@ -344,15 +343,15 @@ impl NodeState {
             Ok(true) => format!("{host} may send as {} only", Mac(mac)),
             Ok(false) => {
                 let what = format!(
-                    "the spoofing protection of {host} is not all there, or for another address than {}",
+                    "the spoofing protection of {host} is incomplete, or for another address than {}",
                     Mac(mac)
                 );
-                // Earlier versions did not record the port and the address.
+                // Records of earlier versions lack the port and the address.
                 match guard.host.is_some() && guard.mac.is_some() {
                     true => account.differs(what, REAPPLY, true),
                     false => account.differs(what, AGAIN, false),
                 }
-                format!("not all there for {}", Mac(mac))
+                format!("incomplete for {}", Mac(mac))
             }
             Err(reason) => account.unseen(format!("can't be looked at: {reason}")),
         };
@@ -369,7 +368,7 @@ impl NodeState {
             }
         };
         let own = LeaseOwner::new(&header.container_id, &header.ifname);
-        // The container may have another address by now, without a record.
+        // A program without records may have given the container another address by now.
         let own_address = |held: &HeldAddress| {
             account.addresses.is_empty() || account.addresses.iter().any(|address| address.addr() == held.address)
         };

@@ -1,7 +1,7 @@
 //! The data path of an attachment: the container's end and its routes, the bridge with its gateways, the host's routes.
 //!
-//! It is compared with the data path that ADD noted in the record ([`postern_state::DataPath`]). A record of an earlier
-//! version has no data path. Then only the parts that every attachment with addresses needs are compared.
+//! The data path is compared with the data path in the record, noted by ADD ([`postern_state::DataPath`]). A record of
+//! an earlier version has no data path. For it, only the parts that every attachment with addresses needs are compared.
 
 use super::{AGAIN, Account};
 use crate::namespaces::LiveNamespace;
@@ -25,7 +25,7 @@ pub(super) fn of<'a>(sections: &'a [Section], plugin: &str) -> Option<&'a DataPa
 pub(super) fn of_pair(account: &Account) -> DataPath {
     let known = account.sections.iter().map(|section| &section.path).find(|path| path.mac.is_some());
     let mut path = known.cloned().unwrap_or_default();
-    // A later plugin gave the link another address.
+    // A later plugin may have given the link another address.
     let changes = account.effects.iter().filter_map(LinkChange::of);
     if let Some(mac) = changes.filter_map(|change| change.after.mac).next_back() {
         path.mac = Some(mac.to_string());
@@ -33,8 +33,8 @@ pub(super) fn of_pair(account: &Account) -> DataPath {
     path
 }
 
-/// Returns a command that runs in the container's namespace, and true. If only a path of a process leads to that
-/// namespace, returns [`AGAIN`] and false.
+/// Returns a command that runs in the container's namespace, and true. If only a process's path leads to the namespace,
+/// returns [`AGAIN`] and false.
 fn inside(found: &LiveNamespace, command: &str) -> (String, bool) {
     match found.path.starts_with("/proc") {
         true => (AGAIN.to_owned(), false),
@@ -56,8 +56,8 @@ fn setting(link: &str, key: &str) -> String {
     format!("sysctl -w net/ipv6/conf/{}/{key}=0", quoted(link))
 }
 
-/// Returns the commands that a link needs before it can have this address, each with `&&` behind it. If `accept_dad` is
-/// 2, and another node has the link's link-local address, the kernel switches IPv6 of the link off.
+/// Returns the commands that let a link have this address. Each command is followed by `&&`. If `accept_dad` is 2 and
+/// another node has the link-local address of this link, the kernel switches the link's IPv6 off.
 fn able(link: &Link, address: IpAddr) -> String {
     match address.is_ipv6() && link.disable_ipv6 {
         true => {
@@ -81,7 +81,7 @@ impl NodeState {
         match end.master.and_then(|index| self.link_at(index)) {
             Some(master) => self.bridge(account, &path, end, master),
             None if end.master.is_none() && (plugin == "bridge" || path.bridge.is_some()) => {
-                // Only ADD knows the other settings of the port.
+                // A command helps only for a port without other settings: only ADD knows them.
                 let bridge = path
                     .bridge
                     .as_deref()
@@ -101,11 +101,12 @@ impl NodeState {
     }
 
     fn bridge(&self, account: &mut Account, path: &DataPath, end: &Link, master: &Link) {
-        // An operator may have renamed the bridge: it is another bridge only if bridges of both names exist.
+        // An operator may have renamed the bridge. The host end is in another bridge only if bridges of both names
+        // exist.
         if let Some(wanted) = path.bridge.as_ref().filter(|wanted| **wanted != master.name)
             && self.link(wanted).is_some()
         {
-            let what = format!("the host end {} is a port of {}, and was made one of {wanted}", end.name, master.name);
+            let what = format!("the host end {} is a port of {}, and not of {wanted}", end.name, master.name);
             account.differs(what, AGAIN, false);
         }
         if !master.up {
@@ -120,7 +121,7 @@ impl NodeState {
             let (Some(host), Some(link)) = (host, self.link(name)) else {
                 // If the bridge is gone, the port was reported already.
                 if host.is_some() && path.bridge.as_deref() != Some(name) && end.name != name {
-                    account.differs(format!("{name} is gone, which had the gateway {address}"), AGAIN, false);
+                    account.differs(format!("{name}, which had the gateway {address}, is gone"), AGAIN, false);
                 }
                 continue;
             };
@@ -133,7 +134,7 @@ impl NodeState {
                 None => account.differs(format!("{name} does not have the gateway {address}"), add, true),
                 Some((_, have)) if have.dad_failed => {
                     let what = format!(
-                        "the gateway {address} on {name} is not used: somebody on the link says that he has it (dadfailed)"
+                        "the gateway {address} on {name} is not used: another machine on the link claims it (dadfailed)"
                     );
                     let remedy = format!("ip address delete {address} dev {} && {add} nodad", quoted(name));
                     account.differs(what, remedy, true);
@@ -148,7 +149,7 @@ impl NodeState {
             {
                 let (link, local) = (quoted(name), have.net);
                 let what = format!(
-                    "{name} does not use its address {local}: somebody on the link says that he has it (dadfailed)"
+                    "{name} does not use its address {local}: another machine on the link claims it (dadfailed)"
                 );
                 let remedy = format!(
                     "{} && ip address delete {local} dev {link} && ip address add {local} dev {link} nodad",
@@ -166,7 +167,7 @@ impl NodeState {
                 Ok(towards) if towards == Some(end.index) => {}
                 Ok(_) => {
                     let what = format!("packets of this node to {} do not go to {}", address.addr(), end.name);
-                    // Not `replace`: a route to another link may belong to another container.
+                    // The command is not `replace`, because a route to another link may belong to another container.
                     let remedy = format!("ip route add {} dev {}", IpNet::from(address.addr()), quoted(&end.name));
                     account.differs(what, remedy, true);
                 }
@@ -241,7 +242,7 @@ impl NodeState {
             account.differs(what, remedy, is_command);
         }
         if !own.up {
-            // The kernel makes the other routes again with the link.
+            // The kernel makes the other routes again when the link is set up.
             return;
         }
         for address in account.addresses.clone() {
@@ -256,7 +257,7 @@ impl NodeState {
                 true => {
                     inside(found, &format!("ip route add {network} dev {} src {}", quoted(&own.name), address.addr()))
                 }
-                // A routed pair has this route through its gateway: no simple command makes it again.
+                // A routed pair has this route through its gateway: no simple command makes the route again.
                 false => (AGAIN.to_owned(), false),
             };
             account.differs(what, remedy, is_command);

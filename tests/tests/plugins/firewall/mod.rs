@@ -170,7 +170,7 @@ fn show_tells_of_the_rules() -> Result<()> {
     ensure!(said.contains(&format!("{own} by iptables")) && !said.contains("is not forwarded"), "{said}");
     place.node.sh("iptables -F CNI-FORWARD")?;
     let said = shown()?;
-    ensure!(said.contains(&format!("{own} is not forwarded: it is gone from iptables")), "{said}");
+    ensure!(said.contains(&format!("{own} is not forwarded: iptables no longer has it")), "{said}");
     Ok(())
 }
 
