@@ -1,10 +1,11 @@
-//! The arguments of `postern net`, for the program that has no parser with error messages for people.
+//! A parser for the arguments of `postern net`, without error messages for people. The host executable uses this
+//! parser.
 
 use crate::{Command, One, Places};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Arguments without any doubt about their meaning.
+/// Arguments with a clear meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
     /// The verb with its arguments.

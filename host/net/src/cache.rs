@@ -138,8 +138,8 @@ impl Cache {
             return Err(Error::new(
                 code::IO_FAILURE,
                 format!(
-                    "{} has the result of network {network}, container {container}, interface {ifname}: detach that one \
-                     first, or use another name",
+                    "{} has the result of network {network}, container {container}, interface {ifname}: detach that \
+                     attachment first, or use another name",
                     path.display()
                 ),
             ));
@@ -160,8 +160,8 @@ impl Cache {
         self.replace(&path, text.as_bytes()).map_err(unwritten)
     }
 
-    /// Puts a file in place in one step. The temporary file lies beside the directory: inside, a program that lists the
-    /// cache would take it for an attachment.
+    /// Puts a file in place in one step. The temporary file lies outside of the directory, because a program that lists
+    /// the directory would take the file for an attachment.
     fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let temporary = self.directory.with_file_name(format!(".results-{}.tmp", std::process::id()));
@@ -246,8 +246,8 @@ impl Cache {
         self.paths().into_iter().filter_map(|path| self.cached(path)).collect()
     }
 
-    /// Reads the attachment of a file. If the file's name does not fit its content, it is no attachment: no runtime
-    /// would find it again.
+    /// Reads the attachment of a file. If the file's name does not fit its content, the file is no attachment: no
+    /// runtime would find it again.
     fn cached(&self, path: PathBuf) -> Option<Cached> {
         let Entry { kind: _, container_id, config, ifname, network, netns, args, capability_args, result: _ } =
             Entry::read(&path)?;

@@ -32,8 +32,8 @@ impl Places {
     }
 }
 
-/// Returns the directories of plugins: the given ones, else the ones of the variable `CNI_PATH`, else the ones of
-/// distributions.
+/// Returns the directories of plugins: the given directories, else the directories of `CNI_PATH`, else the directories
+/// of distributions.
 pub fn cni_path(given: Option<&str>) -> String {
     let variable = || {
         let path = env::var_os("CNI_PATH").map(|path| path.to_string_lossy().into_owned());
@@ -95,9 +95,9 @@ pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String>
                 Ok(outcome) => outcome.to_json().map(Some).map_err(words),
                 Err(Failure { error, rest }) => Err(match rest {
                     Rest::Nothing => error.to_string(),
-                    Rest::Removed => format!("{error}\nwhat was made is removed (DEL)"),
+                    Rest::Removed => format!("{error}\nDEL has removed the attachment's objects"),
                     Rest::Stayed(after) => format!("{error}\nDEL after it failed too: {after}"),
-                    Rest::Untouched => format!("{error}\nnothing is removed: `postern net del` does that"),
+                    Rest::Untouched => format!("{error}\nnothing is removed: `postern net del` removes the attachment"),
                 }),
             };
         }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The longest file in bytes; a longer one is no network.
+/// The largest size of a file, in bytes. A larger file is refused.
 const LONGEST: u64 = 4 << 20;
 
 /// `O_NONBLOCK` of open(2): opening a pipe would otherwise wait for a writer.
@@ -16,11 +16,10 @@ const NON_BLOCKING: i32 = 0o4000;
 /// Finds the network `name` in a directory.
 ///
 /// Files that end in `.conflist` come first, in the order of their names, then single plugins in files that end in
-/// `.conf` or `.json`. Plugins in `DIRECTORY/NAME/*.conf` follow those of the list, unless the list has
+/// `.conf` or `.json`. Plugins in `DIRECTORY/NAME/*.conf` follow the list's plugins, unless the list has
 /// `loadOnlyInlinedPlugins`.
 ///
-/// # Errors
-/// In libcni's words: there is no such network, or a file before it is broken.
+/// # Errors In libcni's words: there is no such network, or an earlier file is broken.
 pub fn load(directory: &Path, name: &str) -> Result<List, Error> {
     let lists = files(directory, &["conflist"])?;
     for path in &lists {
@@ -89,8 +88,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
 
 /// Reads a regular file of at most `longest` bytes.
 ///
-/// # Errors
-/// It can't be read, is no regular file, or is longer.
+/// # Errors The file can't be read, is no regular file, or is longer.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
     if !file.metadata()?.is_file() {

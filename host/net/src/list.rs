@@ -15,11 +15,11 @@ pub struct List {
     pub name: String,
     /// The version for all plugins; empty if the list has no version, which means 0.1.0.
     pub version: String,
-    /// CHECK does nothing and succeeds.
+    /// True if CHECK does nothing and succeeds.
     pub disable_check: bool,
-    /// GC does nothing and succeeds.
+    /// True if GC does nothing and succeeds.
     pub disable_gc: bool,
-    /// Plugins come from the list alone, not from files of a directory too.
+    /// True if plugins come from the list alone, and not from files of a directory.
     pub only_inlined: bool,
     /// The plugins.
     pub plugins: Vec<Plugin>,
@@ -91,7 +91,7 @@ impl List {
         Self::parse(Value::Object(list).to_string().as_bytes())
     }
 
-    /// True if the list's version is the given version or a later one.
+    /// True if the list's version is the given version or a later version.
     ///
     /// # Errors
     /// Code 6: the text is no version.

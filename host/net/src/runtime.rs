@@ -7,14 +7,15 @@ use std::fmt;
 
 /// A way to run plugins.
 pub trait Plugins {
-    /// Runs one plugin and returns its standard output. GC and STATUS have no attachment: its variables are empty then.
+    /// Runs one plugin and returns its standard output. GC and STATUS have no attachment, so the variables of an
+    /// attachment are empty.
     ///
     /// # Errors
     /// The plugin's own error, or the reason why it could not run.
     fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error>;
 }
 
-/// A runtime's half of CNI.
+/// A runtime's part of CNI.
 #[derive(Clone, Debug)]
 pub struct Runtime<P> {
     /// A way to run plugins.
@@ -37,7 +38,7 @@ pub struct Failure {
 pub enum Rest {
     /// No plugin was called.
     Nothing,
-    /// The DEL after the failed ADD removed them.
+    /// The DEL after the failed ADD removed the parts.
     Removed,
     /// The DEL after the failed ADD failed too.
     Stayed(Error),
@@ -121,8 +122,7 @@ impl<P: Plugins> Runtime<P> {
     /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets the
     /// attachment. Further calls succeed, and so does a call for an attachment that never existed.
     ///
-    /// # Errors
-    /// The first plugin's error with its name. The cache keeps the result then.
+    /// # Errors The first plugin's error with its name. After an error, the cache keeps the result.
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
@@ -143,8 +143,7 @@ impl<P: Plugins> Runtime<P> {
     ///
     /// Without `valid`, all cached attachments are removed, and the plugins get no list of valid attachments.
     ///
-    /// # Errors
-    /// Those of all plugins, a line each.
+    /// # Errors The errors of all plugins, one per line.
     pub fn collect(&self, list: &List, valid: Option<&[(String, String)]>) -> Result<(), Error> {
         if list.disable_gc {
             return Ok(());
@@ -164,7 +163,7 @@ impl<P: Plugins> Runtime<P> {
             let mut more = Map::new();
             let object = |one: &(String, String)| json!({"containerID": one.0, "ifname": one.1});
             if let Some(valid) = valid.map(|valid| valid.iter().map(object).collect::<Value>()) {
-                // Two keys: an older libcni had the wrong one.
+                // The list has two keys, because an older libcni reads the wrong key.
                 more.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
                 more.insert("cni.dev/attachments".to_owned(), valid);
             }
@@ -207,7 +206,7 @@ impl<P: Plugins> Runtime<P> {
     }
 }
 
-/// Refuses names that no plugin accepts. They become file names of the cache.
+/// Refuses names that no plugin accepts. The names become file names of the cache.
 fn validate(list: &List, attachment: &Attachment) -> Result<(), Error> {
     validate_container_id(&attachment.container_id)?;
     validate_network_name(&list.name)?;

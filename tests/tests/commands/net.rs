@@ -432,7 +432,7 @@ fn a_failed_add_is_removed() -> Result<()> {
 
     let removed = failing(&[], &["add n /run/netns/x"])?;
     assert_eq!(verbs(&removed), ["one ADD", "two ADD", "two DEL", "one DEL"]);
-    assert_eq!(removed.steps, [(Some(1), Value::Null, format!("{error}what was made is removed (DEL)\n"))]);
+    assert_eq!(removed.steps, [(Some(1), Value::Null, format!("{error}DEL has removed the attachment's objects\n"))]);
 
     let stays = failing(&[("answers/one.DEL", json!("exit 1"))], &["add n /run/netns/x"])?;
     let after = "DEL after it failed too: plugin type=\"one\" failed (delete): netplugin failed with no error message: exit status 1\n";

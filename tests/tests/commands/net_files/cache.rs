@@ -221,7 +221,7 @@ impl Model {
         if !self.is_free_for(network, attachment) {
             *taken += 1;
             let error = wrote.err().context("another attachment's result was replaced")?;
-            ensure!(error.code == 5 && error.msg.contains("detach that one first"), "{error:?}");
+            ensure!(error.code == 5 && error.msg.contains("detach that attachment first"), "{error:?}");
             return Ok(());
         }
         let path = self.path(&file_name(network, attachment));
