@@ -29,7 +29,7 @@ impl Surface {
         }
     }
 
-    /// Returns a type's name in host/types, as a value that is owned. `handle` is the type that stands for a handle;
+    /// Returns the name of a type in host/types, for an owned value. `handle` is the type that stands for a handle;
     /// `None` means the type in the gate's answer.
     pub fn rust(&self, ty: &Ty, handle: Option<&str>) -> Result<String> {
         Ok(match ty {
@@ -89,7 +89,7 @@ pub fn imports(code: &str, modules: &[(&str, &[&str])]) -> String {
 }
 
 impl Surface {
-    /// Tells whether some function takes this type, and whether some function returns it, at any depth.
+    /// Returns true if a function takes this type, and true if a function returns this type, at any depth.
     pub fn uses(&self, ty: &Ty) -> Result<(bool, bool)> {
         let (mut is_given, mut is_returned) = (false, false);
         for function in self.capabilities.iter().flat_map(|capability| &capability.functions) {

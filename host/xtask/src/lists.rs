@@ -2,10 +2,10 @@
 //!
 //! A list stands between two comments. The first comment has the pattern of each line:
 //! `// each capability: mod {file};`. In the pattern `{name}` is the name in WIT, `{file}` and `{Type}` are the names
-//! in Rust, and `{Operations}` has all of the capability's operations. A list can be limited: to capabilities with
-//! keys, without keys, whose answers show no link, or without an operation that collects. `// each resource: …` has
-//! `{resource}` and `{Resource}` too. `// each package: …` is one line, with `{version}`. The second comment is
-//! `// end of the list`.
+//! in Rust, and `{Operations}` has all of the capability's operations. A list can be limited to some capabilities: with
+//! keys, without keys, without links in their answers, or without an operation that collects garbage.
+//! `// each resource: …` has `{resource}` and `{Resource}` too. `// each package: …` is one line, with `{version}`. The
+//! second comment is `// end of the list`.
 
 use crate::Written;
 use crate::code::is_common;
@@ -33,7 +33,7 @@ const FILES: [&str; 12] = [
 /// The end of a list.
 const END: &str = "// end of the list";
 
-/// Returns these files, each with its lists.
+/// Returns the files of [`FILES`], with their lists filled in.
 pub fn files(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
     let file = |path: &&str| {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;

@@ -19,11 +19,11 @@ pub struct Surface {
 pub struct Capability {
     /// Its name: `port-mappings`.
     pub name: String,
-    /// The first part of its operations' names in the audit log; as a rule its name.
+    /// The first part of its operations' names in the audit log; usually its name.
     pub log: String,
-    /// Its table in a policy has keys.
+    /// True if its table in a policy has keys.
     pub keys: bool,
-    /// Its module of the SDK is written.
+    /// True if the generator writes its module of the SDK.
     pub sdk: bool,
     /// The first sentence of its comment in WIT.
     pub doc: String,
@@ -45,15 +45,15 @@ pub struct Operation {
     pub fields: Vec<(String, Ty)>,
     /// The handles among the fields, each with the kind of its object.
     pub handles: Vec<(String, String)>,
-    /// The texts among the fields of which only the length is logged.
+    /// The text fields of which only the length is logged.
     pub secrets: BTreeSet<String>,
     /// Its reply.
     pub reply: Ty,
-    /// `acts`, `leaves` and `without-grant`.
+    /// The fact `acts` of `wit/surface.toml`.
     pub acts: String,
-    /// See `acts`.
+    /// The fact `leaves`.
     pub leaves: String,
-    /// See `acts`.
+    /// The fact `without-grant`.
     pub without_grant: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Operation {
 pub struct Function {
     /// Its name without the resource.
     pub name: String,
-    /// The resource that it is a method of.
+    /// The resource of a method; `None` for a function of the interface.
     pub of: Option<String>,
     /// Its kind.
     pub kind: Kind,
@@ -95,13 +95,13 @@ pub enum Ty {
     Plain(&'static str),
     /// A string.
     String,
-    /// A text that is an `IpAddr`, an `IpNet` or a `Mac`, by that name.
+    /// A text that is an `IpAddr`, an `IpNet` or a `Mac`. The field is the type's name.
     Text(&'static str),
-    /// It may be absent.
+    /// A value that may be absent.
     Option(Box<Ty>),
-    /// Several.
+    /// A list of values.
     List(Box<Ty>),
-    /// A type of an interface: the interface's name, and its own.
+    /// A type of an interface: the interface's name, and the type's name.
     Of(String, String),
 }
 
@@ -116,9 +116,9 @@ pub struct Def {
     pub rust: String,
     /// Its name in the SDK's module, if it has one.
     pub sdk: Option<String>,
-    /// Its other fields in Rust have their defaults.
+    /// True if its other fields in Rust have their defaults.
     pub rest: bool,
-    /// `parse::Checked` looks at it.
+    /// True if `parse::Checked` checks it.
     pub checked: bool,
 }
 
@@ -145,9 +145,9 @@ pub struct Field {
     pub rust: String,
     /// Its type in Rust.
     pub ty: Ty,
-    /// The guest sets it to `true`, without an argument.
+    /// True if the guest sets the field to `true`, without an argument.
     pub switch: bool,
-    /// The guest can read it.
+    /// True if the guest can read the field.
     pub readable: bool,
 }
 
@@ -266,7 +266,7 @@ impl Reader<'_> {
         Ok(Some(Def { name: name.to_owned(), form, rust, sdk, rest: is("rest"), checked: is("checked") }))
     }
 
-    /// A resource with a constructor is a value of the guest; the host gives out all others.
+    /// A resource with a constructor is a value of the guest; the host gives out all other resources.
     fn resource(&self, name: &str, id: TypeId, facts: &Table) -> Result<Form> {
         let interface = self.resolve.interfaces.get(self.id).context("it is gone")?;
         let own = || interface.functions.values().filter(|function| function.kind.resource() == Some(id));
@@ -492,12 +492,12 @@ fn sentence(docs: Option<&str>) -> String {
     paragraph.get(..end).unwrap_or_default().trim().to_owned()
 }
 
-/// `port-mappings` as `port_mappings`.
+/// Returns `port-mappings` as `port_mappings`.
 pub fn snake(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// `port-mappings` as `PortMappings`.
+/// Returns `port-mappings` as `PortMappings`.
 pub fn camel(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();

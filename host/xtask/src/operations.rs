@@ -1,5 +1,5 @@
-//! Writes host/types/src/surface: the operations of each capability, the traits that answer them, and their tables of
-//! facts.
+//! Writes host/types/src/surface: the operations of each capability, the traits that answer the operations, and tables
+//! of the operations' facts.
 
 use crate::Written;
 use crate::code::{doc, heading, imports};
@@ -42,7 +42,7 @@ const VALUES: &[&str] = &[
     "VlanInfo",
 ];
 
-/// Returns a file for each capability, and one for all.
+/// Returns a file for each capability, and one file for all capabilities.
 pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     let mut files = vec![("host/types/src/surface/mod.rs".into(), all(surface)?)];
     for capability in &surface.capabilities {
@@ -114,11 +114,11 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
          #[allow(missing_docs, reason = \"a variant's own line and `wit/{wit}.wit` describe its fields\")]
          pub enum {name} {{ {variants} }}
 
-         /// Who answers them: each function returns the reply, or the error that the guest gets.
+         /// Answers the operations. Each function returns the reply, or the error that the guest gets.
          pub trait Host {{ {answers} }}
 
          impl {name} {{
-             /// Has this operation answered.
+             /// Lets `node` answer this operation.
              ///
              /// # Errors
              /// The error that the guest gets.
@@ -218,7 +218,7 @@ fn all(surface: &Surface) -> Result<String> {
          /// The operations: an enum for each capability.
          pub mod ops {{ {ops} }}
 
-         /// Who answers the operations: a trait for each capability.
+         /// The traits that answer the operations, one for each capability.
          pub mod host {{ {host} }}
 
          /// A WIT interface with privileges, which a policy grants. In the order of `wit/surface.toml`.
@@ -248,11 +248,11 @@ fn all(surface: &Surface) -> Result<String> {
          #[allow(missing_docs, reason = \"`wit/` describes each\")]
          pub enum Operation {{ {operations} }}
 
-         /// Who answers every operation.
+         /// Answers every operation.
          pub trait Host: {hosts} {{}}
 
          impl Operation {{
-             /// Has this operation answered.
+             /// Lets `node` answer this operation.
              ///
              /// # Errors
              /// The error that the guest gets.
@@ -270,7 +270,7 @@ fn all(surface: &Surface) -> Result<String> {
                  match self {{ {row} }}
              }}
 
-             /// Returns the handles that it names, each with the kind of object that it must stand for.
+             /// Returns the operation's handles, each with the kind of object that the handle must stand for.
              pub fn handles(&mut self) -> Vec<(&mut Handle, Takes)> {{
                  match self {{ {handles} }}
              }}

@@ -1,4 +1,4 @@
-//! Writes host/sandbox/src/bindings: the imports of a guest. They only translate.
+//! Writes host/sandbox/src/bindings: the imports of a guest. The written code only translates.
 
 use crate::Written;
 use crate::code::{SYSCTL, closure, heading, imports, is_common};
@@ -47,7 +47,7 @@ fn file(surface: &Surface, capability: &Capability) -> Result<String> {
 }
 
 /// Returns the code with the types of host/types by their names alone, and the line that imports them. A type keeps its
-/// crate's name if the file has its own type of that name.
+/// crate's name if the file has another type of that name.
 fn imported(code: &str, own: &[String]) -> (String, String) {
     let mut names = BTreeSet::new();
     let mut short = String::new();
@@ -108,7 +108,7 @@ fn raw(surface: &Surface, ty: &Ty) -> Result<String> {
     })
 }
 
-/// The type of a parameter or of a success in WIT's functions.
+/// The type of a parameter, or of a successful result, in WIT's functions.
 fn wit(surface: &Surface, ty: &Ty) -> Result<String> {
     Ok(match ty {
         Ty::Option(inner) => format!("Option<{}>", wit(surface, inner)?),
@@ -170,7 +170,7 @@ fn qualified(ty: &str) -> String {
     code
 }
 
-/// Turns a parameter into fields of the operation: returns the code that must parse it first, and the fields.
+/// Turns a parameter into fields of the operation: returns the code that parses the parameter, and the fields.
 fn argument(
     surface: &Surface,
     operation: &Operation,
@@ -217,7 +217,7 @@ fn assigned(field: &str, code: &str) -> String {
 /// Code that turns the guest's data into a value.
 struct Read {
     code: String,
-    /// The code may return with `?`.
+    /// True if the code may return with `?`.
     fails: bool,
 }
 
@@ -279,7 +279,7 @@ fn has_text(ty: &Ty) -> bool {
 /// Code that turns a value into data for the guest.
 struct Shown {
     code: String,
-    /// It is a `Result`.
+    /// True if the code gives a `Result`.
     fails: bool,
 }
 

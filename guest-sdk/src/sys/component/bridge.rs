@@ -6,7 +6,7 @@ use super::wit::bridge as wit;
 use crate::error::Error;
 use postern_types::{LinkInfo, PortSpec};
 
-/// Collects the values of a call, which the plugin sets.
+/// Collects the values that the plugin sets for a call.
 #[derive(Debug)]
 pub(crate) struct Options(pub(super) wit::Options);
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use postern_types::{LinkInfo, Mac};
 use std::cell::Cell;
 
-/// Collects the values of a call, which the plugin sets.
+/// Collects the values that the plugin sets for a call.
 #[derive(Debug)]
 pub(crate) struct Options {
     mtu: Cell<Option<u32>>,

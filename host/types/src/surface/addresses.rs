@@ -31,7 +31,7 @@ pub enum Addresses {
     Settle { link: Handle },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `addresses.add`.
     fn add(&mut self, link: Handle, addresses: &[IpNet]) -> Result<(), OpError>;
@@ -47,7 +47,7 @@ pub trait Host {
 }
 
 impl Addresses {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -20,14 +20,14 @@ pub enum Attachments {
     Collect,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `attachments.collect`.
     fn collect(&mut self) -> Result<u32, OpError>;
 }
 
 impl Attachments {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

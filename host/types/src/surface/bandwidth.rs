@@ -27,7 +27,7 @@ pub enum Bandwidth {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `bandwidth.limit`.
     fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError>;
@@ -40,7 +40,7 @@ pub trait Host {
 }
 
 impl Bandwidth {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

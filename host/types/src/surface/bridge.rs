@@ -36,7 +36,7 @@ pub enum Bridge {
     PreviousLink,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `bridge.attach`.
     fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError>;
@@ -61,7 +61,7 @@ pub trait Host {
 }
 
 impl Bridge {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

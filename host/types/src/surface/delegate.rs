@@ -37,7 +37,7 @@ pub enum Delegate {
     Gc,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `delegate.subnet-file`.
     fn subnet_file(&mut self) -> Result<SubnetFile, OpError>;
@@ -59,7 +59,7 @@ pub trait Host {
 }
 
 impl Delegate {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

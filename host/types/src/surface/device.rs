@@ -28,7 +28,7 @@ pub enum Device {
     GiveBack,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `device.find`.
     fn find(&mut self, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError>;
@@ -41,7 +41,7 @@ pub trait Host {
 }
 
 impl Device {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -30,7 +30,7 @@ pub enum Dhcp {
     Status,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `dhcp.acquire`.
     fn acquire(&mut self) -> Result<DhcpLease, OpError>;
@@ -46,7 +46,7 @@ pub trait Host {
 }
 
 impl Dhcp {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -20,14 +20,14 @@ pub enum Dummy {
     Create,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `dummy.create`.
     fn create(&mut self) -> Result<LinkInfo, OpError>;
 }
 
 impl Dummy {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

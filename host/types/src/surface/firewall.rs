@@ -32,7 +32,7 @@ pub enum Firewall {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `firewall.admit`.
     fn admit(&mut self, addresses: &[IpNet]) -> Result<(), OpError>;
@@ -48,7 +48,7 @@ pub trait Host {
 }
 
 impl Firewall {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -21,14 +21,14 @@ pub enum Forwarding {
     Enable,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `forwarding.enable`.
     fn enable(&mut self) -> Result<(), OpError>;
 }
 
 impl Forwarding {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -33,7 +33,7 @@ pub enum Ipam {
     Gc,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `ipam.add`.
     fn add(&mut self) -> Result<String, OpError>;
@@ -52,7 +52,7 @@ pub trait Host {
 }
 
 impl Ipam {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -36,7 +36,7 @@ pub enum Leases {
     Available { sets: Vec<Vec<LeaseRange>> },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `leases.reserve`.
     fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError>;
@@ -55,7 +55,7 @@ pub trait Host {
 }
 
 impl Leases {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -32,7 +32,7 @@ pub enum Link {
     Own,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `link.attributes`.
     fn attributes(&mut self, link: Handle) -> Result<LinkInfo, OpError>;
@@ -48,7 +48,7 @@ pub trait Host {
 }
 
 impl Link {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

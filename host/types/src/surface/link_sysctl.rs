@@ -20,14 +20,14 @@ pub enum LinkSysctl {
     Set { link: Handle, key: crate::LinkSysctl, value: bool },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `link-sysctl.set`.
     fn set(&mut self, link: Handle, key: crate::LinkSysctl, value: bool) -> Result<(), OpError>;
 }
 
 impl LinkSysctl {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

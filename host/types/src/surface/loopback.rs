@@ -27,7 +27,7 @@ pub enum Loopback {
     Addresses,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `loopback.up`.
     fn up(&mut self) -> Result<(), OpError>;
@@ -40,7 +40,7 @@ pub trait Host {
 }
 
 impl Loopback {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

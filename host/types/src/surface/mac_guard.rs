@@ -28,7 +28,7 @@ pub enum MacGuard {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `mac-guard.ensure`.
     fn ensure(&mut self, host: Handle, mac: Mac) -> Result<(), OpError>;
@@ -41,7 +41,7 @@ pub trait Host {
 }
 
 impl MacGuard {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

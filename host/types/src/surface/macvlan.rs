@@ -24,7 +24,7 @@ pub enum Macvlan {
     Find,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `macvlan.create`.
     fn create(
@@ -41,7 +41,7 @@ pub trait Host {
 }
 
 impl Macvlan {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -26,7 +26,7 @@ pub enum Masquerade {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `masquerade.ensure`.
     fn ensure(&mut self, backend: Option<Backend>) -> Result<(), OpError>;
@@ -39,7 +39,7 @@ pub trait Host {
 }
 
 impl Masquerade {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -77,7 +77,7 @@ pub mod ops {
     pub use super::vrf::Vrf;
 }
 
-/// Who answers the operations: a trait for each capability.
+/// The traits that answer the operations, one for each capability.
 pub mod host {
     pub use super::addresses::Host as Addresses;
     pub use super::attachments::Host as Attachments;
@@ -305,7 +305,7 @@ pub enum Operation {
     Notes(ops::Notes),
 }
 
-/// Who answers every operation.
+/// Answers every operation.
 pub trait Host:
     host::Link
     + host::Veth
@@ -343,7 +343,7 @@ pub trait Host:
 }
 
 impl Operation {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.
@@ -460,7 +460,7 @@ impl Operation {
         }
     }
 
-    /// Returns the handles that it names, each with the kind of object that it must stand for.
+    /// Returns the operation's handles, each with the kind of object that the handle must stand for.
     pub fn handles(&mut self) -> Vec<(&mut Handle, Takes)> {
         match self {
             Self::Link(operation) => operation.handles(),

@@ -23,7 +23,7 @@ pub enum NamespaceSysctl {
     Check { key: String, value: String },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `namespace-sysctl.set`.
     fn set(&mut self, key: &str, value: &str) -> Result<(), OpError>;
@@ -33,7 +33,7 @@ pub trait Host {
 }
 
 impl NamespaceSysctl {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

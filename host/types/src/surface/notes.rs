@@ -25,7 +25,7 @@ pub enum Notes {
     Get,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `notes.set`.
     fn set(&mut self, text: &str) -> Result<(), OpError>;
@@ -35,7 +35,7 @@ pub trait Host {
 }
 
 impl Notes {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

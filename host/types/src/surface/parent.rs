@@ -21,14 +21,14 @@ pub enum Parent {
     Find { name: String, in_container: bool },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `parent.find`.
     fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError>;
 }
 
 impl Parent {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -20,14 +20,14 @@ pub enum PointToPoint {
     Ensure { host: Handle },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `point-to-point.ensure`.
     fn ensure(&mut self, host: Handle) -> Result<(), OpError>;
 }
 
 impl PointToPoint {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

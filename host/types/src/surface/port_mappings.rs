@@ -27,7 +27,7 @@ pub enum PortMappings {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `port-mappings.ensure`.
     fn ensure(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError>;
@@ -40,7 +40,7 @@ pub trait Host {
 }
 
 impl PortMappings {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

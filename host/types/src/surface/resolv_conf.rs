@@ -20,14 +20,14 @@ pub enum ResolvConf {
     Read,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `resolv-conf.read`.
     fn read(&mut self) -> Result<Dns, OpError>;
 }
 
 impl ResolvConf {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

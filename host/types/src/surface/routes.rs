@@ -32,7 +32,7 @@ pub enum Routes {
     Has { link: Handle, routes: Vec<Route> },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `routes.add`.
     fn add(&mut self, link: Handle, routes: &[Route]) -> Result<(), OpError>;
@@ -48,7 +48,7 @@ pub trait Host {
 }
 
 impl Routes {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

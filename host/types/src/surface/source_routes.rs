@@ -28,7 +28,7 @@ pub enum SourceRoutes {
     Remove,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `source-routes.apply`.
     fn apply(&mut self, link: Handle, sources: &[RouteSource], table: Option<u32>, hints: bool) -> Result<(), OpError>;
@@ -41,7 +41,7 @@ pub trait Host {
 }
 
 impl SourceRoutes {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -23,7 +23,7 @@ pub enum Tap {
     Join { link: Handle, bridge: String },
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `tap.create`.
     fn create(&mut self, settings: &TapSettings) -> Result<LinkInfo, OpError>;
@@ -33,7 +33,7 @@ pub trait Host {
 }
 
 impl Tap {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -26,7 +26,7 @@ pub enum Veth {
     Find,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `veth.wait-running`.
     fn wait_running(&mut self, host: Handle) -> Result<LinkInfo, OpError>;
@@ -39,7 +39,7 @@ pub trait Host {
 }
 
 impl Veth {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -24,7 +24,7 @@ pub enum Vlan {
     Find,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `vlan.create`.
     fn create(&mut self, parent: Handle, id: u16, mtu: Option<u32>) -> Result<LinkInfo, OpError>;
@@ -34,7 +34,7 @@ pub trait Host {
 }
 
 impl Vlan {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

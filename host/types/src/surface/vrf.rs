@@ -26,7 +26,7 @@ pub enum Vrf {
     Leave,
 }
 
-/// Who answers them: each function returns the reply, or the error that the guest gets.
+/// Answers the operations. Each function returns the reply, or the error that the guest gets.
 pub trait Host {
     /// Answers `vrf.join`.
     fn join(&mut self, link: Handle, name: &str, table: Option<u32>) -> Result<(), OpError>;
@@ -39,7 +39,7 @@ pub trait Host {
 }
 
 impl Vrf {
-    /// Has this operation answered.
+    /// Lets `node` answer this operation.
     ///
     /// # Errors
     /// The error that the guest gets.

@@ -38,7 +38,7 @@ fn component_options(surface: &Surface, def: &Def, made_with: &[Field], set: &[F
         given.push(passed(surface, &field.ty, &field.rust)?);
     }
     let mut code = format!(
-        "/// Collects the values of a call, which the plugin sets.\n#[derive(Debug)]\npub(crate) struct {name}(pub(super) wit::{name});\n\n
+        "/// Collects the values that the plugin sets for a call.\n#[derive(Debug)]\npub(crate) struct {name}(pub(super) wit::{name});\n\n
          impl {name} {{ pub(crate) fn new({}) -> Self {{ Self(wit::{name}::new({})) }}\n\n",
         params.join(", "),
         given.join(", "),
@@ -153,7 +153,7 @@ fn wire(surface: &Surface, ty: &Ty, value: &str) -> Result<String> {
 /// Code that turns the return value of an imported function into the SDK's value.
 struct Got {
     code: String,
-    /// It is a `Result`.
+    /// True if the code gives a `Result`.
     fails: bool,
 }
 
@@ -270,7 +270,7 @@ fn component_conversions(surface: &Surface, capability: &Capability, def: &Def) 
     Ok(code)
 }
 
-/// A value that the guest passes as a whole: setters are called only for fields that are set.
+/// Returns the code for a value that the guest passes as a whole. Setters are called only for fields that are set.
 fn component_value(surface: &Surface, def: &Def, fields: &[Field], made_with: usize) -> Result<String> {
     let name = camel(&def.name);
     let (with, set) = fields.split_at(made_with);

@@ -72,7 +72,7 @@ pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     Ok(files)
 }
 
-/// Returns the module of a capability whose functions only call the ones of `sys`.
+/// Returns the module of a capability whose functions only call the functions of `sys`.
 fn module(surface: &Surface, capability: &Capability) -> Result<String> {
     let mut code = String::new();
     for function in functions(capability) {
@@ -110,7 +110,8 @@ fn lent(surface: &Surface, ty: &Ty) -> Result<String> {
     surface.lent(ty, "")
 }
 
-/// Returns the type of a success of the SDK's functions: handles are resources, and records with links are the SDK's.
+/// Returns the type of a successful result of the SDK's functions: handles become resources, and records with links
+/// become the SDK's records.
 fn given(surface: &Surface, ty: &Ty) -> Result<String> {
     Ok(match ty {
         Ty::Option(inner) => format!("Option<{}>", given(surface, inner)?),
@@ -154,7 +155,7 @@ fn functions(capability: &Capability) -> impl Iterator<Item = &Function> {
     capability.functions.iter().filter(move |function| !is_of_value(function))
 }
 
-/// The setters of a value that the SDK keeps while the plugin fills it.
+/// The fields of a value that the SDK keeps while the plugin sets them.
 fn fields(def: &Def) -> Option<(&[Field], &[Field])> {
     match &def.form {
         Form::Value { fields, made_with, spread: true } => Some(fields.split_at(*made_with)),

@@ -54,7 +54,7 @@ fn native_options(surface: &Surface, def: &Def, made_with: &[Field], set: &[Fiel
         )?;
     }
     Ok(format!(
-        "/// Collects the values of a call, which the plugin sets.\n#[derive(Debug)]\npub(crate) struct {name} {{ {body} }}\n\n
+        "/// Collects the values that the plugin sets for a call.\n#[derive(Debug)]\npub(crate) struct {name} {{ {body} }}\n\n
          impl {name} {{ pub(crate) fn new({params}) -> Self {{ Self {{ {new} }} }}\n\n{setters} }}\n\n"
     ))
 }
