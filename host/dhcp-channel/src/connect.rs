@@ -85,7 +85,7 @@ impl Channel {
             return Ok(own);
         }
         // A native daemon closes the connection after Postern's greeting. A second connection with Go's greeting shows
-        // whether it is one.
+        // whether the service is a native daemon.
         let mut other = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         match other.greet(greeting::GO, deadline)? {
             200 => Err(ServiceError::Native),
@@ -95,8 +95,7 @@ impl Channel {
 
     /// Sends a request, and waits for the answer. `namespace` is the attachment's network namespace.
     ///
-    /// # Errors
-    /// See [`ServiceError`]. The channel can't be used again then.
+    /// # Errors See [`ServiceError`]. After an error, the channel can't be used again.
     pub fn ask(
         &mut self,
         ask: &Ask,
@@ -128,7 +127,7 @@ fn look(path: &Path) -> Result<(), ServiceError> {
     let found = lstat(path)?;
     trust(directory).map_err(|error| ServiceError::Untrusted(error.to_string()))?;
     if kind(&found) != SFlag::S_IFSOCK {
-        return Err(ServiceError::Untrusted("there is something else than a socket".to_owned()));
+        return Err(ServiceError::Untrusted("its path is not a socket".to_owned()));
     }
     if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
         return Err(ServiceError::Untrusted(format!("the socket belongs to user {}", found.st_uid)));

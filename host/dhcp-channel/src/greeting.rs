@@ -6,7 +6,7 @@ pub const OWN: &str = "/postern/1";
 /// The greeting of Go's net/rpc, with which native daemons and their clients begin.
 pub const GO: &str = "/_goRPC_";
 
-/// The longest greeting, or answer to one, in bytes.
+/// The longest greeting, or answer to a greeting, in bytes.
 pub const LONGEST: usize = 4 << 10;
 
 /// Returns the text that a client sends first.
@@ -22,7 +22,7 @@ pub const NATIVE: &str = "HTTP/1.0 404 this is postern-dhcp.service, which serve
                           that plugin, or go back by `systemctl disable --now postern-dhcp.socket postern-dhcp.service` \
                           and `systemctl enable --now cni-dhcp.socket cni-dhcp.service`\r\n\r\n";
 
-/// The service's answer to anything else.
+/// The service's answer to any other client.
 pub const UNKNOWN: &str = "HTTP/1.0 404 Not Found\r\n\r\n";
 
 /// Returns the length of a complete greeting, with the empty line at its end.

@@ -1,8 +1,8 @@
 //! The channel to the DHCP service: its messages, and the gate's side of the connection.
 //!
 //! A connection begins with a line of HTTP, `CONNECT /postern/1`, because native daemons and their clients begin with
-//! one for Go's net/rpc. So each side knows at once if the other side is native. Then follow lines of JSON: an [`Ask`]
-//! and its [`Answer`] in turn. An ask may carry the descriptor of the attachment's network namespace.
+//! such a line for Go's net/rpc. So each side knows at once if the other side is native. Lines of JSON follow: an
+//! [`Ask`] and its [`Answer`] in turn. An ask may carry the descriptor of the attachment's network namespace.
 
 mod connect;
 pub mod greeting;

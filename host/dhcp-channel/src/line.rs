@@ -1,4 +1,4 @@
-//! Sends and receives bytes over the socket, with one deadline for all of them.
+//! Sends and receives bytes over the socket, with one deadline for all bytes.
 
 use crate::connect::ServiceError;
 use nix::errno::Errno;
@@ -15,7 +15,7 @@ pub const LONGEST_ASK: usize = 8 << 20;
 /// The longest answer in bytes: some ten thousand leases.
 pub const LONGEST_ANSWER: usize = 16 << 20;
 
-/// Sends all bytes. A descriptor goes with the first of them.
+/// Sends all bytes. A descriptor goes with the first bytes.
 pub fn send(
     stream: &UnixStream,
     bytes: &[u8],
@@ -72,7 +72,7 @@ fn ready(stream: &UnixStream, what: PollFlags, deadline: Instant) -> Result<(), 
         if left.is_zero() {
             return Err(ServiceError::Deadline);
         }
-        // Rounded up: otherwise poll would return at once in the last millisecond, again and again.
+        // The timeout is rounded up. Otherwise poll would return at once, again and again, in the last millisecond.
         let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(stream.as_fd(), what)], timeout) {
             Ok(0) | Err(Errno::EINTR) => {}

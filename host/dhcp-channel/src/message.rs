@@ -11,7 +11,7 @@ pub enum Ask {
     Acquire(Attachment),
     /// Read the present lease.
     Check(Attachment),
-    /// Give the lease back. A missing lease is no error. Only the three names of the attachment count.
+    /// Give the lease back. A missing lease is no error. The service compares only the three names of the attachment.
     Release(Attachment),
     /// All leases.
     Leases,
@@ -65,7 +65,7 @@ pub enum Answer {
         code: u32,
         /// The reason.
         words: String,
-        /// The way out; may be empty.
+        /// The remedy; may be empty.
         details: String,
     },
 }
@@ -100,7 +100,7 @@ pub struct HeldLease {
 pub enum Standing {
     /// No server has given the lease yet.
     Acquiring,
-    /// It is valid.
+    /// The lease is valid.
     Bound,
     /// The lease is lost, and the link was set down. The text is the reason.
     Lost(String),

@@ -29,7 +29,7 @@ const LONGEST_CONFIGURATION: usize = 256 << 10;
 /// The longest name or path, in bytes.
 const LONGEST_NAME: usize = 4096;
 
-/// The most leases.
+/// The largest number of leases.
 const MOST: usize = 16 << 10;
 
 /// The longest wait for a link that can't send yet, in milliseconds. After that, packets are sent anyway.
@@ -225,8 +225,8 @@ impl Service {
         }
     }
 
-    /// True if the link of a lease also has a lease of the other family. The names don't show that: an attachment of
-    /// these names may have another namespace by now.
+    /// True if the link of a lease also has a lease of the other family. The names alone don't show a second lease: an
+    /// attachment with these names may have another namespace by now.
     pub fn has_other_lease(&self, entry: &KeptLease) -> bool {
         let link = |entry: &KeptLease| (entry.namespace, entry.index, entry.mac);
         self.leases.values().any(|other| other.serial != entry.serial && other.is_live() && link(other) == link(entry))
@@ -245,7 +245,7 @@ impl Service {
         let Some(entry) = self.leases.get(&name(attachment, family)) else {
             let family = family.name();
             let words = format!("the DHCP service keeps no lease for {} ({family})", subject(attachment));
-            return Err(refused(UNKNOWN, words, "a new container gets one with ADD"));
+            return Err(refused(UNKNOWN, words, "a new container gets a lease with ADD"));
         };
         if let Ok(Some(other)) = self.differs(entry, attachment, given) {
             return Err(other);
@@ -274,7 +274,7 @@ impl Service {
         let mut held = Vec::new();
         for key in Family::ALL.map(|family| name(attachment, family)) {
             let Some(entry) = self.leases.get(&key) else { continue };
-            // A DEL may have no namespace to compare: then the three names count.
+            // A DEL may have no namespace to compare. Then only the three names are compared.
             if let Ok(Some(other)) = self.differs(entry, attachment, given.as_ref()) {
                 return Some(other);
             }
@@ -327,8 +327,8 @@ impl Service {
         });
     }
 
-    /// Ends a lease, and returns it. The client that waits for the lease gets `answer`. The client that waits for its
-    /// end gets an answer, unless it waits for the end of another lease too.
+    /// Ends a lease, and returns it. The client that waits for the lease gets `answer`. The client that waits for the
+    /// lease's end gets an answer, unless that client also waits for the end of another lease.
     pub fn end_lease(&mut self, key: &str, answer: impl FnOnce(&KeptLease) -> Answer) -> Option<KeptLease> {
         let ended = self.leases.remove(key)?;
         self.forget(&ended);
@@ -344,8 +344,8 @@ impl Service {
         Some(ended)
     }
 
-    /// Tells the client that waits for leases that one of them failed. The client can't use the other leases, so they
-    /// are given back.
+    /// Tells a client that waits for leases that one lease failed. The client can't use the other leases, so they are
+    /// given back.
     pub fn disappoint(&mut self, id: Id, answer: &Answer) {
         self.tell(id, answer);
         self.abandon_for(id);
@@ -371,7 +371,7 @@ impl Service {
         Ok((namespace, found))
     }
 
-    /// Returns a refusal if an ask names another namespace than the lease's, and the lease's namespace is alive.
+    /// Returns a refusal if an ask names another namespace than the lease has, and the lease's namespace is alive.
     fn differs(
         &self,
         entry: &KeptLease,
@@ -402,7 +402,7 @@ impl Service {
         let found = found.map_err(|error| refused(INTERNAL, error.to_string(), ""))?;
         found.ok_or_else(|| {
             let words = format!("namespace {netns} has no link \"{ifname}\", over which DHCP could be asked");
-            let way_out = "the plugin \"dhcp\" needs one that makes its link first: bridge, macvlan, vlan, ipvlan";
+            let way_out = "the plugin \"dhcp\" needs a plugin that makes its link first: bridge, macvlan, vlan, ipvlan";
             refused(CONFIGURATION, words, way_out)
         })
     }
@@ -430,7 +430,7 @@ fn checked(attachment: &Attachment) -> Result<(), Answer> {
     }
     if netns.len() > LONGEST_NAME || configuration.len() + args.len() > LONGEST_CONFIGURATION {
         let words =
-            format!("the configuration is longer than {LONGEST_CONFIGURATION} bytes, which the DHCP service takes");
+            format!("the configuration is longer than {LONGEST_CONFIGURATION} bytes, the limit of the DHCP service");
         return Err(refused(CONFIGURATION, words, ""));
     }
     Ok(())
@@ -446,7 +446,7 @@ fn carries_broadcasts(attachment: &Attachment, link: &Link) -> Result<(), Answer
     let ifname = &attachment.ifname;
     let words =
         format!("link \"{ifname}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs them");
-    Err(refused(CONFIGURATION, words, "mode \"l2\" has them; or take another IPAM plugin, such as host-local"))
+    Err(refused(CONFIGURATION, words, "use mode \"l2\", or another IPAM plugin, such as host-local"))
 }
 
 /// Makes a refusal.
@@ -463,5 +463,5 @@ pub fn subject(attachment: &Attachment) -> String {
 fn other_namespace(entry: &KeptLease) -> Answer {
     let (names, netns) = (subject(&entry.attachment), &entry.attachment.netns);
     let words = format!("the DHCP lease of {names} belongs to the namespace at {netns}, which is still there");
-    refused(ENVIRONMENT, words, "DEL gives it back")
+    refused(ENVIRONMENT, words, "DEL gives the lease back")
 }

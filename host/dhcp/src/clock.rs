@@ -1,5 +1,5 @@
-//! Clocks. Leases run by `CLOCK_BOOTTIME`: it never goes back, nobody can set it, and it counts while the machine
-//! sleeps. The wall clock counts only over a reboot.
+//! Clocks. Leases use `CLOCK_BOOTTIME`. This clock never goes back, nobody can set it, and it counts while the machine
+//! sleeps. The wall clock is used only across a reboot.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The rights that each process of the service keeps. The service itself reads frames of strangers only after it is
-//! confined.
+//! The rights that each process of the service keeps. The service itself reads frames of other machines only after it
+//! is confined.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
             "postern dhcp: this kernel has no Landlock: a service that was taken over would reach files"
         );
     }
-    // To enter namespaces, to open packet sockets, and to set links up and down.
+    // The capabilities for entering namespaces, opening packet sockets, and setting links up and down.
     let capabilities = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN;
     Confinement { capabilities, files, filter: SERVICE.ready().clone() }.apply()
 }
@@ -31,7 +31,7 @@ static SERVICE: Filter = Filter::new(
 );
 
 const SERVICE_RULES: &[CallRule] = &[
-    // It may enter network namespaces, and no others.
+    // The service may enter network namespaces, and no other kind of namespace.
     CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
     CallRule(
         libc::SYS_socket,
@@ -76,7 +76,7 @@ const REMOVER_CALLS: &[c_long] = &[
     libc::SYS_lstat,
 ];
 
-/// Confines a process that runs steps: to code and policies, which it reads, and to notes about verified code. Its
+/// Confines a process that runs steps. The process may read code and policies, and write notes about verified code. Its
 /// children become sandboxes. So it keeps the rights that sandboxes give up by themselves, and the calls for giving
 /// them up.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
@@ -98,7 +98,7 @@ const STEPS_RULES: &[CallRule] = &[
     CallRule(libc::SYS_kill, &[Argument::OneOf(1, &[libc::SIGKILL as u32])]),
 ];
 
-/// System calls that newer architectures lack. glibc uses some of them, and musl all.
+/// System calls that newer architectures lack. glibc uses some of these calls, and musl all.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[c_long] = &[
     libc::SYS_open,   // as openat
@@ -120,7 +120,7 @@ const CHANGING: u32 = (libc::O_WRONLY
     | libc::O_APPEND
     | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
-/// Memory without a file behind it, and without new code.
+/// Allows only memory that maps no file and contains no new code.
 const NO_FILE: &[CallRule] = &[
     CallRule(libc::SYS_mmap, &[Argument::Lacks(2, libc::PROT_EXEC as u32), Argument::OneOf(4, &[u32::MAX])]),
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
@@ -143,9 +143,9 @@ const SHARING: u32 = (libc::CLONE_VM
 /// Further calls of every process of the service. None of them makes or opens an object.
 const MESSAGES: &[c_long] = &[
     libc::SYS_write,          // words for people
-    libc::SYS_writev,         // the same
-    libc::SYS_newfstatat,     // device and inode of what is opened; owner and mode
-    libc::SYS_fstat,          // the same, of older C libraries
+    libc::SYS_writev,         // words for people
+    libc::SYS_newfstatat,     // device and inode of opened files; owner and mode
+    libc::SYS_fstat,          // owner and mode, of older C libraries
     libc::SYS_rt_sigprocmask, // around a panic
     libc::SYS_getrandom,      // random numbers for steps, and for maps
     libc::SYS_clock_gettime,  // the clock, if the vDSO has none
@@ -162,19 +162,19 @@ const MESSAGES: &[c_long] = &[
 const SERVICE_CALLS: &[c_long] = &[
     libc::SYS_read,            // files, the timer, signals
     libc::SYS_openat,          // files, within Landlock's rules
-    libc::SYS_openat2,         // the same, of cap-std
+    libc::SYS_openat2,         // files, of cap-std
     libc::SYS_statx,           // owner and mode, of the standard library
     libc::SYS_unlinkat,        // leases that have ended
     libc::SYS_lseek,           // the length of the log
     libc::SYS_getdents64,      // listing leases
     libc::SYS_renameat,        // files appear whole
-    libc::SYS_renameat2,       // the same, of newer C libraries
+    libc::SYS_renameat2,       // files appear whole, of newer C libraries
     libc::SYS_linkat,          // setting the log aside
     libc::SYS_mkdirat,         // the directory of leases, if somebody removed it
     libc::SYS_ftruncate,       // the log
     libc::SYS_flock,           // the log
     libc::SYS_nanosleep,       // waiting for the log's lock
-    libc::SYS_clock_nanosleep, // the same, of newer C libraries
+    libc::SYS_clock_nanosleep, // waiting for the log's lock, of newer C libraries
     libc::SYS_bind,            // sockets
     libc::SYS_connect,         // netlink sockets
     libc::SYS_getsockname,     // a netlink socket's own port
@@ -192,37 +192,37 @@ const SERVICE_CALLS: &[c_long] = &[
 /// Further calls of a process for steps, and of its children until they are sealed.
 const STEPS_CALLS: &[c_long] = &[
     libc::SYS_read,            // code, manifest and policy
-    libc::SYS_pread64,         // code that is proven
-    libc::SYS_openat,          // the same, within Landlock's rules
-    libc::SYS_openat2,         // the same, of cap-std
-    libc::SYS_statx,           // their owners, of the standard library
-    libc::SYS_lseek,           // their length
-    libc::SYS_readlinkat,      // where they lie
-    libc::SYS_getdents64,      // the directories on the way
-    libc::SYS_getcwd,          // the same
+    libc::SYS_pread64,         // code that is verified
+    libc::SYS_openat,          // code, manifest and policy, within Landlock's rules
+    libc::SYS_openat2,         // code, manifest and policy, of cap-std
+    libc::SYS_statx,           // owners of these files, of the standard library
+    libc::SYS_lseek,           // the length of these files
+    libc::SYS_readlinkat,      // links in paths of these files
+    libc::SYS_getdents64,      // directories in these paths
+    libc::SYS_getcwd,          // the present directory
     libc::SYS_unlinkat,        // notes about verified code
-    libc::SYS_renameat,        // the same
-    libc::SYS_renameat2,       // the same
-    libc::SYS_mkdirat,         // the same
-    libc::SYS_ftruncate,       // the same
+    libc::SYS_renameat,        // notes about verified code
+    libc::SYS_renameat2,       // notes about verified code
+    libc::SYS_mkdirat,         // notes about verified code
+    libc::SYS_ftruncate,       // notes about verified code
     libc::SYS_geteuid,         // the user with trusted files
     libc::SYS_setsockopt,      // the deadline of a step
     libc::SYS_wait4,           // the end of a step
     libc::SYS_mmap,            // a child maps the client's code
-    libc::SYS_mprotect,        // and makes it executable
-    libc::SYS_close_range,     // a child closes all but its line and the code
+    libc::SYS_mprotect,        // a child makes the client's code executable
+    libc::SYS_close_range,     // a child closes all files but its socket and the code
     libc::SYS_prlimit64,       // a child limits its resources
     libc::SYS_prctl,           // a child gives up capabilities, and filters its calls
-    libc::SYS_capget,          // the same
-    libc::SYS_capset,          // the same
+    libc::SYS_capget,          // a child gives up capabilities, and filters its calls
+    libc::SYS_capset,          // a child gives up capabilities, and filters its calls
     libc::SYS_setgroups,       // a child becomes a user that owns nothing
-    libc::SYS_setresgid,       // the same
-    libc::SYS_setresuid,       // the same
-    libc::SYS_getuid,          // the same
-    libc::SYS_getgid,          // the same
+    libc::SYS_setresgid,       // a child becomes a user that owns nothing
+    libc::SYS_setresuid,       // a child becomes a user that owns nothing
+    libc::SYS_getuid,          // a child becomes a user that owns nothing
+    libc::SYS_getgid,          // a child becomes a user that owns nothing
     libc::SYS_set_robust_list, // a child's own thread
-    libc::SYS_set_tid_address, // the same
-    libc::SYS_rseq,            // the same
+    libc::SYS_set_tid_address, // a child's own thread
+    libc::SYS_rseq,            // a child's own thread
     libc::SYS_membarrier,      // code was written
     #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink, // as readlinkat

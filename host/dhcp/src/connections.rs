@@ -11,7 +11,8 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// The time that a connection may be silent, in milliseconds. A gate connects before it knows whether it will ask.
+/// The time that a connection may be silent, in milliseconds. A gate connects before it knows whether it will send a
+/// request.
 const SILENT_MS: u64 = 10 * 60 * 1000;
 
 /// The most bytes of answers that wait for a client to read them.
@@ -88,7 +89,7 @@ impl ClientConnection {
                 Err(_) => return false,
             };
             self.descriptors.extend(descriptors);
-            // One descriptor for each question; more are a mistake, or a flood.
+            // One descriptor for each question; more descriptors are a mistake, or a flood.
             if length == 0 || self.descriptors.len() > 4 {
                 return false;
             }
@@ -146,7 +147,7 @@ impl ClientConnection {
         self.outgoing.push(b'\n');
     }
 
-    /// Writes what can be written. False if the client has gone, or does not read.
+    /// Writes the bytes that can be written. False if the client has gone, or does not read.
     pub fn write(&mut self) -> bool {
         while !self.outgoing.is_empty() {
             let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;

@@ -17,7 +17,7 @@ const LEAST_BOUND_MS: u64 = 1000;
 const AGAIN_MS: u64 = 10_000;
 
 impl Service {
-    /// Starts a step in each free process. It fails if a process has ended.
+    /// Starts a step in each free process. Fails if a process has ended.
     pub fn begin_steps(&mut self) -> Result<(), String> {
         let now = clock::since_boot();
         for at in 0..self.runners.len() {
@@ -51,7 +51,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes the result of a step. It fails if the process has ended, or no longer answers.
+    /// Takes the result of a step. Fails if the process has ended, or no longer answers.
     pub fn end_step(&mut self, at: usize) -> Result<(), String> {
         let Some((runner, slot)) = self.runners.get_mut(at) else { return Ok(()) };
         let (key, serial) = slot.take().ok_or("a process for steps has ended")?;
@@ -99,7 +99,7 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let is_acquiring = matches!(entry.phase, Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_));
         match outcome {
-            // A server gave the lease during its release: the release needs its address.
+            // A server gave the lease during its release: the release needs the lease's address.
             Outcome::Bound { lease, .. } | Outcome::Kept { lease } if matches!(entry.phase, Phase::Releasing) => {
                 if entry.is_given(&lease) {
                     entry.lease = Some(lease);
@@ -131,7 +131,7 @@ impl Service {
                 entry.hop = entry.sender.or(entry.hop);
                 self.hold(key, lease);
             }
-            // The lease is being released, and the step for that comes next.
+            // The lease is being released, and the step for the release comes next.
             Outcome::Lost { .. } | Outcome::Failed { .. } if matches!(entry.phase, Phase::Releasing) => {}
             Outcome::Lost { reason } | Outcome::Failed { reason } if is_acquiring => self.fail_to_acquire(key, &reason),
             Outcome::Lost { reason } | Outcome::Failed { reason } => self.lose(key, &reason),
@@ -139,7 +139,7 @@ impl Service {
         }
     }
 
-    /// Deals with a step without a result.
+    /// Handles a step without a result.
     fn fail(&mut self, key: &str, words: &str) {
         let now = clock::since_boot();
         let Some(entry) = self.leases.get_mut(key) else { return };
@@ -178,7 +178,7 @@ impl Service {
         self.abandon(key);
     }
 
-    /// A server has given the lease, and nobody else has its address.
+    /// Binds a lease: a server has given it, and no other station has its address.
     pub fn bind(&mut self, key: &str, lease: Lease) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         entry.phase = Phase::Bound;
@@ -215,8 +215,8 @@ impl Service {
         }
     }
 
-    /// The address may no longer be used: the link is set down, as the native daemon does. If the other family has a
-    /// lease, the link stays up, and only the address is removed from it.
+    /// Marks a lease as lost: its address may no longer be used. The link is set down, as the native daemon does. If
+    /// the other family has a lease, the link stays up, and only the address is removed from it.
     fn lose(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         match entry.acquirer {

@@ -1,5 +1,5 @@
-//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send
-//! to other ports, from another address or with another protocol. Of received frames it reads only the headers.
+//! Ethernet frames of DHCP and ARP (`frame6` has the frames of IPv6). The service writes all headers, so a guest can't
+//! send to other ports, from another address or with another protocol. It reads only the headers of received frames.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -116,13 +116,13 @@ pub fn arp_conflicts(frame: &[u8], own: MacBytes, address: Ipv4Addr) -> bool {
     is_arp && sender.is_some() && sender != Some(&own) && (source == Some(&address) || is_probe)
 }
 
-/// Returns the number of two bytes at a place.
+/// Returns the 16-bit number at a place.
 pub fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Returns the checksum of a packet's body; zero if the body already has the right checksum. The pseudo header is the
-/// one of IPv6 (RFC 8200, 8.1). IPv4's pseudo header has the same words in another order, and so the same sum.
+/// Returns the checksum of a packet's body; zero if the body already has the right checksum. The pseudo header is that
+/// of IPv6 (RFC 8200, 8.1). IPv4's pseudo header has the same words in another order, and so the same sum.
 pub fn sum_of(from: &[u8], to: &[u8], next: u8, body: &[u8]) -> u16 {
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
     checksum(&[from, to, &length, &[0, 0, 0, next], body])

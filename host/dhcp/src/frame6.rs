@@ -74,7 +74,8 @@ fn frame(own: MacBytes, from: Ipv6Addr, to: Ipv6Addr, next: u8, body: Vec<u8>, p
     [&group[..], &own, &TYPE_IPV6, &header, &body].concat()
 }
 
-/// A packet without extension headers. Servers of the link and routers need none. Fragments have one, and are refused.
+/// A packet without extension headers. Servers of the link and routers need no extension headers. A fragment has an
+/// extension header, so it is refused.
 struct Packet<'a> {
     from_mac: MacBytes,
     next: u8,
@@ -109,8 +110,8 @@ impl<'a> Packet<'a> {
 }
 
 /// Reads a server's answer or a router advertisement. For an advertisement the payload is the ICMPv6 message. `None`
-/// for any other or an invalid frame. The first byte of the payload shows the kind. With `is_summed` false, the frame
-/// has no checksum yet, because the sender is on this machine.
+/// for another frame, or for an invalid frame. The first byte of the payload shows the kind. With `is_summed` false,
+/// the frame has no checksum yet, because the sender is on this machine.
 pub fn read(frame: &[u8], is_summed: bool, own: Ipv6Addr) -> Option<Received> {
     let packet = Packet::read(frame)?;
     let payload = match packet.next {
@@ -246,7 +247,7 @@ mod tests {
         forwarded[21] = 254;
         assert_eq!(read(&forwarded, true, SELF), None, "it has passed a router");
         assert_eq!(read(&answer(&[7, 1, 2, 3], [547, 546]), true, ROUTER), None, "for another station");
-        // The sum of a sender on this machine is not there yet.
+        // A sender on this machine has not computed the checksum yet.
         let mut unsummed = answer(&[7, 1, 2, 3], [547, 546]);
         unsummed[61] ^= 1;
         assert!(read(&unsummed, false, SELF).is_some());

@@ -1,8 +1,8 @@
 //! Ends the leases whose container, or whose link, is gone. The server gets no message: the link for it is gone.
 //!
 //! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
-//! it would wake an idle node. So the service looks at these leases when a client asks: at all before a list, and at a
-//! few whenever a lease is asked for. So leases of gone containers can't pile up.
+//! it would wake an idle node. So the service looks at these leases when a client sends a request: at all before a
+//! list, and at a few before each new lease. So leases of gone containers can't pile up.
 
 use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;
@@ -13,8 +13,8 @@ use std::ops::Bound;
 /// The number of leases to look at when a client asks for another lease.
 const SOME: usize = 8;
 
-/// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. Its
-/// container has come back by then, or will not.
+/// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. A
+/// container that has not come back by then does not come back.
 pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Service {
@@ -30,7 +30,7 @@ impl Service {
         }
     }
 
-    /// Looks at the next few leases that no timer looks at, and ends those whose container is gone.
+    /// Looks at the next few leases without a timer, and ends the leases whose container is gone.
     pub fn look_at_some(&mut self) {
         let unwatched = |(_, entry): &(&String, &KeptLease)| rests(entry) && entry.wake_at.is_none();
         let from = (Bound::Excluded(self.looked_at.clone()), Bound::Unbounded);

@@ -25,41 +25,42 @@ const SENDS: RefillingBudget = RefillingBudget::new(16, 1000);
 /// The budget of packets for the client: the number at once, and the milliseconds until one more.
 const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 
-/// The offered addresses that are remembered while a lease is acquired. False offers can't push the true one out within 20
-/// seconds: a packet has four addresses at most, and there are 64 packets at once and 8 a second ([`PACKETS`]).
+/// The offered addresses that are remembered while a lease is acquired. False offers can't push the true offer out
+/// within 20 seconds. A packet has four addresses at most, and there are 64 packets at once and 8 a second
+/// ([`PACKETS`]).
 const MOST_OFFERED: usize = 1024;
 
 /// The phase of a lease: the event that it waits for.
 #[derive(Debug, Default)]
 pub enum Phase {
-    /// For its link to be able to send.
+    /// The lease waits until its link can send.
     Settling {
         /// The time at which the service stops waiting and starts anyway.
         until: u64,
         /// The time of the next look at the link.
         next: u64,
     },
-    /// For a server.
+    /// The lease waits for a server.
     #[default]
     Acquiring,
-    /// For other stations to say that they have the address.
+    /// The lease waits for other stations to claim its address.
     Probing(Probe),
-    /// For its renewal.
+    /// The lease is valid, and waits for its renewal.
     Bound,
-    /// For the step that gives it back.
+    /// The lease waits for the step that gives it back.
     Releasing,
-    /// For DEL. The link was set down.
+    /// The lease is lost, and waits for DEL. The link was set down.
     Lost(String),
-    /// For the container to come back after a reboot.
+    /// The lease waits for the container to come back after a reboot.
     Remembered,
 }
 
 /// The sockets of a lease while it speaks with servers. They keep the container's namespace alive.
 #[derive(Debug)]
 pub struct Open {
-    /// For the link.
+    /// The netlink socket for the link.
     pub netlink: Netlink,
-    /// For DHCP, or for DHCPv6 and router advertisements.
+    /// The packet socket for DHCP, or for DHCPv6 and router advertisements.
     pub packets: PacketSocket,
     /// The link-local address that DHCPv6 is sent from.
     pub source: Option<Ipv6Addr>,
@@ -67,13 +68,14 @@ pub struct Open {
     pub until: u64,
 }
 
-/// A lease. An attachment with addresses of both families has two. Its file has all fields that serde does not skip.
+/// A lease. An attachment with addresses of both families has two leases. A lease's file has all fields that serde does
+/// not skip.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct KeptLease {
     /// The lease's number, which is never used again. A lease may replace another lease of the same name.
     #[serde(skip)]
     pub serial: u64,
-    /// The attachment, with all that the client needs.
+    /// The attachment, with all data that the client needs.
     pub attachment: Attachment,
     /// The family of its address.
     #[serde(default)]
@@ -91,7 +93,7 @@ pub struct KeptLease {
     pub lease: Option<Lease>,
     /// The time of the next step, by this boot's clock.
     pub wake_at: Option<u64>,
-    /// The end of the lease, by this boot's clock; none: never.
+    /// The end of the lease, by this boot's clock; `None` for an endless lease.
     pub expires_at: Option<u64>,
     /// The difference between the client's time and this boot's clock.
     pub offset: u64,
@@ -103,7 +105,7 @@ pub struct KeptLease {
     /// The latest addresses that servers have offered. The client can ask for no others.
     #[serde(skip)]
     pub offered: VecDeque<IpAddr>,
-    /// The address of an earlier lease, which is asked for first.
+    /// The address of an earlier lease, which the client asks for first.
     #[serde(skip)]
     pub previous: Option<IpAddr>,
     /// The events that wait for a step. A packet comes with the hardware address of its sender.
@@ -120,8 +122,8 @@ pub struct KeptLease {
     /// The client that waits for the lease.
     #[serde(skip)]
     pub acquirer: Option<Id>,
-    /// True if the lease existed before the waiting client asked for it together with another lease. It stays if the
-    /// other lease fails.
+    /// True if the lease existed before the waiting client asked for it together with another lease. This lease stays
+    /// if the other lease fails.
     #[serde(skip)]
     pub is_kept: bool,
     /// The clients that wait for its end.
@@ -136,7 +138,7 @@ pub struct KeptLease {
     /// The number of router solicitations that were sent.
     #[serde(skip)]
     pub solicitations: u8,
-    /// The refusals that were reported, so that each is reported once.
+    /// True if a refusal was reported: further refusals are not reported.
     #[serde(skip)]
     pub is_warned: bool,
 }

@@ -1,5 +1,6 @@
 //! The process that removes the service's own files after its end: its socket, and the file with its process ID. It
-//! also does so after a kill. It is started only if there are such files; a socket of systemd stays.
+//! also removes them after a kill of the service. It is started only if the service has its own files. A socket of
+//! systemd stays.
 //!
 //! The process knows the files from the start. It gets no messages: it only waits for the end of the service.
 
@@ -24,7 +25,7 @@ pub struct OwnFile {
 }
 
 impl OwnFile {
-    /// Remembers a file by its inode: another service may have put its own there later.
+    /// Remembers a file by its inode: another service may have put its own file at the path later.
     pub fn new(path: PathBuf) -> Option<Self> {
         let stat = lstat(&path).ok()?;
         let identity = Identity { device: stat.st_dev, inode: stat.st_ino };
@@ -58,7 +59,7 @@ pub fn start(own: &[OwnFile]) -> Result<Option<TaskProcess>, String> {
 mod tests {
     use super::*;
 
-    /// A service that was started again may already have its new socket, perhaps with the inode of the old one.
+    /// A service that was started again may already have its new socket, perhaps with the inode of the old socket.
     #[test]
     fn the_file_of_a_later_service_stays() {
         let directory = std::env::temp_dir().join(format!("postern-dhcp-leaving-{}", std::process::id()));

@@ -1,16 +1,16 @@
 //! The DHCP service. It renews the leases of attachments. It gives the client in the sandbox frames of one link,
 //! timers, and a place for its state.
 //!
-//! Its processes are all forked from one:
+//! All its processes are forked from one process:
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
 //!   frames ([`frame`], [`frame6`]). It checks only the payloads that it sends ([`payload`], [`payload6`]).
 //! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]). The output of a step has
 //!   limits ([`output`]).
-//! - One opens network namespaces by their paths ([`opener`]).
-//! - One removes the service's own socket at the end ([`leaving`]), if systemd has not made the socket.
+//! - One process opens network namespaces by their paths ([`opener`]).
+//! - One process removes the service's own socket at the end ([`leaving`]), if systemd has not made the socket.
 //!
-//! [`process`] starts each of them.
+//! [`process`] starts each process.
 //!
 //! Between two events a lease has no open sockets.
 
@@ -58,7 +58,7 @@ use std::time::{Duration, Instant};
 /// The number of processes for steps: while one hangs, the other works.
 const RUNNERS: usize = 2;
 
-/// The wanted limit of open files: two for each lease that speaks with a server, one for each client.
+/// The wanted limit of open files: two files for each lease that speaks with a server, one file for each client.
 const FILES: u64 = 4096;
 
 /// Runs the command, and returns its exit status.
@@ -94,15 +94,15 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let home = namespace::OwnNamespace::open()?;
     let (listener, own) = listen::open(&options)?;
     let remover = leaving::start(&own)
-        .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;
-    // Each process is forked before this process has data of a lease, and while it has one thread.
+        .map_err(|error| format!("the process that removes the socket can't be started: {error}"))?;
+    // Each process is forked before this process has data of a lease, and while this process has one thread.
     let mut runners = Vec::new();
     for _ in 0..RUNNERS {
         let runner = steps::Runner::start(engine, &places.state);
         runners.push(runner.map_err(|error| format!("no process for steps can be started: {error}"))?);
     }
-    let opener =
-        opener::Opener::start().map_err(|error| format!("no process can be started that opens namespaces: {error}"))?;
+    let opener = opener::Opener::start()
+        .map_err(|error| format!("the process that opens namespaces can't be started: {error}"))?;
     let words = |errno: Errno| errno.to_string();
     let stops = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     stops.thread_block().map_err(words)?;

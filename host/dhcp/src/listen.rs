@@ -23,7 +23,7 @@ const FIRST: i32 = 3;
 const WAITING: i32 = 128;
 
 /// Takes systemd's socket, or makes one, and writes the file with the process ID. Returns the socket, and the files to
-/// remove at the end. A socket from systemd is not among them.
+/// remove at the end. A socket from systemd is not among these files.
 pub fn open(options: &Options) -> Result<(OwnedFd, Vec<OwnFile>), String> {
     let mut own = Vec::new();
     let socket = match given()? {
@@ -58,12 +58,12 @@ fn given() -> Result<Option<OwnedFd>, String> {
     let socket = unsafe { OwnedFd::from_raw_fd(FIRST) };
     let is_socket = fstat(&socket).is_ok_and(|stat| kind(&stat) == SFlag::S_IFSOCK);
     if !is_socket || getsockopt(&socket, sockopt::AcceptConn) != Ok(true) {
-        return Err("what systemd gives is no listening socket: see postern-dhcp.socket".to_owned());
+        return Err("systemd's descriptor is no listening socket: see postern-dhcp.socket".to_owned());
     }
     // The service identifies a client only by the credentials of a UNIX socket.
     let is_local = getsockname::<UnixAddr>(socket.as_raw_fd()).is_ok();
     if !is_local || getsockopt(&socket, sockopt::SockType) != Ok(SockType::Stream) {
-        return Err("what systemd gives is no UNIX stream socket: see postern-dhcp.socket".to_owned());
+        return Err("systemd's descriptor is no UNIX stream socket: see postern-dhcp.socket".to_owned());
     }
     // systemd gives a blocking socket. A wait for a client that has gone meanwhile would stop all leases.
     let listener = UnixListener::from(socket);

@@ -3,7 +3,7 @@
 use postern_gate::Engine;
 use postern_gate::streams::say;
 
-/// A sealed sandbox can map no memory.
+/// The heap for a sealed sandbox, which can't map memory.
 #[global_allocator]
 static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 

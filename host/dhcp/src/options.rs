@@ -1,4 +1,4 @@
-//! The command line: the native daemon's flags, so that a unit file for it works unchanged.
+//! The command line: the native daemon's flags, so that the native daemon's unit file works unchanged.
 
 use postern_dhcp::Timeouts;
 use postern_dhcp_channel::DEFAULT_SOCKET;

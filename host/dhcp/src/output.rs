@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The longest output, in bytes: state, lease, and one or two packets. The largest real outputs have 20 KiB.
 pub const LONGEST: usize = 64 << 10;
 
-/// The longest state. The client's own has 200 to 1,200 bytes.
+/// The longest state. The state of Postern's client has 200 to 1,200 bytes.
 const LONGEST_STATE: usize = 2 << 10;
 
 /// The longest lease. A message of 1,500 bytes, which is the longest that a client takes (option 57), has room for
@@ -17,7 +17,7 @@ const LONGEST_LEASE: usize = 16 << 10;
 /// The most entries of each list in a lease. The gate takes 128 routes.
 const MOST_ENTRIES: usize = 256;
 
-/// The longest reason of a failure. A longer text is cut and not refused: the end of a lease must count.
+/// The longest reason of a failure. A longer text is cut, and not refused, so that the lease still ends.
 const LONGEST_REASON: usize = 1 << 10;
 
 /// Reads the output of a step. An error is the rest of a sentence about the client.
@@ -26,7 +26,7 @@ pub fn read(text: &str) -> Result<Output, String> {
         return Err(format!("printed {} bytes, and the result of a step has at most {LONGEST}", text.len()));
     }
     let mut output: Output =
-        serde_json::from_str(text).map_err(|error| cut(&format!("printed what makes no sense: {error}")))?;
+        serde_json::from_str(text).map_err(|error| cut(&format!("printed invalid output: {error}")))?;
     check_length("state", &output.state, LONGEST_STATE)?;
     match &mut output.outcome {
         Some(Outcome::Bound { lease, .. } | Outcome::Kept { lease }) => check_lease(lease)?,
@@ -109,7 +109,7 @@ mod tests {
             (bound(&lease(&json!({"dns": {"nameservers": vec!["::"; 257]}}))), "257 name servers"),
             (bound(&lease(&json!({"dns": {"search": vec![""; 257]}}))), "257 domains"),
             (bound(&lease(&json!({"dns": {"domain": "x".repeat(17 << 10)}}))), "gave a lease of"),
-            (json!("nonsense"), "printed what makes no sense"),
+            (json!("nonsense"), "printed invalid output"),
         ] {
             let refused = read(&output.to_string()).unwrap_err();
             assert!(refused.contains(words), "{refused}");

@@ -149,7 +149,7 @@ impl PacketSocket {
             sll_addr: [0; 8],
         };
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is alive and as long as it says.
+        // SAFETY: the address is alive, and `length` is its size.
         let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
         Errno::result(bound)?;
         Ok(Self(descriptor))
@@ -192,7 +192,7 @@ fn status(control: &ControlMessageOwned) -> Option<u32> {
 
 fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is alive and as long as it says; what a filter points to is alive too.
+    // SAFETY: the value is alive and has the given size. The instructions of a filter are alive too.
     let result =
         unsafe { libc::setsockopt(descriptor.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length) };
     Errno::result(result).map(drop)

@@ -86,16 +86,17 @@ fn address_of(association: &[u8]) -> Result<Option<IpAddr>, &'static str> {
     }
     let mut found = None;
     for (code, value) in Options(options) {
-        let value: &[u8; 24] = value?.try_into().map_err(|_| "its association has what a client does not send")?;
+        let value: &[u8; 24] =
+            value?.try_into().map_err(|_| "its association has an option that a client does not send")?;
         if code != ADDRESS || found.is_some() {
-            return Err("its association has what a client does not send");
+            return Err("its association has an option that a client does not send");
         }
         found = value.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes));
     }
     Ok(found)
 }
 
-/// The options of a message. The last one is an error if it is cut off.
+/// The options of a message. The last option is an error if it is cut off.
 struct Options<'a>(&'a [u8]);
 
 impl<'a> Iterator for Options<'a> {

@@ -19,7 +19,7 @@ const FRAMES: usize = 32;
 /// A probe of an address (RFC 5227; RFC 4862, 5.4).
 #[derive(Debug)]
 pub struct Probe {
-    /// The lease, if nobody answers.
+    /// The lease that is used if no station answers.
     pub lease: Lease,
     pub address: IpAddr,
     /// The socket for ARP, or for neighbour discovery.
@@ -56,7 +56,7 @@ impl Service {
         }
     }
 
-    /// Asks once more who has the address, or takes the lease.
+    /// Asks once more who has the address, or binds the lease.
     pub fn ask_link(&mut self, key: &str) {
         let now = clock::since_boot();
         let Some(entry) = self.leases.get_mut(key) else { return };

@@ -1,4 +1,4 @@
-//! The processes that are forked from the service, each for one task and confined for it.
+//! The processes that are forked from the service. Each process has one task, and is confined for this task.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use nix::sys::prctl;
@@ -12,21 +12,21 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// The task of such a process.
+/// The task of a process.
 #[derive(Debug)]
 pub struct Task {
     /// Its name in messages.
     pub words: &'static str,
     /// Its name in lists of processes.
     pub name: &'static CStr,
-    /// The descriptors that it has beside its end of the line.
+    /// The descriptors that it has besides its end of the socket pair.
     pub inherits: &'static [RawFd],
 }
 
-/// The service's handle of such a process.
+/// The service's handle of a process.
 #[derive(Debug)]
 pub struct TaskProcess {
-    /// The service's end of the line. The process at the other end sees the end of the service.
+    /// The service's end of the socket pair. If the service ends, the process at the other end notices.
     pub line: UnixStream,
     pid: Pid,
 }
@@ -40,7 +40,7 @@ impl TaskProcess {
 }
 
 impl Task {
-    /// Forks the process: it confines itself, does its work with its end of a line to the service, and ends. The calling
+    /// Forks the process: it confines itself, does its work with its end of a socket pair, and ends. The calling
     /// process must have a single thread.
     pub fn start(
         &self,
@@ -55,7 +55,7 @@ impl Task {
         }
         let closed = close_all_but(&[self.inherits, &[theirs.as_raw_fd()]].concat());
         let confined = closed.and_then(|()| {
-            // A stop is for the service, which ends these processes when it is done.
+            // Only the service handles a stop signal. It ends these processes at its own end.
             let _ = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]).thread_block();
             let _ = prctl::set_name(self.name);
             confine()

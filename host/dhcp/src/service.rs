@@ -90,7 +90,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Serves until a signal says to stop. It fails if a process of the service has ended.
+    /// Serves until a signal says to stop. Fails if a process of the service has ended.
     pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
         loop {
             self.begin_steps()?;
@@ -165,12 +165,12 @@ impl Service {
         }
     }
 
-    /// Reads the questions of a client, and answers the ones that need no wait.
+    /// Reads the questions of a client, and answers the questions that need no wait.
     fn hear(&mut self, id: Id) {
         let now = clock::since_boot();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_there = connection.read(now);
-        // Questions of a client that has gone are not carried out: nobody would get the answer. Only a release is.
+        // If the client has gone, only its release is carried out: nobody would get another answer.
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             match connection.question() {

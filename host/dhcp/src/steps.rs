@@ -1,8 +1,8 @@
 //! The processes that run steps of the client. Each is forked before the service gives up its rights. It forks a
-//! sandbox for each step, gives it the step's input, and hands back what the guest prints. If the guest asks for an
-//! operation, it is ended: no gate is behind this sandbox.
+//! sandbox for each step, gives it the step's input, and hands back what the guest prints. A guest that asks for an
+//! operation is ended: no gate is behind this sandbox.
 //!
-//! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
+//! A guest that hangs is killed at its deadline. Meanwhile the other process serves the other leases.
 
 use crate::confine;
 use crate::output;
@@ -25,7 +25,7 @@ const PLUGIN: &str = "dhcp";
 /// The time for one step. It takes a few milliseconds; a busy machine may need longer.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// The time for such a process to answer: a step, and the proof of changed code.
+/// The time for the process's answer: the time of a step, and of the verification of changed code.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// The most bytes of a step's standard error that are shown. The client writes nothing there.
@@ -53,7 +53,7 @@ impl Runner {
         send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
     }
 
-    /// Returns the result of the step: the guest's output, or the reason why there is none. It fails if the process has
+    /// Returns the result of the step: the guest's output, or the reason why there is none. Fails if the process has
     /// ended, or does not answer.
     pub fn finish(&self) -> Result<Result<Output, String>, String> {
         let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
@@ -95,7 +95,7 @@ fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
         Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))
     };
-    // Only GC has plugins without a process.
+    // Only the verb GC has plugins without a process.
     let Some(sandbox) = plugin.sandbox.as_mut() else { return Err("has no process of its own".to_owned()) };
     let ended = serve(ToSandbox::Start, PLUGIN, sandbox, start, Instant::now() + WITHIN, refuse);
     drop(plugin);

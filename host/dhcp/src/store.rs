@@ -1,4 +1,5 @@
-//! The files of leases: one for each, so that a damaged one harms no other. They survive the service and a reboot.
+//! The files of leases. Each lease has a file, so a damaged file harms no other lease. The files survive the service
+//! and a reboot.
 
 use crate::clock;
 use crate::gone::REMEMBERED_MS;
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The directory's name, in that of the data that survive a reboot.
+/// The directory's name, below the directory of data that survive a reboot.
 pub const DIRECTORY: &str = "dhcp";
 
 /// The version of the files' format.
@@ -21,7 +22,7 @@ const VERSION: u32 = 1;
 /// The longest file, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A lease as it is on disk: it is written from a reference.
+/// A lease as it is on disk. `Entry` is a reference when the lease is written.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept<Entry> {
     version: u32,
@@ -47,7 +48,7 @@ pub struct Store {
 pub fn name(attachment: &Attachment, family: Family) -> String {
     let mut hasher = Sha256::new();
     for part in [&attachment.container_id, &attachment.network, &attachment.ifname] {
-        // The length separates the parts.
+        // The length of each part separates the parts.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -60,7 +61,8 @@ pub fn name(attachment: &Attachment, family: Family) -> String {
 }
 
 impl Store {
-    /// Opens the directory below `library`, and makes it if it is missing. No other user may be able to write there.
+    /// Opens the directory below `library`, and makes it if it is missing. No other user may be able to write to the
+    /// directory.
     pub fn open(library: &Path) -> Result<Self, String> {
         let path = library.join(DIRECTORY);
         Dir::make(&path, 0o700).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -123,11 +125,11 @@ impl Store {
         let mut kept: Kept<KeptLease> = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         let is_whole = kept.entry.state.is_some() && kept.entry.lease.is_some();
         if kept.version != VERSION || kept.entry.key() != name || !is_whole {
-            return Err("it is not of this version, or of another lease".to_owned());
+            return Err("it belongs to another version, or to another lease".to_owned());
         }
         let is_of_before = kept.boot != self.boot;
         let now = clock::since_boot();
-        // This boot's clock is behind as well if the service was moved to another time namespace.
+        // In another time namespace, this boot's clock may be behind too.
         if is_of_before || now < kept.written.0 {
             kept.carry_over(now, clock::wall());
         }

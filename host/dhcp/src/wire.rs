@@ -153,7 +153,7 @@ impl KeptLease {
         }
     }
 
-    /// Remembers which addresses a packet offers to the client. The host reads nothing else of it.
+    /// Remembers which addresses a packet offers to the client. The host reads no other part of the packet.
     fn note_offers(&mut self, payload: &[u8]) {
         let offered = match self.family {
             Family::Ipv4 => payload::offered(payload).into_iter().collect(),
@@ -163,7 +163,8 @@ impl KeptLease {
         offered.into_iter().for_each(|address| self.note_offer(address));
     }
 
-    /// Returns the link's own link-local address, once no other station has it. DHCP needs none.
+    /// Returns the link's own link-local address, once it is certain that no other station has it. DHCP needs no such
+    /// address.
     pub fn source(&self, netlink: &Netlink) -> Option<Ipv6Addr> {
         if self.family == Family::Ipv4 {
             return None;
@@ -175,12 +176,12 @@ impl KeptLease {
         })
     }
 
-    /// Sends router solicitations, until a router answers or the number is reached.
+    /// Sends router solicitations, until a router answers or [`SOLICITATIONS`] are sent.
     pub fn ask_routers(&mut self, now: u64) {
         let Some(open) = self.open.as_ref().filter(|_| self.solicitations < SOLICITATIONS) else { return };
         let Some(source) = open.source.filter(|_| self.sends.take(now)) else { return };
         self.solicitations += 1;
-        // A lost solicitation has the effect of an unanswered one.
+        // A lost solicitation has the effect of an unanswered solicitation.
         let _ = open.packets.send(&frame6::router_solicitation(self.mac, source));
     }
 }
