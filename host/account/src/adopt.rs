@@ -1,6 +1,6 @@
 //! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that native plugins
 //! give. They are leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, and
-//! container files of flannel and tuning. Nothing shows who made such an object, so the search runs only when an
+//! container files of flannel and tuning. The maker of such an object is unknown, so the search runs only when an
 //! operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. A lease or
@@ -8,7 +8,7 @@
 //! runtimes' cache knows no namespace of the attachment. Postern has no record of the attachment. Spoofing protection
 //! is a leftover if its bridge port is gone. An ifb is a leftover if no link is redirected to it. A file names a
 //! container, and the container's leases have the addresses. Without these leases, the file stays. If a namespace can't
-//! be looked at, its addresses are unknown. Then nothing that depends on an address is a leftover.
+//! be looked at, its addresses are unknown. Then no object that depends on an address is a leftover.
 
 mod cache;
 mod judge;
@@ -55,7 +55,7 @@ const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DE
 pub struct Report {
     /// The objects that can be removed.
     pub leftovers: Vec<Leftover>,
-    /// The objects that stay, although no user of them is known. Each has the reason.
+    /// The objects that stay, although they have no known user. Each has the reason.
     pub kept: Vec<(String, String)>,
     /// The places that could not be looked at: their leftovers are not in the report.
     pub problems: Vec<String>,
@@ -191,7 +191,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     things
 }
 
-/// Returns the files of flannel and tuning about containers that have leases. Without a lease, nothing shows if the
+/// Returns the files of flannel and tuning about containers that have leases. Without a lease, it is unknown if the
 /// container is alive.
 fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     let mut of_containers: HashMap<&str, Vec<(&LeaseOwner, IpAddr)>> = HashMap::new();

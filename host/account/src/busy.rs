@@ -1,7 +1,8 @@
 //! The processes that hold the lock of a record or of a network's leases, with their start times. Only reads.
 //!
-//! A process counts as holder of a lock if the kernel says so for one of its open files (`/proc/PID/fdinfo`). A
-//! container can't choose device and inode of the lock, but it can choose the path of an open file.
+//! A process counts as holder of a lock if the kernel shows the lock at an open file of the process
+//! (`/proc/PID/fdinfo`). A container can't choose device and inode of the lock, but it can choose the path of an open
+//! file.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use crate::utc::utc;

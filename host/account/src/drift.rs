@@ -1,7 +1,7 @@
 //! An account of the node for `postern ls`, `show` and `doctor`: the records compared with the kernel.
 //!
-//! It only reads: nothing is made, and no lock is kept. The container controls much of the data (its links and
-//! addresses, the names of its files). So a caller that prints the data must make them safe for a terminal.
+//! It only reads. It makes no object, and keeps no lock. The container controls much of the data (its links and
+//! addresses, the names of its files). So a caller must make the data safe for a terminal before it prints them.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -118,7 +118,7 @@ pub struct Account {
     on_host: OnHost,
 }
 
-/// The number of a record's leases and rules that are on the host, and the number of missing ones.
+/// The number of a record's leases and rules that are on the host, and the number of missing leases and rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct OnHost {
     there: usize,
@@ -346,7 +346,8 @@ impl NodeState {
     }
 
     /// True if the container's link of that name leads to the host. If the link in the record is gone, a program that
-    /// writes no records has attached the container again. (`Session::compare_with_kernel` does the same for one run.)
+    /// writes no records has attached the container again. (`Session::compare_with_kernel` makes this test for one
+    /// run.)
     fn has_other_link(&self, header: &Header, container: Option<&LiveNamespace>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)

@@ -310,8 +310,8 @@ pub struct Shared {
 
 impl Shared {
     /// Returns [`is_superseded`] for the present records. Records that were read before are opened again only if they
-    /// belong to the same attachment. Otherwise a collection after a reboot would read each record as often as there
-    /// are records.
+    /// belong to the same attachment. Without this rule, a collection after a reboot would read each record as often as
+    /// there are records.
     fn is_made_again(&self, places: &Places, header: &Header) -> Result<bool, String> {
         let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
         let is_same = |other: &Header| {
@@ -331,9 +331,9 @@ impl Shared {
 /// The input of native IPAM programs. The input doesn't come from the record: an attacker who forges a record could run
 /// programs with it.
 pub struct Programs<'a> {
-    /// The directories of these programs, as `CNI_PATH`.
+    /// The directories of native IPAM programs, as `CNI_PATH`.
     pub path: &'a str,
-    /// The operator's configuration of a network (first) for such a program (second).
+    /// The operator's configuration of a network (first argument) for a native IPAM program (second argument).
     pub config: &'a dyn Fn(&str, &str) -> Option<String>,
     /// The rules of the node, read once for all removals.
     pub rules: &'a LazyServed,
@@ -388,8 +388,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
 }
 
 /// Gives the native programs of the record their input. If a program has no configuration, or if the configurations
-/// differ, no program gets an input. The other effects are removed nevertheless, and the returned reason says why some
-/// effects stay.
+/// differ, no program gets an input. The other effects are removed. The returned text says why some effects stay.
 fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
     // A program gets only input that a runtime could give.

@@ -1,5 +1,5 @@
-//! Answers about a node for people, not for runtimes: attachments ([`node_state`], [`drift`]), processes at work
-//! ([`busy`]), garbage ([`garbage`], [`node`], [`adopt`]), and rules that were wiped ([`reapply`]).
+//! Answers about a node for people, not for runtimes. The answers are about attachments ([`node_state`], [`drift`]),
+//! running processes ([`busy`]), garbage ([`garbage`], [`node`], [`adopt`]), and wiped rules ([`reapply`]).
 //!
 //! The executable that runtimes start does not link this crate (`tests/no-compiler`). This crate removes objects
 //! through [`postern_gate::upkeep`], as a DEL does, or through the functions of each mechanism's own crate.

@@ -153,7 +153,7 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         let Some(link) = links.iter().find(|link| link.name == object.name) else { continue };
         localnet(&mut report, places, &host, &mut nft, link)?;
     }
-    // Without the guard, such a link would open the node's 127.0.0.0/8 to containers.
+    // Without the table `localnet`, a link with `route_localnet` would open the node's 127.0.0.0/8 to containers.
     let is_off = |link: &&Link| report.unused.iter().any(|unused| unused.kind == LOCALNET && unused.name == link.name);
     let stays_open = |link: &Link| localnet_is_on(&link.name.to_string()).unwrap_or(true);
     let is_guarding = links.iter().filter(|link| !is_off(link)).any(stays_open);

@@ -5,7 +5,7 @@ use postern_gate::places::{LIBRARY, LOGS, Places, STATE, is_blocked, is_director
 use postern_state::{HeldAddress, LeaseStore, Leases};
 use std::path::{Path, PathBuf};
 
-/// Returns the directories that a run of this user would use. Nothing is made or verified.
+/// Returns the directories that a run of this user would use. The directories are not made or verified.
 pub fn expected() -> Places {
     let or = |path: &str, otherwise: &Path| match could_be_used(Path::new(path)) {
         true => PathBuf::from(path),
@@ -37,7 +37,7 @@ pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<
     Leases::open_existing(&store).map_err(|e| e.to_string())
 }
 
-/// Returns all leases of a network in a data directory; changes none.
+/// Returns all leases of a network in a data directory. Changes nothing.
 ///
 /// # Errors
 /// As [`leases`], and if a lease can't be read.

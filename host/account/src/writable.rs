@@ -1,4 +1,4 @@
-//! Tests if runs can write their files. The test asks the kernel and writes nothing.
+//! Tests if runs can write their files. The test asks the kernel, and does not write.
 
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, stat};

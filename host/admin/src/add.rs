@@ -170,9 +170,9 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         version: own_version(version.as_deref(), &name, &digest, &catalog, options),
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    // If the catalog can't be replaced at one instant, the code is written last. Until then a new plugin isn't run, and
-    // the code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy that grants more than
-    // its own policy.
+    // If the catalog can't be replaced at one instant, the code is written last. Before the code is written, a new
+    // plugin isn't run, and the code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy
+    // that grants more than its own policy.
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),
@@ -189,7 +189,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
 }
 
 /// Returns the plugin's own version. The build marks the plugins that come with Postern. The mark stays when a user
-/// adds such a component again.
+/// adds the component of a shipped plugin again.
 fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, options: &Options) -> Option<String> {
     let before = || Manifest::read(catalog, name).ok().filter(|before| before.digest == digest)?.version;
     if options.shipped || before().is_some_and(|version| own_version::is_shipped(&version)) {

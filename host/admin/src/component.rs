@@ -83,8 +83,8 @@ pub fn wasi_extent(imports: &[String]) -> WasiExtent {
     if needs_all_of_wasi(imports) { WasiExtent::Whole } else { WasiExtent::Small }
 }
 
-/// True if the function has a sentence or needs none. Making an object of the guest's own is no authority and has no
-/// sentence. The compiler checks if the host has such objects.
+/// True if the function has a sentence or needs no sentence. Making an object of the guest's own is no authority and
+/// has no sentence. The compiler checks if the host has these objects.
 fn is_known(interface: &str, function: &str) -> bool {
     if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
         return true;

@@ -1,6 +1,6 @@
-//! Detaches attachments that are gone and that the runtimes' cache knows. It calls DEL of the whole list that made
-//! them, the last plugin first, with the cached result and arguments, as a runtime would. Plugins of Postern and native
-//! plugins are executed alike.
+//! Detaches attachments that are gone and that the runtimes' cache knows. It calls DEL of the whole list that made an
+//! attachment, the last plugin first, as a runtime would. The plugins get the cached result and arguments. Plugins of
+//! Postern and native plugins are executed alike.
 //!
 //! Only root or this user may be able to write the entry of the cache, each program, and each directory of programs.
 //! Nothing is executed before [`Detacher::run`]. A program that does not end is killed.
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The plugin that finds its delegate by itself, even if its own program has another name.
 const FLANNEL: &str = "flannel";
 
-/// Finds the lists and calls them.
+/// Finds the lists of attachments, and calls the lists' plugins.
 pub struct Detacher<'a> {
     conf_dir: &'a Path,
     programs: Programs,
@@ -129,7 +129,8 @@ impl<'a> Detacher<'a> {
 
     fn prepare(&self, cached: Cached) -> Result<Detachment, String> {
         let Cached { network, attachment, config, path } = cached;
-        // The kernel gives the programs the rights of this process. So nobody else may be able to write the entry.
+        // The kernel gives the programs the rights of this process. So only root and this user may be able to write the
+        // entry.
         match places::open_trusted(&path) {
             Ok(Some(_)) => {}
             Ok(None) => return Err(format!("{} is gone", path.display())),
@@ -158,8 +159,8 @@ impl<'a> Detacher<'a> {
         Ok(Detachment { attachment, list, programs, delegates_in, limit: self.limit })
     }
 
-    /// Fails if another user could put a program into one of the directories. Running plugins look there for other
-    /// programs: flannel looks for its delegate. The names of these programs are not known beforehand.
+    /// Fails if another user could put a program into one of the directories. Running plugins look for other programs
+    /// in these directories: flannel looks for its delegate. The names of these programs are not known beforehand.
     fn directories(&self) -> Result<(), String> {
         for directory in self.programs.directories() {
             let path = std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))?;

@@ -305,7 +305,7 @@ fn native_lines(native: &adopt::Report) -> Vec<String> {
     lines
 }
 
-/// Prints the number of leases that native plugins left. Counting them runs no program.
+/// Prints the number of leases that native plugins left. The count runs no program.
 fn hint(scope: Scope<'_>) -> Result<()> {
     match adopt::count_leases(scope) {
         0 => Ok(()),

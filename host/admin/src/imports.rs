@@ -30,7 +30,7 @@ impl Imports {
         let mut imports = Self::default();
         for import in list {
             let Some((interface, function)) = import.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('#')) else {
-                // An imported type gives no authority either.
+                // An imported type gives no authority.
                 if !import.starts_with(PACKAGE) {
                     imports.floor.push(import.clone());
                 }

@@ -54,7 +54,7 @@ pub struct List {
     entries: Vec<Entry>,
 }
 
-/// One plugin of a list, as written there.
+/// One plugin of a list, as written in the list.
 #[derive(Clone, Debug)]
 pub struct Entry(Map<String, Value>);
 
@@ -70,9 +70,8 @@ pub struct Network {
 impl List {
     /// Reads a `.conflist` or `.conf`.
     ///
-    /// # Errors
-    /// The defect, as a predicate of the file: it `can't be read`, `is no regular file`, `has no plugins`, … A missing
-    /// name is no error here: the plugins refuse it.
+    /// # Errors The defect, as a predicate of the file: `can't be read`, `is no regular file`, `has no plugins`, … A
+    /// missing name is no error here: the plugins refuse a list without a name.
     pub fn read(path: &Path) -> Result<Self, String> {
         Self::of(path, &contents(path)?)
     }
@@ -189,7 +188,7 @@ impl Entry {
 }
 
 impl Network {
-    /// Returns the links of the host in its `prevResult`, with their addresses as written there.
+    /// Returns the host's links in the plugin's `prevResult`, with their addresses as written.
     pub fn links_before(&self) -> Vec<(String, String)> {
         let links = self.config.pointer("/prevResult/interfaces").and_then(Value::as_array);
         let is_host = |link: &&Value| link.get("sandbox").and_then(Value::as_str).is_none_or(str::is_empty);
@@ -197,7 +196,7 @@ impl Network {
         links.into_iter().flatten().filter(is_host).map(|link| (text(link, "name"), text(link, "mac"))).collect()
     }
 
-    /// Returns the names of the container's links in its `prevResult`.
+    /// Returns the names of the container's links in the plugin's `prevResult`.
     pub fn container_links_before(&self) -> Vec<&str> {
         let links = self.config.pointer("/prevResult/interfaces").and_then(Value::as_array);
         let is_in_container =
@@ -271,8 +270,7 @@ pub fn directory(given: Option<&Path>) -> PathBuf {
 
 /// Returns the file of a network by its name in a directory, or the file itself.
 ///
-/// # Errors
-/// There is neither such a network nor such a file.
+/// # Errors No network and no file has this name.
 pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
     let path = Path::new(target);
     let is_file =
@@ -312,7 +310,7 @@ fn name_of(file: &Path) -> Option<String> {
 /// A predicate of the file, as of [`List::read`].
 pub fn open(path: &Path) -> Result<File, String> {
     let unread = |error: io::Error| format!("can't be read: {error}");
-    // Opening a pipe would otherwise block.
+    // Without `O_NONBLOCK`, opening a pipe would block.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(unread)?;
     match file.metadata().map_err(unread)?.is_file() {
         true => Ok(file),

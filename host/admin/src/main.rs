@@ -101,7 +101,7 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Show a plugin's imports and its policy, and in plain sentences what it may do.
+    /// Show a plugin's imports, its policy, and its abilities in plain sentences.
     ///
     /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if a grant has no import, if an
     /// import has no grant, or if the policy is pinned to another component.
@@ -111,9 +111,9 @@ enum Verb {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm", required_unless_present = "diff")]
         target: Option<String>,
-        /// Compare two components: list what NEW could do and OLD could not. Each is a file or an installed plugin. The
-        /// list is made twice: under any policy, and under the policy in force. For a file without --policy, the policy
-        /// of the other component is in force.
+        /// Compare two components: list the abilities that NEW has and OLD lacks. Each is a file or an installed
+        /// plugin. The list is made twice: under any policy, and under the policy in force. For a file without
+        /// --policy, the policy of the other component is in force.
         #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["target", "network"])]
         diff: Option<Vec<String>>,
         /// Use this policy instead of the installed one.
@@ -225,13 +225,13 @@ enum Verb {
     /// Put back rules that another program wiped, for living attachments.
     ///
     /// For use after `nft flush ruleset`, `iptables-restore`, or the reload of a firewall. It compares the records with
-    /// the node, as `doctor` does, and puts missing rules back: masquerading, spoofing protection, forwards of ports,
-    /// firewall rules with the isolation of bridges, and limits of rates. Links, addresses and routes are not touched.
-    /// Containers keep running.
+    /// the node, as `doctor` does, and puts missing rules back. These are rules for masquerading, spoofing protection,
+    /// forwards of ports, the firewall, the isolation of bridges, and limits of rates. Links, addresses and routes are
+    /// not touched. Containers keep running.
     ///
     /// Exit status: 0 all rules are there; 1 some rules could not be put back or looked at.
     Reapply {
-        /// Show what is missing, and change nothing.
+        /// Show missing rules, and change nothing.
         #[arg(long)]
         dry_run: bool,
         /// Print one JSON object. Later versions may add keys.
@@ -307,9 +307,9 @@ enum Verb {
     ///
     /// The objects are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// Postern's records decide. An attachment is garbage in three cases: its network namespace is gone, it was made before
-    /// the last boot, or its ADD was killed before it answered. Objects in use by a live namespace stay. They also stay
-    /// if their use is unknown.
+    /// Postern's records decide. An attachment is garbage in three cases: its network namespace is gone, it was made
+    /// before the last boot, or its ADD was killed early. Objects in use by a live namespace stay. They also stay if
+    /// their use is unknown.
     ///
     /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too. They are found by their
     /// names: leases and masquerading rules of addresses that no live namespace has, and spoofing protection of ports

@@ -56,8 +56,8 @@ pub enum Verb {
     /// Check a network before a container needs it: keys, types, values, addresses, versions, programs, policy.
     ///
     /// An error is a configuration that a plugin, the runtime or policy refuses. A warning is a configuration that is
-    /// accepted, but probably does not do what its author wanted. Errors and warnings have file, line and column.
-    /// Postern knows only the keys of its own plugins. For other plugins, it checks the keys that all plugins have.
+    /// accepted, but is probably a mistake. Errors and warnings have file, line and column. Postern knows only the keys
+    /// of its own plugins. For other plugins, it checks the keys that all plugins have.
     ///
     /// Policy is checked as in `postern plan`. Nothing is changed. With --policy, the command shows the effect of a new
     /// policy instead. It lists the networks and attachments of this node whose next ADD, CHECK, STATUS, GC or DEL the

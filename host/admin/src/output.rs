@@ -1,5 +1,5 @@
 //! Output for people and for scripts. All text for people goes through here. Text from outside goes through
-//! [`postern_cni::terminal`], and no line is wider than [`WIDTH`] unless a single word is.
+//! [`postern_cni::terminal`]. Only a line with a single long word is wider than [`WIDTH`].
 
 use anyhow::Result;
 pub use postern_cni::terminal::one_line;
@@ -146,8 +146,8 @@ fn unbroken(line: &str) -> String {
     glued.collect::<Vec<String>>().join("`")
 }
 
-/// Returns the column at which a line continues: below its second column, if the first one is narrow. Otherwise it is a
-/// little to the right of the line's beginning.
+/// Returns the column at which a line continues: below its second column, if the first one is narrow. After a wide
+/// first column, the line continues a little to the right of its beginning.
 fn hang(line: &str) -> usize {
     let start = line.find(|c| c != ' ' && c != '#').unwrap_or(0);
     let column = line.get(start..).and_then(|rest| {

@@ -1,5 +1,5 @@
 //! The own version of a plugin, which it prints if it is started without `CNI_COMMAND`. Nomad, nerdctl and installers
-//! read it there. They refuse a plugin without a version, or with an old version.
+//! read this output. They refuse a plugin without a version, or with an old version.
 //!
 //! A plugin that comes with Postern behaves like the native plugin of its name. So it prints the native plugin's
 //! version, with Postern's own version as build metadata. Any other plugin prints the version that its author wrote
@@ -28,7 +28,7 @@ pub fn is_shipped(version: &str) -> bool {
         .is_some_and(|(_, metadata)| metadata.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(OURS)))
 }
 
-/// Reads the version that a component says of itself. A `v` before it is left out.
+/// Reads the version in a component's output. A `v` before it is left out.
 ///
 /// # Errors
 /// The reason why the version can't be used, as the rest of a sentence that begins with the component.

@@ -19,7 +19,7 @@ struct Row {
     rules: Vec<String>,
 }
 
-/// Puts missing rules back and prints them; with `dry_run` it only prints them.
+/// Puts missing rules back, and prints them. With `dry_run`, only prints the missing rules.
 ///
 /// # Errors
 /// Records or kernel can't be looked at.

@@ -1,5 +1,5 @@
 //! Helpers for the sentences that tell people what a plugin can do. Each group of functions of `wit/` has one sentence,
-//! in [`crate::capability`]. A test finds functions of `wit/` without a sentence, because reviewers would miss such a
+//! in [`crate::capability`]. A test finds functions of `wit/` without a sentence, because reviewers would not see that
 //! function.
 
 use crate::words::{Objects, Switch};
@@ -35,17 +35,17 @@ pub fn say(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Returns a sentence about making, changing or deleting, unless the policy grants looking only.
+/// Returns a sentence about making, changing or deleting. Returns `None` if the policy grants only looking.
 pub fn changes(objects: &Objects<'_>, text: &str) -> Option<String> {
     if objects.only_looks() { None } else { say(text) }
 }
 
-/// Returns a sentence about the objects of a policy key, unless the policy grants no object for the key.
+/// Returns a sentence about the objects of a policy key. Returns `None` if the policy grants no object for the key.
 pub fn about(objects: &Objects<'_>, key: &str, noun: &str, text: impl FnOnce(String) -> String) -> Option<String> {
     (!objects.none(key)).then(|| text(objects.words(key, noun)))
 }
 
-/// Returns a sentence about a setting, unless the policy leaves the key of the setting at `off`.
+/// Returns a sentence about a setting. Returns `None` if the policy leaves the key of the setting at `off`.
 pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Option<String> {
     match objects.switch(key, off) {
         Switch::Off => None,

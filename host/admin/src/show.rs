@@ -12,8 +12,7 @@ const NAMES: usize = 20;
 
 /// Prints the state of a container, given by its ID or by the beginning of the ID.
 ///
-/// # Errors
-/// There is no such container, or more than one; the kernel or the state directory can't be looked at.
+/// # Errors No container matches, or several match. The kernel or the state directory can't be looked at.
 pub fn run(container: &str, json: bool) -> Result<()> {
     let all = account::attachments()?;
     let meant = meant(&all, container)?;
@@ -24,7 +23,7 @@ pub fn run(container: &str, json: bool) -> Result<()> {
     output::text(&texts.join("\n\n"))
 }
 
-/// Returns the attachments of the one matching container.
+/// Returns the attachments of the container that matches.
 fn meant<'a>(all: &'a [Attachment], container: &str) -> Result<Vec<&'a Attachment>> {
     let id = |one: &'a Attachment| one.container.as_deref();
     let mut ids: Vec<&str> = all.iter().filter_map(id).filter(|id| id.starts_with(container)).collect();

@@ -46,8 +46,7 @@ pub fn is_name(text: &str) -> bool {
 impl Subject {
     /// Opens an installed plugin by its name, or a component by its path. `policy` replaces its policy.
     ///
-    /// # Errors
-    /// There is no such plugin or file, it is not trusted, or the host executable would refuse it.
+    /// # Errors The plugin or file is missing or not trusted, or the host executable would refuse it.
     pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {
         let given = policy.map(read_policy).transpose()?;
         let mut subject = if is_file(target) { Self::file(Path::new(target))? } else { Self::installed(target)? };
@@ -112,7 +111,8 @@ impl Subject {
         }
     }
 
-    /// Returns the tables of its policy, as written, or as the network fills them in. Without a policy, there are none.
+    /// Returns the tables of its policy, as written, or as the network fills them in. Without a policy, returns no
+    /// tables.
     ///
     /// # Errors
     /// The network makes a value of the policy ambiguous.
@@ -159,7 +159,7 @@ pub struct Pin {
     pub matches: bool,
 }
 
-/// True if a target is a path: names of plugins have no slash, and none ends in `.wasm`.
+/// True if a target is a path: a plugin's name has no slash, and does not end in `.wasm`.
 pub fn is_file(target: &str) -> bool {
     target.contains('/') || Path::new(target).extension().is_some_and(|extension| extension == "wasm")
 }

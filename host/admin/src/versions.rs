@@ -29,7 +29,7 @@ const LONGEST_VERSION: usize = 32;
 /// A component's answer to VERSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The versions that this host knows, oldest first, and the texts of the others.
+    /// The versions that this host knows, oldest first, and the texts of unknown versions.
     Versions(Vec<Version>, Vec<String>),
     /// The reason why there is no answer.
     None(String),

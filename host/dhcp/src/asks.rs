@@ -35,8 +35,8 @@ const MOST: usize = 16 << 10;
 /// The longest wait for a link that can't send yet, in milliseconds. After that, packets are sent anyway.
 const SETTLES_WITHIN_MS: u64 = 2000;
 
-/// The additional time for duplicate address detection of the link's own IPv6 address: a pause of up to a second, and a
-/// second of waiting (RFC 4862, 5.4.2).
+/// The additional time for duplicate address detection of the link's own IPv6 address. It has a pause of up to a
+/// second, and a wait of a second (RFC 4862, 5.4.2).
 const DAD_WITHIN_MS: u64 = 4000;
 
 /// The time between two looks at the link.
@@ -225,8 +225,8 @@ impl Service {
         }
     }
 
-    /// True if the link of a lease also has a lease of the other family. The names alone don't show a second lease: an
-    /// attachment with these names may have another namespace by now.
+    /// True if the link of a lease also has a lease of the other family. Equal names are not enough: an attachment with
+    /// these names may have another namespace by now.
     pub fn has_other_lease(&self, entry: &KeptLease) -> bool {
         let link = |entry: &KeptLease| (entry.namespace, entry.index, entry.mac);
         self.leases.values().any(|other| other.serial != entry.serial && other.is_live() && link(other) == link(entry))
@@ -289,7 +289,7 @@ impl Service {
             }
         }
         for (key, is_live) in &held {
-            // A live lease may end at once, and then the answer is given.
+            // A live lease may end at once. The client has its answer then.
             if *is_live { self.abandon(key) } else { self.finish(key) }
         }
         (!is_awaited).then_some(Answer::Done)

@@ -41,8 +41,8 @@ const SERVICE_RULES: &[CallRule] = &[
 ];
 
 /// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
-/// below `/proc/PID`. So the filter makes files useless to this process: it can open files for reading, but has no call
-/// that reads, maps, changes or removes a file.
+/// below `/proc/PID`. So the filter makes files useless to this process. The process can open files for reading, but
+/// has no call that reads, maps, changes or removes a file.
 pub fn opener() -> Result<(), ConfineError> {
     nix::sys::prctl::set_no_new_privs().map_err(|errno| ConfineError::new("PR_SET_NO_NEW_PRIVS", errno))?;
     postern_confine::keep_capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH)?;
@@ -77,8 +77,8 @@ const REMOVER_CALLS: &[c_long] = &[
 ];
 
 /// Confines a process that runs steps. The process may read code and policies, and write notes about verified code. Its
-/// children become sandboxes. So it keeps the rights that sandboxes give up by themselves, and the calls for giving
-/// them up.
+/// children become sandboxes. So it keeps the rights that sandboxes give up by themselves, and the calls by which a
+/// sandbox gives rights up.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
     let files = Files::new(read.chain([(notes, Access::Own)]))?;

@@ -73,7 +73,7 @@ impl ClientConnection {
         })
     }
 
-    /// The time at which a silent connection is closed; none while a question is being worked on.
+    /// The time at which a silent connection is closed; `None` while the service works on a question.
     pub fn closes_at(&self) -> Option<u64> {
         (!self.is_asked).then(|| self.heard_at.saturating_add(SILENT_MS))
     }

@@ -1,8 +1,8 @@
-//! Ends the leases whose container, or whose link, is gone. The server gets no message: the link for it is gone.
+//! Ends a lease if its container or its link is gone. The server gets no message: the link for it is gone.
 //!
 //! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
-//! it would wake an idle node. So the service looks at these leases when a client sends a request: at all before a
-//! list, and at a few before each new lease. So leases of gone containers can't pile up.
+//! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks at all
+//! before a list, and at a few before each new lease, so leases of gone containers can't pile up.
 
 use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;

@@ -102,7 +102,7 @@ pub struct KeptLease {
     /// True if servers must broadcast their answers.
     #[serde(skip)]
     pub broadcast: bool,
-    /// The latest addresses that servers have offered. The client can ask for no others.
+    /// The latest addresses that servers have offered. The client can ask only for these addresses.
     #[serde(skip)]
     pub offered: VecDeque<IpAddr>,
     /// The address of an earlier lease, which the client asks for first.

@@ -55,7 +55,7 @@ use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
 use std::time::{Duration, Instant};
 
-/// The number of processes for steps: while one hangs, the other works.
+/// The number of processes for steps: while one process hangs, the other process works.
 const RUNNERS: usize = 2;
 
 /// The wanted limit of open files: two files for each lease that speaks with a server, one file for each client.

@@ -1,4 +1,4 @@
-//! Enters a container's network namespace, only to open sockets there.
+//! Enters a container's network namespace, only to open sockets in it.
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::fstat;
@@ -35,7 +35,7 @@ impl OwnNamespace {
         Ok(Self { namespace, identity })
     }
 
-    /// Runs `act` in a namespace. The process has one thread, so no other code runs there.
+    /// Runs `act` in a namespace. The process has one thread, so no other code runs in the namespace.
     ///
     /// # Errors
     /// `EINVAL` if it is no network namespace, `EPERM` without rights over it, and the errors of `act`.

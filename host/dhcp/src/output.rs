@@ -1,5 +1,5 @@
-//! The output of a client's step. A client that an attacker controls may print anything, so each part has a limit: the
-//! service keeps the output, in memory and on disk, as long as the lease lasts.
+//! The output of a client's step. A client that an attacker controls may print anything. The service keeps the output
+//! in memory and on disk as long as the lease lasts. So each part has a limit.
 
 use postern_dhcp::{Lease, Outcome, Output};
 use serde::Serialize;

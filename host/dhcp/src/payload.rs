@@ -44,7 +44,7 @@ impl Expected<'_> {
     }
 }
 
-/// Checks a payload, and returns the client's own address in it; unspecified if it names none. An error says what is
+/// Checks a payload, and returns the client's own address in it, or the unspecified address. An error says what is
 /// wrong with the payload.
 pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<Ipv4Addr, &'static str> {
     if payload.len() > LONGEST {

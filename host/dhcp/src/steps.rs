@@ -1,6 +1,6 @@
 //! The processes that run steps of the client. Each is forked before the service gives up its rights. It forks a
 //! sandbox for each step, gives it the step's input, and hands back what the guest prints. A guest that asks for an
-//! operation is ended: no gate is behind this sandbox.
+//! operation is ended, because this sandbox has no gate.
 //!
 //! A guest that hangs is killed at its deadline. Meanwhile the other process serves the other leases.
 

@@ -148,8 +148,8 @@ impl Store {
 }
 
 impl Kept<KeptLease> {
-    /// Converts the times of an earlier boot to this boot's clock. The wall clock measures the time between both boots.
-    /// If it was set back, no time counts as passed. A lease never becomes longer.
+    /// Converts the times of an earlier boot to this boot's clock. The wall clock measures the time between the two
+    /// boots. If it was set back, no time counts as passed. A lease never becomes longer.
     fn carry_over(&mut self, now: u64, wall: u64) {
         let (then, then_wall) = self.written;
         let at = then.saturating_add(wall.saturating_sub(then_wall));

@@ -163,8 +163,8 @@ impl KeptLease {
         offered.into_iter().for_each(|address| self.note_offer(address));
     }
 
-    /// Returns the link's own link-local address, once it is certain that no other station has it. DHCP needs no such
-    /// address.
+    /// Returns the link's own link-local address, once it is certain that no other station has it. DHCP for IPv4 needs
+    /// no link-local address.
     pub fn source(&self, netlink: &Netlink) -> Option<Ipv6Addr> {
         if self.family == Family::Ipv4 {
             return None;

@@ -15,7 +15,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the arguments behind `net`. `None` for help, for a mistake, and for a possible mistake.
+    /// Reads the arguments behind `net`. `None` for help, and for arguments that are or may be a mistake.
     pub fn read(arguments: &[OsString]) -> Option<Self> {
         Options::read(arguments)?.command()
     }

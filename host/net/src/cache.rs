@@ -79,8 +79,8 @@ impl Entry {
         Self::parse(&read(path, LONGEST).ok()?)
     }
 
-    /// Reads the content of such a file. The bytes are made valid Unicode first, because serde does not check the parts
-    /// that it skips. An array is refused, because serde would read it as the fields in their order.
+    /// Reads the content of a file of this format. The bytes are made valid Unicode first, because serde does not check
+    /// the parts that it skips. An array is refused, because serde would read it as the fields in their order.
     fn parse(content: &[u8]) -> Option<Self> {
         let text = Some(unicode::json(content)).filter(|text| text.trim_start().starts_with('{'))?;
         serde_json::from_str::<Self>(&text).ok().filter(|entry| entry.kind == KIND)

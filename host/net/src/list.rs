@@ -7,8 +7,8 @@ use std::fmt;
 
 /// A network: its plugins in order.
 ///
-/// Keys of the list are matched exactly, keys of a plugin without regard to upper and lower case. Native runtimes do the
-/// same.
+/// Keys of the list are matched exactly, keys of a plugin without regard to upper and lower case. Native runtimes match
+/// keys in the same way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List {
     /// The network's name.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The greatest size of an error object in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// The number of attempts to start a program that is being written, with a second between them.
+/// The number of attempts to start a program that is being written. One second passes between two attempts.
 const TRIES: usize = 6;
 
 /// The programs in directories.

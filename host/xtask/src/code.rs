@@ -131,7 +131,7 @@ pub fn closure(argument: &str, code: &str) -> String {
     }
 }
 
-/// Returns a comment's line, if there is something to say.
+/// Returns a comment's line; empty for an empty text.
 pub fn doc(text: &str) -> String {
     if text.is_empty() { String::new() } else { wrapped("/// ", text) }
 }

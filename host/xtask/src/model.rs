@@ -76,7 +76,7 @@ pub struct Function {
 /// The task of a function.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// It asks the gate for this operation, `link.attributes`.
+    /// It asks the gate for this operation, such as `link.attributes`.
     Asks(String),
     /// It makes a value of the guest.
     Makes,

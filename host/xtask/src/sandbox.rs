@@ -399,7 +399,7 @@ fn sets(surface: &Surface, def: &Def, function: &Function, field: &str) -> Resul
     ))
 }
 
-/// Conversions between values of WIT and values of host/types, where some function needs them.
+/// Conversions between values of WIT and values of host/types, if a function needs them.
 fn conversions(surface: &Surface, capability: &Capability, def: &Def) -> Result<String> {
     let ty = Ty::Of(capability.name.clone(), def.name.clone());
     let (is_given, is_returned) = surface.uses(&ty)?;

@@ -114,7 +114,7 @@ pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
     }
     if claim.kind == Kind::MacGuard {
         let used = claim.ports.iter().any(|port| facts.links.contains(*port));
-        // Without a port nothing is known about the object.
+        // Without a port, the state of the object is unknown.
         return if used || claim.ports.is_empty() { Verdict::InUse } else { Verdict::Leftover(Reason::NoPort) };
     }
     if claim.kind == Kind::Ifb {

@@ -66,7 +66,7 @@ impl Live {
         live
     }
 
-    /// Returns the use of any of these addresses or networks.
+    /// Returns the use of the addresses in `nets`; `None` if they are not in use.
     pub(super) fn use_of(&self, nets: &[IpNet]) -> Option<Use> {
         let mut used = nets.iter().flat_map(|net| self.addresses.range(net.network()..=net.broadcast()));
         let (address, place) = used.next()?;

@@ -161,7 +161,7 @@ fn an_entry_counts_as_long_as_its_namespace_is_there() {
         ("gone", r#"{"kind":"cniCacheV1","netns":"/run/netns/no-such-namespace"}"#, Some(Cached::Gone)),
         ("none", r#"{"kind":"cniCacheV1","netns":""}"#, None),
         ("legacy", r#"{"ips":[]}"#, None),
-        // A power cut leaves such a file.
+        // A power cut leaves an empty file.
         ("empty", "", None),
     ] {
         let (directory, cache) = cache(name, entry);

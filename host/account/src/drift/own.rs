@@ -131,8 +131,8 @@ impl NodeState {
         }
     }
 
-    /// Compares the attributes that a plugin has changed. A later plugin may have changed them again. The comparison of
-    /// the container's end includes the address.
+    /// Compares the attributes that a plugin has changed. A later plugin may have changed these attributes again. The
+    /// comparison of the container's end includes the address.
     pub(super) fn changed(
         &self,
         account: &mut Account,

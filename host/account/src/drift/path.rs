@@ -81,7 +81,7 @@ impl NodeState {
         match end.master.and_then(|index| self.link_at(index)) {
             Some(master) => self.bridge(account, &path, end, master),
             None if end.master.is_none() && (plugin == "bridge" || path.bridge.is_some()) => {
-                // A command helps only for a port without other settings: only ADD knows them.
+                // A command can repair only a port without other settings: only ADD knows other settings.
                 let bridge = path
                     .bridge
                     .as_deref()
@@ -213,7 +213,7 @@ impl NodeState {
         let Some(routes) = &found.routes else {
             return account.fact("", "routes", "there are too many to look at");
         };
-        // Routes count in any table: a later plugin may have moved them (sbr, vrf).
+        // Routes in every table count: a later plugin may have moved a route to another table (sbr, vrf).
         let have = |dst: IpNet, gateway: Option<IpAddr>| {
             routes.iter().any(|(index, route)| {
                 *index == own.index && route.dst == dst && (gateway.is_none() || route.gateway == gateway)

@@ -53,11 +53,11 @@ const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValu
 
 /// The texts about a capability, independent of the operation.
 pub struct Page {
-    /// What a plugin without this import can't do.
+    /// The act that a plugin without this import can't do.
     pub cannot: &'static str,
     /// The statement that holds for every plugin with this import, under any policy.
     pub always: Option<&'static str>,
-    /// What a plugin can do through the capability's functions.
+    /// The abilities of a plugin through the capability's functions.
     pub groups: &'static [Group],
     /// The usual sources of the values of its policy keys.
     pub keys: &'static [Key],

@@ -311,7 +311,7 @@ fn zones(examination: &mut Examination, node: &Node) {
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy.to_owned()));
 }
 
-/// Says when nftables would be the better default of this node.
+/// Reports that nftables would be the better default packet filter of this node.
 fn default_filter(examination: &mut Examination) {
     let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     if iptables::is_legacy() && packet_filter::of_node(means) == Ok(Backend::Iptables) {

@@ -137,7 +137,7 @@ fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
 }
 
 /// Lease directories are shared with native plugins: a group may write to a network's directory. In a sticky data
-/// directory, other users can only make directories. No network of this node uses these.
+/// directory, other users can only make directories. No network of this node uses their directories.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);

@@ -96,7 +96,7 @@ fn directories(layout: &InstallLayout, bin: &Path) -> BTreeSet<PathBuf> {
     directories
 }
 
-/// Reports native plugins in a directory without files of Postern: they may be there on purpose.
+/// Reports native plugins in a directory without files of Postern. They may be in the directory on purpose.
 fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<PathBuf>) {
     for directory in CNI_DIRECTORIES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
         let is_native = |plugin: &&String| Found::at(&directory.join(plugin)) == Found::Foreign;

@@ -44,7 +44,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
                    kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
-    // A feature that only some networks need is an error only if there is such a network.
+    // If only some networks need a feature, its absence is an error only if the node has such a network.
     let asked = |keys: &[&str]| {
         let plugins = node.lists.iter().flat_map(|list| list.entries());
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));

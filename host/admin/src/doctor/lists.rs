@@ -1,4 +1,4 @@
-//! Network lists: checks that the plugins named in them can run.
+//! Network lists: checks that their plugins can run.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};

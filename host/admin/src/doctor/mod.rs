@@ -1,4 +1,4 @@
-//! `postern doctor`: the defects of this node, with their harm and their remedy. It changes nothing.
+//! `postern doctor` shows the defects of this node, with their effects and remedies. It changes nothing.
 
 mod code;
 mod conflicts;
@@ -100,8 +100,8 @@ enum Remedy {
 }
 
 impl Remedy {
-    /// Takes the first command that a message of the host executable quotes. If there is none, the message itself
-    /// contains the remedy.
+    /// Takes the first command that a message of the host executable quotes. If the message quotes no command, the
+    /// message itself contains the remedy.
     fn quoted_in(message: &str) -> Self {
         message.split('`').nth(1).map_or(Self::None, |command| match command.starts_with("make ") {
             true => Self::Words(format!("`{command}`")),

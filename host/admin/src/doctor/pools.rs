@@ -1,4 +1,4 @@
-//! Pools of addresses that are used up. STATUS is silent about them by default.
+//! Pools of addresses that are used up. STATUS does not report full pools by default.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;

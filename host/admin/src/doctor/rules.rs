@@ -91,7 +91,7 @@ fn ports(node_state: &NodeState) -> BTreeMap<String, Vec<String>> {
     ports
 }
 
-/// Returns the rules of attachments other than these.
+/// Returns the rules of attachments that are not in `known`.
 fn unrecorded_rules(node_state: &NodeState, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
     let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();

@@ -164,7 +164,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
     }
 }
 
-/// Finds locks that a hung program keeps: every run that needs such a lock waits.
+/// Finds locks that a hung program keeps. Every run that needs the lock waits.
 fn locks(examination: &mut Examination, node: &Node) {
     let mut paths = vec![PathBuf::from("/run/xtables.lock")];
     for directory in lease_directories(node) {

@@ -31,7 +31,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 }
 
 /// Compares the ports of attachments with the network's demands, as the gate does before it accepts an ADD. The demands
-/// are those of the plugin's policy for the present configuration of the network.
+/// come from the plugin's policy and the present configuration of the network.
 fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let Ok(catalog) = &node.catalog else { return };
     examination.look("ports", "VLANs and isolation of attachments' ports");
@@ -77,7 +77,7 @@ fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Gran
     examination.found(Severity::Error, place, what, why, remedy);
 }
 
-/// True if a network's ports are in VLANs. An empty trunk has none.
+/// True if a network's ports are in VLANs. An empty trunk has no VLANs.
 fn has_vlans(plugin: &Entry) -> bool {
     plugin.has("vlan") || plugin.has("vlanTrunk")
 }

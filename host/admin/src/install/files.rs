@@ -98,7 +98,7 @@ impl Drop for Ready {
     }
 }
 
-/// Returns the path of a file before it gets its name. Runtimes look for no such name, and catalogs ignore it.
+/// Returns the path of a file before it gets its name. Runtimes do not look for this name, and catalogs ignore it.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     path.with_file_name(format!(".{name}{NEW}"))

@@ -1,8 +1,8 @@
 //! `postern learn`: runs a plugin in a place where it can do no harm, and prints the smallest policy for its
 //! operations.
 //!
-//! The gate has no mode that ignores a policy's denial, and `learn` adds none. The first runs have the widest policy
-//! that the language can express, in namespaces that contain nothing of the node.
+//! The gate has no mode that ignores a policy's denial, and `learn` adds no such mode. The first runs have the widest
+//! policy that the language can express, in namespaces that contain nothing of the node.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The parent's name if the network uses the link of the default route.
 const UPLINK: &str = "uplink";
 
-/// The largest MTU of a pair: every network asks for less.
+/// The largest MTU of a pair. No network asks for a larger MTU.
 const MTU: u32 = 65535;
 
 /// Makes the link that the network's `master` names, else a link for the default route. The link is made on the node.

@@ -136,8 +136,8 @@ pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     })
 }
 
-/// Calls `work` in a thread. A thread may have namespaces that the rest of the process doesn't have, and its children
-/// inherit them.
+/// Calls `work` in a thread. A thread may have other namespaces than the rest of the process, and its children inherit
+/// these namespaces.
 fn in_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|_| Err(anyhow!("a thread of learn failed")))
 }

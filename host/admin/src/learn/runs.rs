@@ -105,7 +105,7 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
     })
 }
 
-/// Makes one call; returns the result, if there is one, and the error.
+/// Makes one call. Returns the result, or null without a result, and the error.
 fn call(plugin: &str, ifname: &str, verb: &str, config: &Value) -> Result<(Value, Option<String>)> {
     let program = Path::new(BIN).join(plugin);
     let mut child = Command::new(&program)

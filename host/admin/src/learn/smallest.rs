@@ -1,4 +1,4 @@
-//! The policy from the observations: literal names, or the keys of the configuration that had these values.
+//! Makes the policy from the observations. It has literal names, or the configuration's keys that had these values.
 
 use super::observed::{ObservedOperations, Used};
 use crate::capability::{OWN_ADDRESSES, groups_of, page};
@@ -133,8 +133,7 @@ pub fn versions(networks: &[Network]) -> String {
 /// Returns the widest policy for plugins with these imports. Each value covers everything if the language has such a
 /// value. Otherwise (a VLAN, a directory) the key gets the configuration's value.
 ///
-/// # Errors
-/// None in practice: the values are texts.
+/// # Errors No error occurs in practice, because the values are texts.
 pub fn widest(imports: &Imports) -> Result<String> {
     let mut out = String::new();
     for capability in imports.authority.keys() {

@@ -239,7 +239,7 @@ fn object(error: &postern_cni::Error) -> Value {
     json!({"code": error.code, "msg": error.msg, "details": error.details})
 }
 
-/// Returns the addresses that the simulation invented for its new links: the host would choose them.
+/// Returns the addresses that the simulation invented for its new links. In a run, the host chooses these addresses.
 fn made_up(stage: &Stage, found: usize) -> Vec<String> {
     let made = stage.kernel.links.keys().copied().filter(|handle| usize::try_from(*handle).is_ok_and(|at| at > found));
     made.map(|handle| {

@@ -42,7 +42,7 @@ pub struct PluginReport {
     pub native: bool,
     /// SHA-256 of its component, hexadecimal.
     pub digest: Option<String>,
-    /// The files of its policy: shipped, and the operator's if there is one.
+    /// The files of its policy: the shipped file, and the operator's file if it exists.
     pub policy: Vec<String>,
     /// The plugins that it delegates to, and their delegates.
     pub delegates: Vec<Delegate>,
@@ -74,7 +74,7 @@ pub struct OperationReport {
     /// The operation in words, for people.
     pub words: String,
     /// The lifetime of its effect: `nothing`, `attachment` (DEL removes it), `part` (removed with another effect),
-    /// `namespace` (ends with the container's), `node` (shared, stays), `removal`, `release`, `collection`.
+    /// `namespace` (ends with the container's namespace), `node` (shared, stays), `removal`, `release`, `collection`.
     pub lasting: &'static str,
     /// `allow` or `deny`.
     pub verdict: &'static str,
@@ -174,7 +174,7 @@ impl OperationReport {
         self.verdict == "allow"
     }
 
-    /// Returns its effect in words for people, and says if it existed already.
+    /// Returns the operation's effect in words for people, and says if the effect existed already.
     pub fn leaves(&self) -> String {
         let (kind, made, kept) = match self.lasting {
             "node" => ("node object", "would be made", "is there already"),

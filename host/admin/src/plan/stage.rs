@@ -318,7 +318,7 @@ impl Stage {
                 Reply::of(&())
             }
             Operation::Bridge(asked) => self.bridge(run, guest, operation, asked),
-            // The node tells which driver has a device.
+            // The node knows the driver of a device.
             Operation::Device(ops::Device::Take { .. }) => {
                 let before = self.kernel.clone();
                 let reply = self.simulate(run, guest, operation)?;

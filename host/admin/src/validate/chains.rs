@@ -1,4 +1,4 @@
-//! Chains of iptables that a network names, and that another program makes: without them portmap's ADD fails.
+//! Chains of iptables that a network names, and that another program makes. Without these chains, portmap's ADD fails.
 //!
 //! The chain of `iptablesAdminChainName` does not count: firewall makes it.
 

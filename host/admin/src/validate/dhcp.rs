@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// The longest path of a UNIX socket, in bytes.
 const LONGEST_PATH: usize = 107;
 
-/// Checks `ipam` of a plugin, whose configuration is `conf` at `place`. Types and keys are checked already.
+/// Checks `ipam` of a plugin. The plugin's configuration is `conf`, at `place`. Types and keys are checked already.
 pub fn check(sheet: &mut Sheet<'_>, plugin: &str, conf: &Node, ipam: &Node, place: &str) {
     let path = &below(place, "ipam");
     if let Some(why) = without_wire(plugin, conf) {

@@ -66,7 +66,7 @@ impl<'t> Sheet<'t> {
         }
     }
 
-    /// True if no further warning is shown. A note says so.
+    /// True if the limit of warnings is reached. A note tells the reader.
     pub fn is_full(&self) -> bool {
         self.warnings > MOST_WARNINGS
     }

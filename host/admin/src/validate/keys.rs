@@ -122,7 +122,7 @@ fn is_for_people(name: &str) -> bool {
         || ["comment", "comments", "description", "documentation"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
-/// Returns a key for a message, between backticks unless it contains one.
+/// Returns a key for a message: between backticks, if the key contains no backtick.
 pub fn quoted(name: &str) -> String {
     match name.chars().all(|c| c.is_ascii_graphic() && c != '`') && !name.is_empty() {
         true => format!("`{name}`"),

@@ -29,7 +29,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What to check.
+/// The networks and policies to check.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// A network list (.conflist), a file with one plugin (.conf, .json), or the name of a network. With --policy, the

@@ -204,7 +204,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     }
 }
 
-/// Warns of a plugin that needs a link, if no earlier plugin makes such a link.
+/// Warns of a plugin that needs a link, if no earlier plugin makes this link.
 fn behind(sheet: &mut Sheet<'_>, entry: &Entry<'_>, name: &str, before: &[&str]) {
     // A device of host-device can be any link, and flannel calls bridge.
     let makes = |names: &[&str]| before.iter().any(|one| names.contains(one));

@@ -76,7 +76,8 @@ fn collect<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     }
 }
 
-/// Calls `tell` for each text of a configuration. Names of plugins and networks say nothing about a key.
+/// Calls `tell` for each text of a configuration. The values of `name`, `cniVersion` and `type` are left out: they
+/// don't show which key asks for an operation.
 fn places(node: &Node, path: &str, tell: &mut impl FnMut((usize, String), &str)) {
     match &node.tree {
         Tree::Text(text) => tell((node.at, path.to_owned()), text),

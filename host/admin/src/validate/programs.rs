@@ -23,7 +23,7 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>], cni_path: &str) {
             let (at, path) = here("type", entry.node);
             missing(sheet, plugin, at, &path, cni_path, &names, false);
         }
-        // It is unknown whether a plugin of another vendor starts such a program.
+        // It is unknown whether a plugin of another vendor starts an IPAM program.
         let delegates = sheet.table(plugin).is_some();
         if let Some(ipam) = entry.node.get("ipam").filter(|ipam| delegates && !ipam.word("type").is_empty()) {
             let at = ipam.get("type").map_or(ipam.at, |one| one.at);

@@ -102,7 +102,7 @@ fn mtu_for_ipv6(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     }
 }
 
-/// Refuses the loopback link: nothing can be stacked on it, and it stays in its namespace.
+/// Refuses the loopback link: no link can be stacked on it, and it stays in its namespace.
 fn not_loopback(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     if let Some(value) = node.get(key).filter(|value| value.text() == Some("lo")) {
         let message = "the loopback link can't be moved, and no link can be made on it";

@@ -1,7 +1,7 @@
 //! A JSON text with the place of each part.
 //!
-//! `serde_json` gives no places of values. Its raw values would give places, but with them a `Value` reads one key
-//! differently from runtimes. Other parsers with places are no longer maintained, or accept more than JSON. So
+//! `serde_json` gives no places of values. Its raw values would give places, but with this feature a `Value` reads one
+//! key differently from runtimes. Other parsers with places are no longer maintained, or accept more than JSON. So
 //! [`Json::parse`] reads the text first, and limits its depth. Then a second pass over the valid text finds the places.
 
 use postern_cni::Json;

@@ -95,7 +95,7 @@ fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> 
                 unsafe { libc::_exit(1) };
             }
             for (_, call, [a, b, c, d, e, f]) in tries {
-                // SAFETY: a call that succeeds only opens a file, or removes a file of the test. The others fail.
+                // SAFETY: a call that succeeds only opens a file, or removes a file of the test. The other calls fail.
                 let result = unsafe { libc::syscall(*call, *a, *b, *c, *d, *e, *f) };
                 let error = if result == -1 { Errno::last_raw() } else { 0 };
                 if *call == SYS_openat && result >= 0 {

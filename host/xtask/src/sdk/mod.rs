@@ -1,7 +1,7 @@
 //! Writes guest-sdk/src/sys: the way to the host. A component calls the imported functions. A program of the build
 //! machine calls the fake host. Both ways have the same functions.
 //!
-//! Also writes the modules of guest-sdk/src whose functions only call these functions.
+//! Also writes modules of guest-sdk/src that only call these functions.
 
 mod component;
 mod native;

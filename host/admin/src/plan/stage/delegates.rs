@@ -97,7 +97,7 @@ impl Scene<'_, '_> {
 }
 
 impl Stage {
-    /// Fails unless a delegate is a component. `may` is true if policy allows a native program. Its text says how an
+    /// Fails if a delegate is not a component. `may` is true if policy allows a native program. Its text says how an
     /// operator can allow one.
     fn is_component(
         &mut self,

@@ -98,7 +98,7 @@ impl Stage {
         links.any(|link| link.addresses.iter().any(|have| have.net.addr() == address))
     }
 
-    /// Fails unless the link of an earlier plugin exists and is not in use.
+    /// Fails if the link of an earlier plugin is missing or in use.
     fn must_be_free(&self) -> Result<(), OpError> {
         let Some(name) = &self.kernel.previous_link else { return Ok(()) };
         let refuse = |code, what: &str| Err(OpError::new(code, name, format!("\"{name}\" {what}")));
