@@ -1,4 +1,4 @@
-//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`.
+//! Passes the names of the shipped plugins, the directories of `guests/`, to `postern doctor`.
 
 #[path = "../link.rs"]
 mod link;
@@ -13,7 +13,8 @@ fn main() -> std::io::Result<()> {
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());
     println!("cargo::rerun-if-changed=../link.rs");
-    // Tests unwind at a panic, and need the tables. A profile that inherits from `release` has its name here.
+    // Tests unwind at a panic, and need the unwind tables. For a profile that inherits from `release`, `PROFILE` is
+    // `release`.
     if std::env::var("PROFILE").as_deref() == Ok("release") {
         link::without_tables();
         link::packed();

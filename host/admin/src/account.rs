@@ -37,9 +37,9 @@ pub struct Attachment {
     pub addresses: Vec<String>,
     pub plugins: Vec<Plugin>,
     pub state: State,
-    /// True if a process is at work on it at this moment.
+    /// True if a process holds the record at this moment.
     pub under_way: bool,
-    /// The processes at work on it, as far as they are known.
+    /// The processes that hold the record, as far as they are known.
     pub held_by: Vec<Holder>,
     /// The record's file.
     pub record: PathBuf,

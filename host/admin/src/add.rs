@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 /// The options of `postern add`.
 #[derive(Debug)]
 pub struct Options {
-    /// The component; without a policy, the name of an installed plugin.
+    /// The component's file. Without a policy, an installed plugin's name.
     pub target: String,
     pub policy: Option<PathBuf>,
     pub name: Option<String>,
     pub catalog: Option<PathBuf>,
     pub bin: Option<PathBuf>,
-    /// The plugin comes with this Postern.
+    /// True if the plugin comes with this Postern.
     pub shipped: bool,
     /// Print one JSON object.
     pub json: bool,
@@ -72,7 +72,10 @@ impl Report<'_> {
         }
         if !self.unknown_versions.is_empty() {
             let unknown = self.unknown_versions.join(", ");
-            lines.push(format!("{}: CNI {unknown}, which it names too, is unknown to this host", self.plugin));
+            lines.push(format!(
+                "{}: CNI {unknown}, which the component names too, is unknown to this host",
+                self.plugin
+            ));
         }
         let (engine, size) = (self.engine, self.size);
         lines.push(format!(
@@ -325,7 +328,7 @@ fn put(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> R
         }
     };
     let _lock = files::lock(&lock_at)?;
-    // By now another version may be in use.
+    // By now another version of Postern may be installed.
     let catalog = if is_own { layout.catalog() } else { catalog.to_owned() };
     let real = catalog.canonicalize().unwrap_or(catalog);
     files::replace_within(&real, files)

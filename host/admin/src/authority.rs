@@ -30,14 +30,14 @@ pub struct Grant {
     pub capability: String,
     /// `shipped` or `operator`: the origin of its file.
     pub from: String,
-    /// That file.
+    /// The policy file with the table.
     pub file: String,
     /// Keys and values, as written or as a network configuration fills them in.
     #[serde(serialize_with = "as_map")]
     pub objects: Vec<(String, Vec<String>)>,
 }
 
-/// Pairs as an object, in their order.
+/// Writes pairs as an object, in their order.
 fn as_map<S: Serializer>(objects: &[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(objects.iter().map(|(key, values)| (key, values)))
 }
@@ -51,7 +51,7 @@ pub struct Ability {
     pub functions: Vec<String>,
     /// The text after "can".
     pub sentence: String,
-    /// True if it leads out of the sandbox.
+    /// True if the ability leads out of the sandbox.
     pub host_privileges: bool,
 }
 

@@ -29,8 +29,7 @@ pub struct Component {
 impl Component {
     /// Reads the file without parsing it.
     ///
-    /// # Errors
-    /// It can't be read, or is too large.
+    /// # Errors The file can't be read, or is too large.
     pub fn open(path: &Path) -> Result<Self> {
         let name = || format!("component {}", path.display());
         let mut wasm = Vec::new();
@@ -42,8 +41,7 @@ impl Component {
 
     /// Returns its imports, as a manifest lists them, and its version. Nothing is compiled.
     ///
-    /// # Errors
-    /// It is not a component that a sandbox would run.
+    /// # Errors The file is not a component that a sandbox would run.
     pub fn contents(&self) -> Result<Contents> {
         let contents =
             compile_process::read(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
@@ -71,8 +69,7 @@ impl Component {
 
     /// Returns its machine code. Call it after all other comparisons.
     ///
-    /// # Errors
-    /// The compiler refuses it, or takes more than a component of its size may.
+    /// # Errors The compiler refuses the component, or takes more than its limits for a component of this size.
     pub fn compile(&self) -> Result<Vec<u8>> {
         compile_process::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }
@@ -83,8 +80,8 @@ pub fn wasi_extent(imports: &[String]) -> WasiExtent {
     if needs_all_of_wasi(imports) { WasiExtent::Whole } else { WasiExtent::Small }
 }
 
-/// True if the function has a sentence or needs no sentence. Making an object of the guest's own is no authority and
-/// has no sentence. The compiler checks if the host has these objects.
+/// True if the function has a sentence or needs no sentence. A function that only makes a guest's own object gives no
+/// authority, and has no sentence. The compiler checks if the host has these objects.
 fn is_known(interface: &str, function: &str) -> bool {
     if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
         return true;

@@ -31,7 +31,7 @@ pub struct Detacher<'a> {
     programs: Programs,
     cache: Cache,
     namespaces: OnceCell<Result<Namespaces, String>>,
-    /// The time that each program has.
+    /// The time limit for each program.
     limit: Duration,
 }
 
@@ -193,14 +193,15 @@ impl<'a> Detacher<'a> {
         Ok(())
     }
 
-    /// Returns the program of a plugin, if nobody but root and this user could have written it.
+    /// Returns the program of a plugin, if only root and this user can write the program.
     fn program(&self, name: &str) -> Result<PathBuf, String> {
         let path = self.programs.find(name).map_err(|error| error.to_string())?;
         places::trust(&path).map_err(|error| error.to_string())?;
         Ok(path)
     }
 
-    /// Calls DEL of each plugin, the last one first, until one fails. The cache forgets the attachment after the last one.
+    /// Calls DEL of each plugin, the last plugin first, until a plugin fails. After the last DEL, the cache forgets the
+    /// attachment.
     ///
     /// # Errors
     /// The plugin's error with its name.
@@ -235,7 +236,7 @@ impl Plugins for Shown<'_> {
         self.detacher.directories().map_err(Error::internal)?;
         let path = self.detacher.program(name).map_err(Error::internal)?;
         if self.shown.get(name) != Some(&path.as_path()) {
-            return Err(Error::internal(format!("{} is another program than the one that was shown", path.display())));
+            return Err(Error::internal(format!("{} is no longer the program that was shown", path.display())));
         }
         let variables = programs.variables(verb, attachment).map(|(name, value)| (name.to_owned(), value));
         let program = Program {

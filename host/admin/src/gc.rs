@@ -44,13 +44,13 @@ pub struct Options {
 fn question(left: usize, held: usize) -> String {
     let left = match left {
         0 => None,
-        1 => Some("remove what this one left".to_owned()),
-        left => Some(format!("remove what these {left} left")),
+        1 => Some("remove the objects of this attachment".to_owned()),
+        left => Some(format!("remove the objects of these {left} attachments")),
     };
     let held = match held {
         0 => None,
-        1 => Some("look at the held one again".to_owned()),
-        held => Some(format!("look at the {held} held ones again")),
+        1 => Some("look at the held object again".to_owned()),
+        held => Some(format!("look at the {held} held objects again")),
     };
     let parts: Vec<String> = [left, held].into_iter().flatten().collect();
     format!("{}?", parts.join(", and "))
@@ -61,7 +61,7 @@ fn question(left: usize, held: usize) -> String {
 fn total(removed: usize, left: usize, partly: usize) -> String {
     let partly = match partly {
         0 => String::new(),
-        _ => format!("; of {partly} all but the addresses, which are kept"),
+        _ => format!("; of {partly}, only the addresses are kept"),
     };
     format!("removed {removed} of {left}{partly}")
 }
@@ -196,7 +196,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         output::text(&lines.join("\n"))?;
     } else if count > 0 {
         let flag = if options.native { " --native" } else { "" };
-        let acts = if left > 0 { "removes it" } else { "looks at what is held again" };
+        let acts = if left > 0 { "removes the objects" } else { "looks at held objects again" };
         output::text(&format!("nothing was changed; `postern gc{flag} --yes` {acts}"))?;
     }
     for error in &failed {
@@ -380,11 +380,11 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!(question(1, 0), "remove what this one left?");
-        assert_eq!(question(2, 1), "remove what these 2 left, and look at the held one again?");
-        assert_eq!(question(0, 2), "look at the 2 held ones again?");
+        assert_eq!(question(1, 0), "remove the objects of this attachment?");
+        assert_eq!(question(2, 1), "remove the objects of these 2 attachments, and look at the held object again?");
+        assert_eq!(question(0, 2), "look at the 2 held objects again?");
         assert_eq!(total_held(1, 1), "1 of 1 held object is no longer held");
         assert_eq!(total(1, 1, 0), "removed 1 of 1");
-        assert_eq!(total(0, 1, 1), "removed 0 of 1; of 1 all but the addresses, which are kept");
+        assert_eq!(total(0, 1, 1), "removed 0 of 1; of 1, only the addresses are kept");
     }
 }

@@ -27,8 +27,8 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
         || count > 0
             && !as_json
             && confirmed(&match count {
-                1 => "remove this one?".to_owned(),
-                _ => format!("remove these {count}?"),
+                1 => "remove this object?".to_owned(),
+                _ => format!("remove these {count} objects?"),
             })?;
     // Notes on objects that are gone are removed even if there is no unused object.
     let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
@@ -41,7 +41,7 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
         output::text(&lines.join("\n"))?;
     } else if count > 0 {
         let flag = if forwarding { " --forwarding" } else { "" };
-        output::text(&format!("nothing was changed; `postern gc --node{flag} --yes` removes it"))?;
+        output::text(&format!("nothing was changed; `postern gc --node{flag} --yes` removes the unused objects"))?;
     }
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

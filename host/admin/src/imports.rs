@@ -25,7 +25,7 @@ pub struct Imports {
 }
 
 impl Imports {
-    /// Splits the list of a manifest: `postern:cni/bridge@0.1.0#ensure`.
+    /// Splits the imports of a manifest, such as `postern:cni/bridge@0.1.0#ensure`.
     pub fn parse(list: &[String]) -> Self {
         let mut imports = Self::default();
         for import in list {
@@ -68,7 +68,7 @@ impl Imports {
         Self { authority, floor }
     }
 
-    /// Returns `bridge: attach, ensure`, a line for each interface.
+    /// Returns a line for each interface: `bridge: attach, ensure`.
     pub fn lines(&self) -> Vec<String> {
         let line = |(interface, functions): (&String, &BTreeSet<String>)| {
             format!("{interface}: {}", functions.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", "))

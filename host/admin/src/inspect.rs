@@ -36,7 +36,7 @@ struct Report {
     gc: Option<&'static str>,
     /// The CNI versions that the policy allows; `null` if it allows all.
     versions: Option<Vec<String>>,
-    /// CNI versions that the component named when it was added; `null` for a file, and if it named none.
+    /// CNI versions that the component named when it was added; `null` for a file, or if the component named none.
     component_versions: Option<Vec<String>>,
     /// The network configuration that filled in the values of `policy` and `can`.
     network: Option<String>,

@@ -225,7 +225,8 @@ impl Network {
         let is_meant = |entry: &Entry| list.is_single || [entry.plugin(), entry.ipam()].contains(&plugin);
         let Some((_, config)) = list.requests().find(|(entry, _)| is_meant(entry)) else {
             bail!(
-                "network configuration {label} has no plugin \"{plugin}\", only {}; --name says under which name it is there",
+                "network configuration {label} has no plugin \"{plugin}\", only {}; --name gives the plugin's name in \
+                the configuration",
                 list.plugins().collect::<Vec<_>>().join(", ")
             )
         };
@@ -279,7 +280,7 @@ pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let mut names = Vec::new();
-    // As runtimes do: lists before single plugins.
+    // Lists come before single plugins, as in runtimes.
     let (mut files, single): (Vec<_>, Vec<_>) =
         files(directory).into_iter().partition(|path| path.extension().is_some_and(|ending| ending == "conflist"));
     files.extend(single);

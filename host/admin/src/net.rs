@@ -7,7 +7,7 @@ use postern_net::Command;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Where networks and plugins are.
+/// The places of networks and plugins.
 #[derive(Args)]
 pub struct Places {
     /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].

@@ -58,7 +58,7 @@ pub fn result(json: &str) -> Result<()> {
     }
 }
 
-/// Prints an error of a network's plugins on standard error, in their own words and without breaks, for scripts.
+/// Prints an error of a network's plugins unchanged on standard error, without line breaks, for scripts.
 pub fn complain(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", printable(message));
 }

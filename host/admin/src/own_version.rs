@@ -1,5 +1,5 @@
-//! The own version of a plugin, which it prints if it is started without `CNI_COMMAND`. Nomad, nerdctl and installers
-//! read this output. They refuse a plugin without a version, or with an old version.
+//! A plugin's own version. The plugin prints its version if it is started without `CNI_COMMAND`. Nomad, nerdctl and
+//! installers read this output. They refuse a plugin without a version, or with an old version.
 //!
 //! A plugin that comes with Postern behaves like the native plugin of its name. So it prints the native plugin's
 //! version, with Postern's own version as build metadata. Any other plugin prints the version that its author wrote

@@ -34,7 +34,7 @@ pub struct Subject {
     pub imports: Imports,
     /// Its policy; `None` for a file without a policy.
     pub policy: Option<Policy>,
-    /// The files of its policy's tables: the shipped or given file, and the operator's.
+    /// The files of its policy's tables: the shipped or given file, and the operator's file.
     files: [PathBuf; 2],
 }
 
@@ -151,7 +151,7 @@ impl Subject {
 /// A digest that a policy file demands.
 #[derive(Debug, Serialize)]
 pub struct Pin {
-    /// Hexadecimal, as the file has it.
+    /// The digest in hexadecimal, as in the file.
     pub digest: String,
     /// The file.
     pub file: String,

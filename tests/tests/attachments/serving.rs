@@ -79,7 +79,7 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
         let (node, net, result) = dead(NET, backend)?;
         let printed = gc(&node, "/run/none")?;
         ensure!(printed.contains("addresses are kept: a rule in ip") && printed.contains("10.61.0.2"), "{printed}");
-        ensure!(printed.contains("removed 0 of 1; of 1 all but the addresses, which are kept"), "{printed}");
+        ensure!(printed.contains("removed 0 of 1; of 1, only the addresses are kept"), "{printed}");
         ensure!(leases(&node)? == "10.61.0.2\n" && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
         node.add_container("c2")?;
         let second = net.add("c2")?;

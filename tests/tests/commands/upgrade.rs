@@ -316,7 +316,7 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     let before = tree()?;
     for (words, status, expected) in [
         ("uninstall ptp", 2, "removes all of Postern, and takes no plugin's name"),
-        ("uninstall ptp --yes", 2, "a file ptp.native there is what was there before"),
+        ("uninstall ptp --yes", 2, "a file ptp.native in it is the earlier file"),
         ("uninstall bridge loopback --yes", 2, "unexpected argument"),
         ("uninstall --help", 0, "shown first"),
         ("uninstall", 1, "nothing was changed; `postern uninstall --yes` removes it"),

@@ -116,7 +116,7 @@ impl Place {
     fn gc_mends(&self, device: &str) -> Result<()> {
         let said = self.postern("gc")?;
         ensure!(
-            said.contains("`postern gc --yes` looks at what is held again") && !said.contains("no garbage"),
+            said.contains("`postern gc --yes` looks at held objects again") && !said.contains("no garbage"),
             "{said}"
         );
         let said = self.postern("gc --yes")?;

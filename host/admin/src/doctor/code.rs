@@ -84,7 +84,7 @@ fn again(catalog: &Path, plugin: &str) -> Remedy {
         Err(_) => "its component".to_owned(),
     };
     Remedy::Words(format!(
-        "find {component} and its policy: `postern add COMPONENT --name {} --policy POLICY` places them again",
+        "find {component} and its policy: `postern add COMPONENT --name {} --policy POLICY` places the plugin again",
         quoted(plugin)
     ))
 }

@@ -138,7 +138,7 @@ fn forward_policy(examination: &mut Examination, node_state: &NodeState, network
         };
         for network in networks.iter().filter(|network| network.addr().is_ipv4() == v4 || chain.starts_with("inet")) {
             if !accepts(&text, network, &bridges(node_state, network)) {
-                let what = format!("drops what no rule accepts, and no rule is about {network}");
+                let what = format!("drops packets by default, and no rule accepts packets of {network}");
                 examination.found(Severity::Warning, &chain, what, &why, acceptance(&chain, network));
             }
         }
@@ -295,7 +295,7 @@ fn zones(examination: &mut Examination, node: &Node) {
     };
     let mut users = node.accounts.iter().filter_map(|account| Some((account, sources(account)?)));
     let Some((first, (zone, address))) = users.next() else { return };
-    // If firewalld does not run, its sources have ended with it.
+    // If firewalld does not run, it has no sources.
     let refusal = match firewalld::runs(means()) {
         Ok(false) => None,
         Ok(true) => firewalld::query(&zone, address, means()).err(),

@@ -157,7 +157,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
             let what = format!("everybody may write to it (mode {:o})", meta.mode() & 0o7777);
             let remedy = match meta.mode() & 0o1000 {
                 0 => Remedy::Command(format!("chmod o-w {name}")),
-                _ => Remedy::Words("name a directory of its own as ipam.dataDir".to_owned()),
+                _ => Remedy::Words("name a separate directory as ipam.dataDir".to_owned()),
             };
             examination.found(Severity::Error, path.display(), what, why, remedy);
         } else if (foreign || is_above)

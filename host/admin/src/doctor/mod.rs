@@ -51,7 +51,7 @@ const MOST: usize = 4096;
 enum Severity {
     /// Runs fail, or state leaks.
     Error,
-    /// An operation will fail, or its effect differs from its apparent effect.
+    /// An operation will fail, or has another effect than it seems to have.
     Warning,
     /// Useful to know.
     Note,

@@ -82,7 +82,7 @@ fn look(marked: &Marked) -> Remedy {
     Remedy::Words(format!("find out who made them: `{shows}` shows them"))
 }
 
-/// Returns the ports that spoofing protection is for, by its ID.
+/// Returns the ports of spoofing protection, by the protection's ID.
 fn ports(node_state: &NodeState) -> BTreeMap<String, Vec<String>> {
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for port in node_state.nft(|nft| macguard::list(nft).map_err(|e| e.to_string())).unwrap_or_default() {

@@ -152,13 +152,13 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         );
         if node.is_offered(&path) {
             let remedy = Remedy::Command(collecting(&directory.to_string_lossy()));
-            examination.found(doubt(node_state), path, what, "the address is held for nobody", remedy);
+            examination.found(doubt(node_state), path, what, "no container uses the address", remedy);
         } else if is_complete {
             let why = "the runtime still knows the container, or its namespace can't be looked at";
             let remedy = Remedy::Words(format!("`{}` says why it stays", collecting(&directory.to_string_lossy())));
             examination.found(Severity::Note, path, what, why, remedy);
         } else {
-            let why = "the address may be held for nobody: not all namespaces could be looked at";
+            let why = "the address may be unused: not all namespaces could be looked at";
             examination.found(Severity::Warning, path, what, why, elsewhere());
         }
     }

@@ -1,4 +1,5 @@
-//! Bridges that should separate VLANs and do not; ports in other VLANs than their network, or without isolation.
+//! Finds bridges that should separate VLANs and do not. Also finds ports in other VLANs than their network, or without
+//! isolation.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::account;
@@ -66,10 +67,10 @@ fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Gran
     };
     let Err((what, _)) = port::verify(grant, end.isolated, &vlans) else { return };
     let place = account.header.as_ref().map(account::name).unwrap_or_default();
-    let what = format!("its port {} is {what}, where the network demands otherwise", end.name);
+    let what = format!("its port {} is {what}, and the network demands otherwise", end.name);
     let remedy = Remedy::Words(
-        "start the container again, so that its runtime calls DEL and ADD; or give the network back the configuration that \
-         the attachment was made with"
+        "start the container again, so that its runtime calls DEL and ADD; or restore the configuration that \
+         the network had at ADD"
             .to_owned(),
     );
     let why =

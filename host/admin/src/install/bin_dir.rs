@@ -75,8 +75,8 @@ pub fn copies_work_without(library: &Path, bin: &Path) -> bool {
     bin.join(CATALOG).exists() || INSTALLED.iter().any(|other| Path::new(other) != own && Path::new(other).exists())
 }
 
-/// True for a copy of the host executable: every version contains the names of its directories, and no native plugin
-/// does.
+/// True for a copy of the host executable: every version contains the names of Postern's directories, and no native
+/// plugin contains these names.
 fn is_copy(path: &Path) -> bool {
     let [mark, _] = INSTALLED;
     let mut bytes = Vec::new();
@@ -188,7 +188,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// The kernel's error.
 pub fn take_back(path: &Path) -> Result<()> {
     let kept = kept(path);
-    // An older Postern, which knew only links, may have kept a file of Postern as a native one.
+    // An older Postern, which knew only links, may have kept a file of Postern as a native plugin.
     if Found::at(&kept).is_ours(&name(path)) {
         fs::remove_file(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }

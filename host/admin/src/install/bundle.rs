@@ -1,5 +1,5 @@
-//! The content of an installation: the host executable, its sibling, plugins, and JSON Schemas. All are read and checked
-//! before anything is placed.
+//! The content of an installation: the host executable, its sibling, plugins, and JSON Schemas. All files are read and
+//! checked before a file is placed.
 
 use super::files::{self, Ready};
 use super::layout::SCHEMAS;

@@ -40,8 +40,7 @@ pub struct Ready {
 impl Ready {
     /// Writes the file. At no time can other users open it for writing, with any umask.
     ///
-    /// # Errors
-    /// It can't be written.
+    /// # Errors The file can't be written.
     pub fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
         let ready = Self { new: beside(path), path: path.to_owned() };
         let _ = fs::remove_file(&ready.new);
@@ -58,8 +57,7 @@ impl Ready {
 
     /// Makes a link instead of a file.
     ///
-    /// # Errors
-    /// It can't be made.
+    /// # Errors The link can't be made.
     pub fn link(path: &Path, target: &Path) -> Result<Self> {
         let ready = Self { new: beside(path), path: path.to_owned() };
         let _ = fs::remove_file(&ready.new);
@@ -104,14 +102,14 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}{NEW}"))
 }
 
-/// Exchanges two names at one instant; false if the file system can't.
+/// Exchanges two names at one instant. Returns false if the file system can't exchange names.
 ///
 /// # Errors
 /// The kernel's error, for any other reason.
 pub fn exchange(one: &Path, other: &Path) -> Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
-        // A mount point, a directory of a lower layer of an overlay, or a file system without this call.
+        // The path is a mount point, a directory of an overlay's lower layer, or on a file system without this call.
         Err(Errno::BUSY | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
         Err(errno) => Err(errno).with_context(|| format!("cannot exchange {} and {}", one.display(), other.display())),
     }
@@ -161,8 +159,7 @@ pub fn lock(directory: &Path) -> Result<Flock<File>> {
 
 /// Removes a file, a link or a whole directory; a missing object is no error.
 ///
-/// # Errors
-/// It can't be removed.
+/// # Errors The object can't be removed.
 pub fn remove_all(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),

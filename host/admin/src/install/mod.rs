@@ -1,4 +1,4 @@
-//! `make install` and `make uninstall`. Everything is checked before anything is placed. The files that runs use change
+//! `make install` and `make uninstall`. All checks come before the first file is placed. The files that runs use change
 //! at one instant: only the link `current` of `layout.rs` changes.
 
 pub mod bin_dir;
@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 /// The time for which a replaced version is kept. Every run is shorter.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// The time for runs of an installation without versions to end before its catalog is removed.
+/// The time that runs of an installation without versions get to end. Then its catalog is removed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The place of an installation.
@@ -60,7 +60,7 @@ impl InstallPaths {
         paths.into_iter().flat_map(way).collect()
     }
 
-    /// Returns the directory of the installation, without DESTDIR, as its files will know it.
+    /// Returns the directory of the installation, without DESTDIR, as its files name it.
     fn library(&self) -> PathBuf {
         self.prefix.join("lib/postern")
     }
@@ -84,7 +84,7 @@ impl InstallPaths {
     }
 }
 
-/// Installs a build, with the given plugins or with all. `cni_bin` gets their files.
+/// Installs a build, with the given plugins or with all plugins. `cni_bin` gets their files.
 ///
 /// # Errors A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
 pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String]) -> Result<()> {

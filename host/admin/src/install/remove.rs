@@ -56,7 +56,7 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
     if let Some(plugin) = &options.plugin {
         output::usage(&format!(
             "postern: uninstall removes all of Postern, and takes no plugin's name. To take \"{plugin}\" from a runtime, remove \
-             its file from the CNI bin directory; a file {plugin}.native there is what was there before."
+             its file from the CNI bin directory; a file {plugin}.native in it is the earlier file."
         ));
         return Ok(ExitCode::from(crate::USAGE));
     }
@@ -216,7 +216,7 @@ impl Removal {
             match (path.symlink_metadata().is_ok(), kept.symlink_metadata().is_ok()) {
                 (false, true) => bin_dir::take_back(&path)?,
                 (true, true) => output::say(format!(
-                    "{} is not Postern's, and stays; what was there earlier stays as {}",
+                    "{} is not Postern's, and stays; the earlier file stays as {}",
                     path.display(),
                     kept.display()
                 )),
@@ -269,8 +269,8 @@ fn living() -> usize {
 }
 
 /// Removes data that a later installation would use: notes on verified code and on node objects, the index of leases,
-/// and records. Records of attachments are set aside, because they may be needed for a cleanup by hand. No run uses the
-/// records at that place.
+/// and records. Records of attachments are moved, because they may be needed for a cleanup by hand. No run uses the
+/// moved records.
 fn forget() -> Result<()> {
     let places = postern_account::places::expected();
     let living = living();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The directory of the host executable, as the units' texts name it.
 const WRITTEN: &str = "/usr/local/lib/postern";
 
-/// Each unit with its text.
+/// The units, each with its text.
 const UNITS: [(&str, &str); 2] = [
     ("postern-dhcp.service", include_str!("../../../dhcp/units/postern-dhcp.service")),
     ("postern-dhcp.socket", include_str!("../../../dhcp/units/postern-dhcp.socket")),
@@ -21,8 +21,7 @@ pub fn directory(prefix: &Path) -> PathBuf {
 
 /// Writes the units, with the directory of this installation.
 ///
-/// # Errors
-/// They can't be written.
+/// # Errors A unit can't be written.
 pub fn place(place: &InstallPaths) -> Result<()> {
     let directory = place.real(&directory(&place.prefix));
     files::make_directory(&directory)?;

@@ -127,7 +127,7 @@ pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
             fs::create_dir_all(directory).context(directory)?;
         }
         File::create(NETNS).context(NETNS)?;
-        // A thread's namespace continues to exist where it is mounted.
+        // A mount keeps a thread's namespace alive.
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).context("a container's namespace")?;
             bind(Path::new("/proc/thread-self/ns/net"), Path::new(NETNS))

@@ -35,7 +35,7 @@ enum Shape {
 pub enum Source {
     /// One key of the configuration, and its default.
     Value(&'static str, Option<&'static str>),
-    /// Structures of the configuration: the path of each, and the value that covers its content.
+    /// Structures of the configuration. Each has a path, and a value that covers the structure's content.
     Parts(&'static [(&'static str, &'static str)]),
 }
 
@@ -160,7 +160,7 @@ pub fn unused(imports: &Imports, seen: &ObservedOperations) -> BTreeMap<String, 
     for (capability, functions) in &imports.authority {
         let used = seen.0.get(capability);
         let acts = |function: &&String| groups_of(capability).any(|group| group.functions.contains(&function.as_str()));
-        // In the log, functions that read a handle's attributes appear only by the handle.
+        // The log does not name functions that read a handle's attributes.
         let reads = |function: &&String| function.ends_with(".attributes") || function.ends_with(".promisc");
         let names: Vec<String> = functions
             .iter()

@@ -23,13 +23,13 @@ const IFB: &str = "bwpXXXXXXXXXXXX";
 
 /// The initial state of the simulation.
 pub struct Node {
-    /// The links of the host's namespace, and of the container's if it can be read.
+    /// The links of the host's namespace, and of the container's namespace if it can be read.
     pub kernel: Kernel,
     /// True if forwarding is on: IPv4, IPv6.
     pub forwarding: [bool; 2],
     /// Data that could not be read, with the assumption in their place.
     pub notes: Vec<String>,
-    /// The reason why this user can't look into the container's namespace, if it can't.
+    /// The reason why this user can't look into the container's namespace; `None` if this user can.
     pub hidden: Option<String>,
 }
 
@@ -60,8 +60,7 @@ impl Node {
     /// Reads the container's namespace, if this user may. If the namespace can't be read, a note has the reason, and
     /// the namespace counts as empty.
     ///
-    /// # Errors
-    /// The path leads to the host's own namespace; a run would refuse it too.
+    /// # Errors The path leads to the host's own namespace. A run would refuse this path too.
     pub fn look_into(&mut self, path: &str) -> Result<(), postern_cni::Error> {
         let mut empty = |why: String| self.notes.push(format!("{path} is taken as an empty namespace: {why}"));
         let namespace = match Namespace::open(path) {

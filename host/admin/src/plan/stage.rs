@@ -38,10 +38,10 @@ pub struct Stage {
     leases: BTreeMap<PathBuf, LeaseSnapshot>,
     /// Findings besides the operations.
     pub notes: Vec<String>,
-    /// The reason why the plan ends in the plugin that runs now, although an ADD might succeed: a native program that policy
-    /// allows.
+    /// The reason why the plan ends in the current plugin, although an ADD might succeed. The reason is a native
+    /// program that policy allows.
     pub unknown: Option<String>,
-    /// The reason why this user can't look into the container's namespace, if it can't.
+    /// The reason why this user can't look into the container's namespace; `None` if this user can.
     hidden: Option<String>,
     /// True if an operation failed because the container is hidden. A run may succeed.
     pub is_blind: bool,
@@ -162,7 +162,7 @@ impl Stage {
         Ok(Plugin { policy: policy.clone(), ..ready })
     }
 
-    /// Runs the verb of `env` of a plugin, as a runtime would call it.
+    /// Runs a plugin with the verb in `env`, as a runtime would.
     pub fn play(&mut self, plugin: &str, env: &Env, stdin: &[u8]) -> Played {
         let mut digest = None;
         let outcome = self.try_play(plugin, env, stdin, &mut digest);
@@ -213,7 +213,7 @@ impl Stage {
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
     }
 
-    /// One guest from start to end.
+    /// Runs one guest from start to end.
     fn run(&mut self, run: &mut Run, ready: Plugin, plugin: &str, depth: u32) -> Result<Option<CniResult>, Error> {
         let Plugin { policy, sandbox, .. } = ready;
         let mut sandbox = sandbox.ok_or_else(|| Error::internal(format!("plugin \"{plugin}\" has no process")))?;
@@ -224,7 +224,7 @@ impl Stage {
         let start = rehearsal::start(&run.request, verb, &granted);
         let mut guest = GuestState::new(plugin, depth, &granted, &mut run.common);
         if depth == 0 {
-            // The section of its ADD is new.
+            // The record's section of an ADD is new, and has no note.
             self.kernel.note = None;
         }
         let deadline = run.deadline;

@@ -75,7 +75,7 @@ pub fn check(
     attachments(report, &networks, &policies, places)
 }
 
-/// True if a policy for one of these plugins concerns an entry.
+/// True if an entry calls one of these plugins, also as its IPAM plugin or delegate.
 fn concerns(entry: &lists::Entry, names: &[&str]) -> bool {
     let delegate = entry.get("delegate").and_then(|delegate| delegate.get("type")).and_then(serde_json::Value::as_str);
     let own = [entry.plugin(), entry.ipam(), delegate.unwrap_or_default()];
@@ -191,7 +191,7 @@ fn attachments(
         if lists.is_empty() {
             if has_part() {
                 let message = format!(
-                    "network {} has no list here, and the runtimes' cache none: its attachments were left out",
+                    "network {} has no list, neither here nor in the runtimes' cache: its attachments were left out",
                     header.network
                 );
                 report.notes.push(message);

@@ -13,9 +13,9 @@ const MOST_WARNINGS: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A plugin or the runtime refuses it.
+    /// A plugin or the runtime refuses the configuration.
     Error,
-    /// It works, but probably not as intended.
+    /// The configuration works, but probably not as intended.
     Warning,
 }
 
@@ -163,7 +163,7 @@ pub fn item(path: &str, at: usize) -> String {
     format!("{path}[{at}]")
 }
 
-/// Returns findings for people, as compilers print theirs.
+/// Returns findings for people, in the form of compiler messages.
 pub fn text(findings: &[Finding]) -> String {
     let mut lines = Vec::new();
     for one in findings {

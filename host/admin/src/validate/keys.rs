@@ -8,12 +8,12 @@ use std::collections::HashMap;
 /// The treatment of keys that no table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// They are reported: `whose` reads no such key.
+    /// Unknown keys are reported: `whose` does not read them.
     Reported {
         /// The reader of the object, for messages.
         whose: &'static str,
     },
-    /// Another program reads them.
+    /// Another program reads the unknown keys.
     Foreign,
 }
 

@@ -1,4 +1,4 @@
-//! `postern net validate`: a network is checked before a pod needs it. `postern net schema`: the same tables as JSON
+//! `postern net validate` checks a network before a pod needs it. `postern net schema` prints the same tables as JSON
 //! Schemas.
 
 mod addresses;
@@ -205,7 +205,7 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
     Ok(())
 }
 
-/// Finds the plugins of this Postern that a network's names lead to by links.
+/// Finds the plugins of this Postern that a network names by the name of a link.
 fn other_names(sheet: &mut Sheet<'_>, node: &text::Node, cni_path: &str) {
     for entry in node.get("plugins").map(text::Node::items).unwrap_or_default().iter().chain([node]) {
         let name = entry.word("type");
@@ -239,7 +239,7 @@ fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network:
     }
 }
 
-/// Checks the files of a list's directory, which runtimes append to its plugins. Returns their number.
+/// Checks the files of a list's directory. Runtimes append their plugins to the list's plugins. Returns their number.
 fn folder(
     report: &mut Report,
     file: &Path,

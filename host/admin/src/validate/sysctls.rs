@@ -83,7 +83,7 @@ fn one(sheet: &mut Sheet<'_>, member: &Member, path: &str, key: &str) {
     }
 }
 
-/// True for settings of links: all but one of them are numbers.
+/// True for settings of links, except `stable_secret`: these settings are numbers.
 fn is_number(parts: &[&str]) -> bool {
     matches!(parts, ["net", "ipv4" | "ipv6", "conf", _, .., name] if *name != "stable_secret")
 }

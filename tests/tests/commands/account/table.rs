@@ -250,7 +250,7 @@ pub const BROKEN: [Broken; 51] = [
         by: "nft add table ip filter; nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'",
         state: "ok",
         show: "",
-        doctor: "drops what no rule accepts, and no rule is about 10.9.0.0/24",
+        doctor: "drops packets by default, and no rule accepts packets of 10.9.0.0/24",
         severity: "warning",
         remedy: Remedy::Doctor,
     },

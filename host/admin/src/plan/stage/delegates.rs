@@ -1,4 +1,4 @@
-//! Delegates in a plan: the guest of each runs under its own policy. Native programs are not run.
+//! Delegates in a plan: each delegate's guest runs under its own policy. Native programs are not run.
 
 use super::super::report::Delegate;
 use super::{Run, Scene, Stage};
