@@ -1,6 +1,6 @@
-//! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that native plugins
-//! give. They are leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, and
-//! container files of flannel and tuning. The maker of such an object is unknown, so the search runs only when an
+//! Leftovers: objects of native plugins for attachments that are gone. They are leases, masquerading, spoofing
+//! protection, port mappings, forwarding, ifbs that limit rates, and container files of flannel and tuning. The search
+//! finds leftovers by the names that native plugins give. Their maker is unknown, so the search runs only when an
 //! operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. A lease or
@@ -47,7 +47,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The longest time for one step (a look, or the removal of one kind).
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The directories in which native plugins keep files about containers, and the end of the files' names.
+/// The directories in which native plugins keep files about containers, each with the end of the files' names.
 const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DEFAULT_DIRECTORY, ".json")];
 
 /// The result of [`find`].
@@ -122,8 +122,8 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
     }
     if let (Some(doubt), 1..) = (doubt, unknown) {
         report.problems.push(format!(
-            "{unknown} leases and masquerading rules were not judged: their addresses may be in use where this user can't \
-             look ({doubt}); run it as root on the host, in its PID namespace"
+            "{unknown} leases and masquerading rules were not judged: their addresses may be in use in places that \
+             this user can't see ({doubt}); run the command as root on the host, in its PID namespace"
         ));
     }
     Ok(())

@@ -29,7 +29,8 @@ pub enum Untold {
 
 /// Asks the service at a socket for all its leases.
 ///
-/// # Errors The service does not tell its leases.
+/// # Errors
+/// The service does not tell its leases.
 pub fn leases(socket: &str) -> Result<Vec<HeldLease>, Untold> {
     let deadline = Instant::now() + WITHIN;
     let untold = |error: ServiceError| match error {

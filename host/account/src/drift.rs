@@ -1,7 +1,7 @@
 //! An account of the node for `postern ls`, `show` and `doctor`: the records compared with the kernel.
 //!
-//! It only reads. It makes no object, and keeps no lock. The container controls much of the data (its links and
-//! addresses, the names of its files). So a caller must make the data safe for a terminal before it prints them.
+//! It only reads. It makes no object, and keeps no lock. The container controls much of the data: its links, its
+//! addresses, and the names of its files. So a caller must make the data safe for a terminal before it prints them.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -107,7 +107,7 @@ pub struct Account {
     pub is_held: bool,
     /// The processes that hold its record, as far as they are known.
     pub holders: Vec<Holder>,
-    /// The reason why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
+    /// The reason why the namespace may be alive, although the state is [`State::ContainerGone`].
     pub doubt: Option<String>,
     /// The state of each effect.
     pub facts: Vec<Fact>,
@@ -196,7 +196,7 @@ const COLLECT: &str = "postern gc";
 pub const REAPPLY: &str = "postern reapply";
 /// The remedy if this version doesn't know all effects in the record. Neither DEL nor `postern gc` removes unknown
 /// effects.
-const WRITER: &str = "use the version of postern that wrote it";
+const WRITER: &str = "use the version of postern that wrote the record";
 /// The text for a runtime that used native plugins for a while. The effects in the record no longer exist. The record
 /// doesn't list the container's present objects. So no command may change the node to match the record, or the record
 /// to match the node.
@@ -490,7 +490,7 @@ impl NodeState {
                 account.fact(
                     "",
                     "container",
-                    "its namespace is alive, since the pair exists, but can't be found from here",
+                    "its namespace can't be found from here, but is alive, since the pair exists",
                 );
             }
             return;

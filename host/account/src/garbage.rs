@@ -60,7 +60,7 @@ pub struct Garbage {
     pub reason: Reason,
     /// Its effects.
     pub effects: Vec<Effect>,
-    /// The reason why its addresses are kept; `None` if they are not kept.
+    /// The reason why its addresses are kept; `None` if the addresses are removed.
     pub keeps: Option<String>,
     key: RecordKey,
     /// True if only the record itself must be removed, because its effects belong to another record by now.
@@ -371,7 +371,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     }
     let mut removal = Upkeep::of(record, deadline, places, &shared.nft);
     let without = prepare(&mut removal, garbage, programs);
-    // Tested again under the lock: the operator may have taken a long time to confirm.
+    // The record is tested again under the lock: the operator may have taken a long time to confirm.
     let superseded =
         garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
     // Rules do not outlive a boot.
@@ -394,7 +394,7 @@ fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> 
     // A program gets only input that a runtime could give.
     let names = postern_cni::validate_container_id(container_id);
     if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
-        return Some(format!("no program is run for a record of such a name: {error}"));
+        return Some(format!("no program is run for a record of this name: {error}"));
     }
     let mut given: Option<String> = None;
     // The record of a delegation contains the configuration.

@@ -32,7 +32,8 @@ pub fn list(places: &Places) -> Result<Vec<(u64, HeldNote)>, String> {
 /// Looks at a held object again. A clean device is no longer held, and is set up if it was up before. With `unbind`, an
 /// unclean device is first unbound from its driver. Returns the object if it is still held.
 ///
-/// # Errors A text for people: kernel or state directory can't be asked, or the device's driver can't be reached.
+/// # Errors
+/// A text for people: kernel or state directory can't be asked, or the device's driver can't be reached.
 pub fn mend(places: &Places, held: &HeldNote, unbind: bool) -> Result<Option<HeldNote>, String> {
     let host = Netlink::open().map_err(|e| text(&e))?;
     let files = LinkFiles::mount().ok();

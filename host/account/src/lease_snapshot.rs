@@ -30,8 +30,9 @@ impl LeaseSnapshot {
 
     /// Takes one address from each set, as [`Leases::reserve_others`] would.
     ///
-    /// # Errors [`StateError::Exhausted`] and [`StateError::Refused`], with the texts of [`Leases::reserve_others`].
-    /// After an error, no address is taken.
+    /// # Errors
+    /// [`StateError::Exhausted`] and [`StateError::Refused`], with the texts of [`Leases::reserve_others`]. After an
+    /// error, no address is taken.
     pub fn reserve(
         &mut self,
         owner: &LeaseOwner,

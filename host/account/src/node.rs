@@ -256,7 +256,7 @@ impl<'a> OnLinks<'a> {
 }
 
 /// Returns the user of forwarding of one family. This is an attachment whose packets the node forwards (by its record),
-/// a link that leads to a container without a record, or a tunnel. The namespace is given by its cookie, with the boot.
+/// a link that leads to a container without a record, or a tunnel. The cookie and the boot ID identify the namespace.
 fn user_of_forwarding(
     places: &Places,
     links: &[Link],
@@ -267,7 +267,7 @@ fn user_of_forwarding(
     let mut known: Vec<String> = Vec::new();
     for record in postern_state::list(&places.state).map_err(|e| e.to_string())? {
         let Some(header) = &record.header else {
-            return Ok(Some(format!("the record {} can't be read, and may need it", record.path.display())));
+            return Ok(Some(format!("the record {} can't be read, and may need forwarding", record.path.display())));
         };
         if header.host_netns_cookie != here || header.boot_id != boot {
             continue;

@@ -209,7 +209,7 @@ impl NodeState {
     /// Returns the attachments' rules in nftables.
     ///
     /// # Errors
-    /// The reason why they could not be looked at.
+    /// The reason why the tables could not be looked at.
     pub fn rules(&self) -> Result<&NftRules, String> {
         self.rules.as_ref().map_err(Clone::clone)
     }
@@ -217,7 +217,7 @@ impl NodeState {
     /// Returns the nat tables of iptables.
     ///
     /// # Errors
-    /// The reason why they could not be looked at.
+    /// The reason why the tables could not be looked at.
     pub fn iptables(&self) -> Result<&Tables, String> {
         self.iptables.as_ref().map_err(Clone::clone)
     }

@@ -16,7 +16,8 @@ const LIMIT: u64 = 4 << 20;
 
 /// Returns the text of an entry; `None` if there is none.
 ///
-/// # Errors A text for people: the entry can't be read, or another user could have written it.
+/// # Errors
+/// A text for people: the entry can't be read, or another user could have written it.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
     let Some(file) = places::open_trusted(path).map_err(|e| e.to_string())? else { return Ok(None) };
     let mut text = String::new();
@@ -27,7 +28,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
 /// Returns the entry of an attachment.
 fn entry(header: &Header) -> Option<Value> {
     let Header { network, container_id, ifname, .. } = header;
-    // The names of a record must lead to one entry, and to no other place.
+    // The names of a record must lead to one entry, and not out of the directory.
     let name = format!("{network}-{container_id}-{ifname}");
     if name.contains('/') {
         return None;

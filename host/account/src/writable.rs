@@ -44,7 +44,7 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
         }
         found.extend(refused);
     }
-    let index = "runs keep the index of leases in the state directory instead, which does not outlive a boot";
+    let index = "runs keep the index of leases in the state directory instead, which is lost at a boot";
     if places.library != Path::new(LIBRARY) {
         found.extend(missed(Path::new(LIBRARY), index));
     }

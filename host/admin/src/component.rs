@@ -29,7 +29,8 @@ pub struct Component {
 impl Component {
     /// Reads the file without parsing it.
     ///
-    /// # Errors The file can't be read, or is too large.
+    /// # Errors
+    /// The file can't be read, or is too large.
     pub fn open(path: &Path) -> Result<Self> {
         let name = || format!("component {}", path.display());
         let mut wasm = Vec::new();
@@ -41,7 +42,8 @@ impl Component {
 
     /// Returns its imports, as a manifest lists them, and its version. Nothing is compiled.
     ///
-    /// # Errors The file is not a component that a sandbox would run.
+    /// # Errors
+    /// The file is not a component that a sandbox would run.
     pub fn contents(&self) -> Result<Contents> {
         let contents =
             compile_process::read(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
@@ -69,7 +71,8 @@ impl Component {
 
     /// Returns its machine code. Call it after all other comparisons.
     ///
-    /// # Errors The compiler refuses the component, or takes more than its limits for a component of this size.
+    /// # Errors
+    /// The compiler refuses the component, or takes more than its limits for a component of this size.
     pub fn compile(&self) -> Result<Vec<u8>> {
         compile_process::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }

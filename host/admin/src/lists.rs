@@ -70,8 +70,9 @@ pub struct Network {
 impl List {
     /// Reads a `.conflist` or `.conf`.
     ///
-    /// # Errors The defect, as a predicate of the file: `can't be read`, `is no regular file`, `has no plugins`, … A
-    /// missing name is no error here: the plugins refuse a list without a name.
+    /// # Errors
+    /// The defect, as a predicate of the file: `can't be read`, `is no regular file`, `has no plugins`, … A missing
+    /// name is no error here: the plugins refuse a list without a name.
     pub fn read(path: &Path) -> Result<Self, String> {
         Self::of(path, &contents(path)?)
     }
@@ -271,7 +272,8 @@ pub fn directory(given: Option<&Path>) -> PathBuf {
 
 /// Returns the file of a network by its name in a directory, or the file itself.
 ///
-/// # Errors No network and no file has this name.
+/// # Errors
+/// No network and no file has this name.
 pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
     let path = Path::new(target);
     let is_file =

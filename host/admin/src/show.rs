@@ -12,7 +12,8 @@ const NAMES: usize = 20;
 
 /// Prints the state of a container, given by its ID or by the beginning of the ID.
 ///
-/// # Errors No container matches, or several match. The kernel or the state directory can't be looked at.
+/// # Errors
+/// No container matches, or several match. The kernel or the state directory can't be looked at.
 pub fn run(container: &str, json: bool) -> Result<()> {
     let all = account::attachments()?;
     let meant = meant(&all, container)?;

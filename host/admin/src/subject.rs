@@ -46,7 +46,8 @@ pub fn is_name(text: &str) -> bool {
 impl Subject {
     /// Opens an installed plugin by its name, or a component by its path. `policy` replaces its policy.
     ///
-    /// # Errors The plugin or file is missing or not trusted, or the host executable would refuse it.
+    /// # Errors
+    /// The plugin or file is missing or not trusted, or the host executable would refuse it.
     pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {
         let given = policy.map(read_policy).transpose()?;
         let mut subject = if is_file(target) { Self::file(Path::new(target))? } else { Self::installed(target)? };

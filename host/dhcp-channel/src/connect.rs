@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-/// The command that puts Postern's service in the place of a native daemon.
+/// The command that replaces a native daemon by Postern's service.
 pub const SWITCH: &str = "systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now \
                           postern-dhcp.socket postern-dhcp.service";
 
@@ -89,13 +89,14 @@ impl Channel {
         let mut other = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         match other.greet(greeting::GO, deadline)? {
             200 => Err(ServiceError::Native),
-            status => Err(ServiceError::Malformed(format!("it speaks no protocol that is known (status {status})"))),
+            status => Err(ServiceError::Malformed(format!("its protocol is unknown (status {status})"))),
         }
     }
 
     /// Sends a request, and waits for the answer. `namespace` is the attachment's network namespace.
     ///
-    /// # Errors See [`ServiceError`]. After an error, the channel can't be used again.
+    /// # Errors
+    /// See [`ServiceError`]. After an error, the channel can't be used again.
     pub fn ask(
         &mut self,
         ask: &Ask,
@@ -114,7 +115,7 @@ impl Channel {
     fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ServiceError> {
         line::send(&self.stream, greeting::call(path).as_bytes(), None, deadline)?;
         let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, greeting::end)?;
-        let nonsense = || ServiceError::Malformed("it does not greet as a DHCP service does".to_owned());
+        let nonsense = || ServiceError::Malformed("its greeting is not that of a DHCP service".to_owned());
         greeting::status(&answer).ok_or_else(nonsense)
     }
 }

@@ -126,7 +126,7 @@ impl Service {
         };
         if is_same && is_changing {
             let words = format!("the DHCP lease of {} is being acquired or released", subject(attachment));
-            return Err(refused(AGAIN, words, "try again when that has ended"));
+            return Err(refused(AGAIN, words, "try again later"));
         }
         match entry.phase {
             Phase::Bound if is_same && (entry.index, Some(entry.mac)) == (link.index, link.mac) => Ok(None),
@@ -197,7 +197,7 @@ impl Service {
         if own().any(|entry| !matches!(entry.phase, Phase::Bound)) {
             return;
         }
-        // IPv4 comes first: the network may name the families in any order.
+        // IPv4 comes first in the answer, although the network may name the families in any order.
         let mut parts: Vec<&KeptLease> = own().collect();
         parts.sort_by_key(|entry| entry.family);
         let leases = parts.into_iter().filter_map(|entry| entry.lease.clone());
@@ -280,7 +280,8 @@ impl Service {
             }
             held.push((key, entry.is_live()));
         }
-        // The client is noted at all leases first: the end of the first lease must not become the answer for all.
+        // The client is noted at all leases first. Otherwise, the end of the first lease would become the answer for
+        // all leases.
         let mut is_awaited = false;
         for (key, _) in held.iter().filter(|(_, is_live)| *is_live) {
             if let Some(entry) = self.leases.get_mut(key) {
@@ -300,7 +301,7 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let acquirer = entry.acquirer.take();
         let names = subject(&entry.attachment);
-        // Without a state no server knows the client.
+        // If the client has no state, no server knows the client.
         if entry.state.is_none() && !entry.is_running {
             self.finish(key);
         } else if !matches!(entry.phase, Phase::Releasing) {
@@ -401,7 +402,7 @@ impl Service {
         let found = found.map_err(|words| refused(ENVIRONMENT, format!("cannot enter {netns}: {words}"), ""))?;
         let found = found.map_err(|error| refused(INTERNAL, error.to_string(), ""))?;
         found.ok_or_else(|| {
-            let words = format!("namespace {netns} has no link \"{ifname}\", over which DHCP could be asked");
+            let words = format!("namespace {netns} has no link \"{ifname}\", and DHCP needs a link");
             let way_out = "the plugin \"dhcp\" needs a plugin that makes its link first: bridge, macvlan, vlan, ipvlan";
             refused(CONFIGURATION, words, way_out)
         })
@@ -420,7 +421,7 @@ impl Service {
     }
 }
 
-/// Checks the names of an attachment that is to get a lease.
+/// Checks the names of an attachment before it gets a lease.
 fn checked(attachment: &Attachment) -> Result<(), Answer> {
     let Attachment { container_id, network, ifname, netns, configuration, args, .. } = attachment;
     for (what, text) in [("container ID", container_id), ("network's name", network), ("interface's name", ifname)] {

@@ -18,7 +18,7 @@ impl RefillingBudget {
         Self { most, every_ms, tokens: most, filled_at: 0 }
     }
 
-    /// Takes a token; false if there is none.
+    /// Takes a token. Returns false if no token is left.
     pub fn take(&mut self, now: u64) -> bool {
         let new = now.saturating_sub(self.filled_at) / self.every_ms.max(1);
         if new > 0 {

@@ -16,7 +16,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     let files = Files::new([(leases, Access::Own), (logs, Access::Own)])?;
     if !files.enforced() {
         postern_gate::say!(
-            "postern dhcp: this kernel has no Landlock: a service that was taken over would reach files"
+            "postern dhcp: this kernel has no Landlock: a service that an attacker controls would reach files"
         );
     }
     // The capabilities for entering namespaces, opening packet sockets, and setting links up and down.
@@ -40,7 +40,7 @@ const SERVICE_RULES: &[CallRule] = &[
     CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_PACKET as u32]), Argument::OneOf(2, &[0])]),
 ];
 
-/// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
+/// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid paths
 /// below `/proc/PID`. So the filter makes files useless to this process. The process can open files for reading, but
 /// has no call that reads, maps, changes or removes a file.
 pub fn opener() -> Result<(), ConfineError> {
@@ -60,7 +60,7 @@ const OPENER_RULES: &[CallRule] = &[
     CallRule(libc::SYS_open, &[Argument::Lacks(1, CHANGING)]),
 ];
 
-/// Confines the process that removes the service's own files. It can only remove files in these directories.
+/// Confines the process that removes the service's own files. The process can only remove files in these directories.
 pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
     let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
     Confinement { capabilities: CapabilitySet::empty(), files, filter: REMOVER.ready().clone() }.apply()
@@ -77,8 +77,8 @@ const REMOVER_CALLS: &[c_long] = &[
 ];
 
 /// Confines a process that runs steps. The process may read code and policies, and write notes about verified code. Its
-/// children become sandboxes. So it keeps the rights that sandboxes give up by themselves, and the calls by which a
-/// sandbox gives rights up.
+/// children become sandboxes. So the process keeps the rights that sandboxes give up by themselves, and the calls by
+/// which a sandbox gives rights up.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
     let files = Files::new(read.chain([(notes, Access::Own)]))?;

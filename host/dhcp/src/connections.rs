@@ -1,4 +1,4 @@
-//! The connections of gates and of people's commands.
+//! The connections of gates, and of commands for people.
 
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -18,7 +18,7 @@ const SILENT_MS: u64 = 10 * 60 * 1000;
 /// The most bytes of answers that wait for a client to read them.
 const UNREAD: usize = 32 << 20;
 
-/// The number of a connection. It is never used again.
+/// The number of a connection. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u64);
 
@@ -120,7 +120,7 @@ impl ClientConnection {
         Ok(Some((ask, namespace)))
     }
 
-    /// Reads the greeting. True if it is complete, and the client's protocol is ours.
+    /// Reads the greeting. Returns true if the greeting is complete, and the client's protocol is Postern's.
     fn greet(&mut self) -> Result<bool, ()> {
         let Some(end) = greeting::end(&self.incoming) else {
             return if self.incoming.len() > greeting::LONGEST { Err(()) } else { Ok(false) };

@@ -22,7 +22,7 @@ impl Service {
         let now = clock::since_boot();
         for at in 0..self.runners.len() {
             let Some((runner, slot)) = self.runners.get_mut(at).filter(|(_, lease)| lease.is_none()) else { continue };
-            // Leases that a client waits for come first: other leases have minutes.
+            // Leases that a client waits for come first, because other leases have minutes.
             let ready = |entry: &KeptLease| {
                 let settles = matches!(entry.phase, Phase::Settling { .. });
                 !entry.is_running && !entry.events.is_empty() && !settles
@@ -76,7 +76,7 @@ impl Service {
         let is_new = entry.state.as_ref() != Some(&state);
         entry.state = Some(state);
         let wake_at = wake_ms.map(|wake| now.saturating_add(wake.max(least)));
-        // If a release was asked for meanwhile, its step is the next event: no timer may come before it.
+        // If a client asked for a release meanwhile, the release is the next step: no timer may come before it.
         entry.wake_at = wake_at.filter(|_| !matches!(entry.phase, Phase::Releasing));
         if !send.is_empty() {
             // Before there is a lease, a packet for one server goes to the station that sent the server's packet.

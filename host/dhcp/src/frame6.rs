@@ -17,7 +17,7 @@ const ICMP: u8 = 58;
 const CLIENT: u16 = 546;
 const SERVER: u16 = 547;
 
-/// The hop limit of neighbour discovery: a packet with it has passed no router (RFC 4861, 6.1.2).
+/// The hop limit of neighbour discovery: a packet with this limit has passed no router (RFC 4861, 6.1.2).
 const OF_THIS_LINK: u8 = 255;
 
 /// Messages of ICMPv6.
@@ -135,7 +135,8 @@ pub fn read(frame: &[u8], is_summed: bool, own: Ipv6Addr) -> Option<Received> {
     Some(Received { from_mac: packet.from_mac, from: IpAddr::V6(packet.from), payload: payload.to_vec() })
 }
 
-/// True for a server's message. It can't be mistaken for a router advertisement, which must pass other checks.
+/// True for a server's message. A server's message can't be mistaken for a router advertisement, which must pass other
+/// checks.
 fn is_of_server(payload: &[u8]) -> bool {
     payload.first().is_some_and(|kind| OF_SERVERS.contains(kind))
 }

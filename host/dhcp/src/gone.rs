@@ -1,4 +1,5 @@
-//! Ends a lease if its container or its link is gone. The server gets no message: the link for it is gone.
+//! Ends a lease if its container or its link is gone. The server gets no message, because the link to the server is
+//! gone.
 //!
 //! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
 //! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks at all

@@ -30,7 +30,7 @@ const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 /// ([`PACKETS`]).
 const MOST_OFFERED: usize = 1024;
 
-/// The phase of a lease: the event that it waits for.
+/// The phase of a lease: the event for which the lease waits.
 #[derive(Debug, Default)]
 pub enum Phase {
     /// The lease waits until its link can send.
@@ -126,7 +126,7 @@ pub struct KeptLease {
     /// if the other lease fails.
     #[serde(skip)]
     pub is_kept: bool,
-    /// The clients that wait for its end.
+    /// The clients that wait for the lease's end.
     #[serde(skip)]
     pub releasers: Vec<Id>,
     /// Its budget of sent packets.
@@ -212,7 +212,7 @@ impl KeptLease {
         given.is_some_and(|given| self.offered.contains(&given)) || given.is_some() && given == self.address()
     }
 
-    /// Returns its link, if that still has the hardware address: another link may have the index by now.
+    /// Returns the lease's link, if the link still has the hardware address. Another link may have the index by now.
     pub fn link(&self, netlink: &Netlink) -> Result<Option<Link>, KernelError> {
         Ok(netlink.link_by_index(self.index)?.filter(|link| link.mac == Some(self.mac)))
     }
@@ -240,7 +240,7 @@ impl KeptLease {
         !matches!(self.phase, Phase::Lost(_) | Phase::Remembered)
     }
 
-    /// True if no step runs or waits for it.
+    /// True if no step of the lease runs or waits.
     pub fn is_idle(&self) -> bool {
         !self.is_running && self.events.is_empty()
     }
@@ -319,7 +319,8 @@ mod tests {
         let mut entry = KeptLease { family: Family::Ipv6, ..KeptLease::default() }.begun(Phase::Acquiring);
         let offered = "fd00::1".parse().unwrap();
         entry.note_offer(offered);
-        // For 20 seconds a station sends as many packets as the lease may be given, each with as many addresses as are read.
+        // For 20 seconds a station sends as many packets as the lease's budget allows, each with the largest number of
+        // addresses that are read.
         let mut others = (1..).map(|number: u128| IpAddr::V6(Ipv6Addr::from((0xfd01 << 112) + number)));
         let mut count = 0;
         for now in 0..20_000 {

@@ -1,6 +1,6 @@
-//! The process that removes the service's own files after its end: its socket, and the file with its process ID. It
-//! also removes them after a kill of the service. It is started only if the service has its own files. A socket of
-//! systemd stays.
+//! The process that removes the service's own files after the service's end: the socket, and the file with the process
+//! ID. It also removes them after a kill of the service. It is started only if the service has its own files. A socket
+//! of systemd stays.
 //!
 //! The process knows the files from the start. It gets no messages: it only waits for the end of the service.
 

@@ -99,7 +99,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let mut runners = Vec::new();
     for _ in 0..RUNNERS {
         let runner = steps::Runner::start(engine, &places.state);
-        runners.push(runner.map_err(|error| format!("no process for steps can be started: {error}"))?);
+        runners.push(runner.map_err(|error| format!("a process for steps can't be started: {error}"))?);
     }
     let opener = opener::Opener::start()
         .map_err(|error| format!("the process that opens namespaces can't be started: {error}"))?;

@@ -38,7 +38,8 @@ impl OwnNamespace {
     /// Runs `act` in a namespace. The process has one thread, so no other code runs in the namespace.
     ///
     /// # Errors
-    /// `EINVAL` if it is no network namespace, `EPERM` without rights over it, and the errors of `act`.
+    /// `EINVAL` for another object than a network namespace, `EPERM` without rights over the namespace, and the errors
+    /// of `act`.
     pub fn visit<T, E: Display>(&self, namespace: &OwnedFd, act: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
         setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|errno| errno.to_string())?;
         let done = act();

@@ -16,7 +16,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The longest path, as the kernel's.
+/// The longest path, in bytes, as in the kernel.
 const LONGEST: usize = 4096;
 
 /// The answer with a descriptor.

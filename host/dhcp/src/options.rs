@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Options {
     /// `-pidfile`.
     pub pidfile: Option<PathBuf>,
-    /// `-hostprefix`: goes in front of the socket's path, and of each namespace's path.
+    /// `-hostprefix`: the prefix of the socket's path, and of each namespace's path.
     pub host_prefix: String,
     /// `-socketpath`.
     pub socket: PathBuf,
@@ -32,10 +32,10 @@ pub const HELP: &str = "\
 usage: postern dhcp serve [OPTIONS]
 
 Keeps DHCP leases alive, for the plugin \"dhcp\". Runs until SIGTERM. Under
-systemd it takes the socket that it is given (postern-dhcp.socket).
+systemd it uses systemd's socket (postern-dhcp.socket).
 
   --socketpath PATH      the socket (/run/cni/dhcp.sock)
-  --pidfile PATH         write the process ID there
+  --pidfile PATH         write the process ID to this file
   --hostprefix PATH      where the node's files are: goes in front of the
                          socket's path and of the paths of namespaces
   --broadcast            servers shall broadcast their answers
@@ -43,7 +43,7 @@ systemd it takes the socket that it is given (postern-dhcp.socket).
   --resendmax TIME       longest wait before a packet is sent again (62s)
   --resendtimeout TIME   longest time to get a lease (3m28s)
 
-The options may have one dash, as those of the native daemon, and `=`.
+Options may have one dash, like the native daemon's options, and `=`.
 ";
 
 /// The request of a command line.

@@ -56,7 +56,7 @@ impl PacketSocket {
             filter(BPF_LDX | BPF_B | BPF_MSH, 0, 0, 14),
             load(BPF_H | BPF_IND, 16),
             unless_equal(68, 7),
-            // It must be an answer for this hardware address.
+            // The frame must be an answer for this hardware address.
             load(BPF_B | BPF_IND, 22),
             unless_equal(2, 5),
             load(BPF_W | BPF_IND, 50),
@@ -83,13 +83,13 @@ impl PacketSocket {
             // Both kinds of frames have no extension headers.
             load(BPF_B | BPF_ABS, 20),
             unless_equal(17, 5),
-            // UDP for the client's port: ADVERTISE or REPLY.
+            // These frames are UDP for the client's port: ADVERTISE or REPLY.
             load(BPF_H | BPF_ABS, 56),
             unless_equal(546, 9),
             load(BPF_B | BPF_ABS, 62),
             filter(BPF_JMP | BPF_JEQ | BPF_K, 6, 0, 2),
             filter(BPF_JMP | BPF_JEQ | BPF_K, 5, 6, 7),
-            // Or ICMPv6 that has passed no router: a router advertisement.
+            // The other frames are ICMPv6 that has passed no router: router advertisements.
             unless_equal(58, 5),
             load(BPF_B | BPF_ABS, 21),
             unless_equal(255, 3),
@@ -198,8 +198,8 @@ fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::
     Errno::result(result).map(drop)
 }
 
-/// Drops frames that are not for this link. The kernel has removed an 802.1Q tag, so the bytes do not show it. If no
-/// link has the VLAN of a frame, the kernel marks the frame as for another host.
+/// Drops frames that are not for this link. The kernel has removed an 802.1Q tag, so the bytes do not show the tag. If
+/// no link has the VLAN of a frame, the kernel marks the frame as for another host.
 fn for_us(all: u8) -> [sock_filter; 6] {
     let about = |what: c_int| load(BPF_W | BPF_ABS, (SKF_AD_OFF + what) as u32);
     [

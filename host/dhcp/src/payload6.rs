@@ -20,7 +20,7 @@ const ELAPSED: u16 = 8;
 /// The longest identifier of a server (RFC 8415, 11.1), with its type.
 const LONGEST_DUID: usize = 130;
 
-/// The identifier of the one association of a client: each attachment is a client of its own.
+/// The identifier of the one association of a client. Each attachment is a separate client.
 const IAID: [u8; 4] = [0, 0, 0, 1];
 
 /// The most addresses of one offer that are looked at. A client wants one.
@@ -78,7 +78,7 @@ pub fn offered(payload: &[u8]) -> Vec<IpAddr> {
     addresses.filter_map(|value| value.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes)).take(MOST).collect()
 }
 
-/// Reads an association: this client's, without times, with one address or none.
+/// Reads an association. It must be this client's association, without times, with at most one address.
 fn address_of(association: &[u8]) -> Result<Option<IpAddr>, &'static str> {
     let (header, options) = association.split_at_checked(12).ok_or("its association is cut off")?;
     if !header.starts_with(&IAID) {

@@ -26,7 +26,7 @@ pub struct Task {
 /// The service's handle of a process.
 #[derive(Debug)]
 pub struct TaskProcess {
-    /// The service's end of the socket pair. If the service ends, the process at the other end notices.
+    /// The service's end of the socket pair. The process at the other end notices the end of the service.
     pub line: UnixStream,
     pid: Pid,
 }

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest time of a timer, in milliseconds: a year, after which the service looks again.
+/// The longest time of a timer, in milliseconds: a year. After a year the service sets the timer again.
 const FOREVER: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// The most connections.

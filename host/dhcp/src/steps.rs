@@ -1,6 +1,6 @@
-//! The processes that run steps of the client. Each is forked before the service gives up its rights. It forks a
-//! sandbox for each step, gives it the step's input, and hands back what the guest prints. A guest that asks for an
-//! operation is ended, because this sandbox has no gate.
+//! The processes that run steps of the client. Each process is forked before the service gives up its rights. The
+//! process forks a sandbox for each step, gives the sandbox the step's input, and returns the guest's output. A guest
+//! that asks for an operation is ended, because this sandbox has no gate.
 //!
 //! A guest that hangs is killed at its deadline. Meanwhile the other process serves the other leases.
 
@@ -28,7 +28,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// The time for the process's answer: the time of a step, and of the verification of changed code.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
-/// The most bytes of a step's standard error that are shown. The client writes nothing there.
+/// The most bytes of a step's standard error that are shown. The client writes nothing to standard error.
 const LONGEST_STDERR: usize = 1 << 10;
 
 const TASK: Task = Task { words: "a process for steps", name: c"dhcp steps", inherits: &[0, 1, 2] };

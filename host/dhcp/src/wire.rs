@@ -176,7 +176,7 @@ impl KeptLease {
         })
     }
 
-    /// Sends router solicitations, until a router answers or [`SOLICITATIONS`] are sent.
+    /// Sends router solicitations, until a router answers or `SOLICITATIONS` are sent.
     pub fn ask_routers(&mut self, now: u64) {
         let Some(open) = self.open.as_ref().filter(|_| self.solicitations < SOLICITATIONS) else { return };
         let Some(source) = open.source.filter(|_| self.sends.take(now)) else { return };

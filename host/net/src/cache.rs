@@ -4,7 +4,7 @@
 //! file counts as no attachment.
 //!
 //! Names can have hyphens, so two attachments can have one file: network `a-b` with container `c`, and network `a` with
-//! container `b-c`. The names in the file decide to which attachment it belongs. The other attachment has no result.
+//! container `b-c`. The names in the file decide which attachment has the file. The other attachment has no result.
 
 use crate::files::read;
 use crate::{Attachment, List, Outcome};
@@ -80,7 +80,7 @@ impl Entry {
     }
 
     /// Reads the content of a file of this format. The bytes are made valid Unicode first, because serde does not check
-    /// the parts that it skips. An array is refused, because serde would read it as the fields in their order.
+    /// the parts that it skips. An array is refused, because serde would read its items as the fields, in order.
     fn parse(content: &[u8]) -> Option<Self> {
         let text = Some(unicode::json(content)).filter(|text| text.trim_start().starts_with('{'))?;
         serde_json::from_str::<Self>(&text).ok().filter(|entry| entry.kind == KIND)

@@ -19,7 +19,8 @@ const NON_BLOCKING: i32 = 0o4000;
 /// `.conf` or `.json`. Plugins in `DIRECTORY/NAME/*.conf` follow the list's plugins, unless the list has
 /// `loadOnlyInlinedPlugins`.
 ///
-/// # Errors In libcni's words: there is no such network, or an earlier file is broken.
+/// # Errors
+/// In libcni's words: there is no such network, or an earlier file is broken.
 pub fn load(directory: &Path, name: &str) -> Result<List, Error> {
     let lists = files(directory, &["conflist"])?;
     for path in &lists {
@@ -88,7 +89,8 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
 
 /// Reads a regular file of at most `longest` bytes.
 ///
-/// # Errors The file can't be read, is no regular file, or is longer.
+/// # Errors
+/// The file can't be read, is no regular file, or is longer.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
     if !file.metadata()?.is_file() {

@@ -1,5 +1,5 @@
 //! The runtime's side of CNI: the work of a runtime with a network's list of plugins (specification 1.1.0, sections 1
-//! to 4). It behaves as libcni 1.3, the library of the runtimes, and shares its files with it.
+//! to 4). The crate behaves as libcni 1.3, the library of the runtimes, and uses libcni's files.
 //!
 //! ```no_run
 //! use postern_net::{Attachment, Cache, Programs, Runtime, load};

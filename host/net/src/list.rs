@@ -7,8 +7,8 @@ use std::fmt;
 
 /// A network: its plugins in order.
 ///
-/// Keys of the list are matched exactly, keys of a plugin without regard to upper and lower case. Native runtimes match
-/// keys in the same way.
+/// Keys of the list are matched exactly. Keys of a plugin are matched without regard to upper and lower case. Native
+/// runtimes match keys in the same way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List {
     /// The network's name.
@@ -23,7 +23,7 @@ pub struct List {
     pub only_inlined: bool,
     /// The plugins.
     pub plugins: Vec<Plugin>,
-    /// The text of the list's file. The cache keeps it.
+    /// The text of the list's file. The cache keeps this text.
     pub text: Vec<u8>,
 }
 

@@ -122,7 +122,8 @@ impl<P: Plugins> Runtime<P> {
     /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets the
     /// attachment. Further calls succeed, and so does a call for an attachment that never existed.
     ///
-    /// # Errors The first plugin's error with its name. After an error, the cache keeps the result.
+    /// # Errors
+    /// The first plugin's error with its name. After an error, the cache keeps the result.
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
@@ -143,7 +144,8 @@ impl<P: Plugins> Runtime<P> {
     ///
     /// Without `valid`, all cached attachments are removed, and the plugins get no list of valid attachments.
     ///
-    /// # Errors The errors of all plugins, one per line.
+    /// # Errors
+    /// The errors of all plugins, one per line.
     pub fn collect(&self, list: &List, valid: Option<&[(String, String)]>) -> Result<(), Error> {
         if list.disable_gc {
             return Ok(());

@@ -33,7 +33,7 @@ const FILES: [&str; 12] = [
 /// The end of a list.
 const END: &str = "// end of the list";
 
-/// Returns the files of [`FILES`], with their lists filled in.
+/// Returns the files of `FILES`, with their lists filled in.
 pub fn files(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
     let file = |path: &&str| {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;

@@ -1,4 +1,4 @@
-//! A search in the runtimes' cache ([`results`]) for an attachment whose name is known only in parts.
+//! A search in the runtimes' cache ([`results`]) for an attachment of which only a part of the name is known.
 
 use super::judge::{Cached, Names};
 use crate::results;
@@ -29,8 +29,8 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Returns the state of an attachment in the cache. If several entries match, an entry that is alive counts before
-    /// an unclear entry.
+    /// Returns the state of an attachment in the cache. If several entries match, an entry of a living attachment
+    /// counts before an unclear entry.
     pub(super) fn of(&self, names: &Names<'_>) -> Cached {
         let mut cached = Cached::Gone;
         for entry in self.entries.iter().filter(|entry| names.are_of_entry(entry)) {

@@ -72,9 +72,10 @@ pub(super) enum Cached {
 #[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) kind: Kind,
-    /// The addresses that it refers to; none for [`Kind::MacGuard`] and [`Kind::Ifb`].
+    /// The addresses that the object refers to; none for [`Kind::MacGuard`] and [`Kind::Ifb`].
     pub(super) addresses: Vec<IpNet>,
-    /// For [`Kind::MacGuard`], the bridge ports that it refers to. For [`Kind::Ifb`], the links that are redirected to it.
+    /// For [`Kind::MacGuard`], the bridge ports that the object refers to. For [`Kind::Ifb`], the links that are
+    /// redirected to the ifb.
     pub(super) ports: Vec<&'a str>,
     /// The time since the object was made, if its file shows the time. Only for [`Kind::Lease`] and
     /// [`Kind::StateFile`].
@@ -99,7 +100,7 @@ pub(super) struct Facts {
 pub(super) enum Verdict {
     /// It is not in use.
     Leftover(Reason),
-    /// It is in use, or it is an object of Postern. Postern removes its objects by its records.
+    /// The object is in use, or is an object of Postern. Postern removes its objects by its records.
     InUse,
     /// It stays, for a reason that people should know.
     Stays(String),

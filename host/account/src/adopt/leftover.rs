@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// The reason why it is not in use.
+/// The reason why the object is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No live namespace has its address.
@@ -81,7 +81,7 @@ impl fmt::Display for Reason {
 pub struct Leftover {
     /// Its kind.
     pub kind: Kind,
-    /// The reason why it is not in use.
+    /// The reason why the object is not in use.
     pub reason: Reason,
     pub(super) object: LeftoverObject,
 }

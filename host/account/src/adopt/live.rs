@@ -24,7 +24,7 @@ const MOST: usize = 16;
 pub(super) enum Use {
     /// The node itself has the address, or a link that looks like an attachment's link.
     Plain,
-    /// A link has the address that looks like no attachment's link. The text names the link.
+    /// A link with the address looks like no attachment's link. The text names the link.
     Strange(String),
 }
 
@@ -76,8 +76,8 @@ impl Live {
     }
 }
 
-/// Returns the place in words, if no attachment has such a link. If the link is gone, only its index is known. The
-/// namespace comes with the number of its addresses.
+/// Returns the link's place in words, if the link looks like no attachment's link. If the link is gone, only its index
+/// is known. The namespace comes with the number of its addresses.
 fn strange(
     (found, total): (&LiveNamespace, usize),
     link: Result<&Link, u32>,

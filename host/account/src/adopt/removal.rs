@@ -23,7 +23,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     let again = find(scope)?.leftovers;
     let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
     let host = Netlink::open().map_err(|e| e.to_string())?;
-    // One socket for all: closing it takes milliseconds after a deletion.
+    // One socket serves all removals, because closing a socket after a deletion takes milliseconds.
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
     let (mut nftables, mut tables) = (Vec::new(), Vec::new());

@@ -75,7 +75,7 @@ fn gateway(text: &str) -> Option<(&str, IpNet)> {
 }
 
 impl NodeState {
-    /// Compares the bridge that the host end is a port of, and the gateways on the host.
+    /// Compares the bridge of the host end, and the gateways on the host.
     pub(super) fn beyond(&self, account: &mut Account, plugin: &str, end: &Link) {
         let path = of(&account.sections, plugin).cloned().unwrap_or_default();
         match end.master.and_then(|index| self.link_at(index)) {

@@ -61,7 +61,7 @@ impl OperationTexts for ops::PortMappings {
     }
 }
 
-/// Returns forwards as text: the first [`MOST`] forwards, and the number of further forwards.
+/// Returns forwards as text: the first `MOST` forwards, and the number of further forwards.
 fn ports(forwards: &[Forward]) -> String {
     let shown = list(forwards.iter().take(MOST), "no port");
     match forwards.len().checked_sub(MOST).filter(|more| *more > 0) {

@@ -103,8 +103,9 @@ pub struct Placement {
 impl Placement {
     /// Checks that the file could be placed. Changes nothing.
     ///
-    /// # Errors The kernel could not start the host executable by such a file, the CNI bin directory is missing, or a
-    /// directory has the file's name.
+    /// # Errors
+    /// The kernel could not start the host executable by such a file, the CNI bin directory is missing, or a directory
+    /// has the file's name.
     pub fn check(bin: &Path, host: &Path, plugin: &str) -> Result<()> {
         line(host, plugin)?;
         ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another directory", bin.display());

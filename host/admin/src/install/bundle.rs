@@ -44,7 +44,8 @@ pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);
 impl Bundle {
     /// Reads a build, and compares each plugin's code, manifest and policy.
     ///
-    /// # Errors A file is missing, or does not fit the other files.
+    /// # Errors
+    /// A file is missing, or does not fit the other files.
     pub fn read(build: &Path, plugins: &[String]) -> Result<Self> {
         let mut bundle = Self::default();
         for program in PROGRAMS {

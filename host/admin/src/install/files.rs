@@ -40,7 +40,8 @@ pub struct Ready {
 impl Ready {
     /// Writes the file. At no time can other users open it for writing, with any umask.
     ///
-    /// # Errors The file can't be written.
+    /// # Errors
+    /// The file can't be written.
     pub fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
         let ready = Self { new: beside(path), path: path.to_owned() };
         let _ = fs::remove_file(&ready.new);
@@ -57,7 +58,8 @@ impl Ready {
 
     /// Makes a link instead of a file.
     ///
-    /// # Errors The link can't be made.
+    /// # Errors
+    /// The link can't be made.
     pub fn link(path: &Path, target: &Path) -> Result<Self> {
         let ready = Self { new: beside(path), path: path.to_owned() };
         let _ = fs::remove_file(&ready.new);
@@ -159,7 +161,8 @@ pub fn lock(directory: &Path) -> Result<Flock<File>> {
 
 /// Removes a file, a link or a whole directory; a missing object is no error.
 ///
-/// # Errors The object can't be removed.
+/// # Errors
+/// The object can't be removed.
 pub fn remove_all(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),

@@ -6,7 +6,8 @@ use std::path::Path;
 
 /// Returns the content of a plugin's file, for the host at this path.
 ///
-/// # Errors The kernel could not start the host by such a line. The error has a remedy.
+/// # Errors
+/// The kernel could not start the host by such a line. The error has a remedy.
 pub fn line(host: &Path, plugin: &str) -> Result<String> {
     let path = host.to_str().filter(|path| !path.contains(|c: char| c.is_whitespace() || c.is_control()));
     let Some(path) = path.filter(|_| host.is_absolute()) else {

@@ -86,7 +86,8 @@ impl InstallPaths {
 
 /// Installs a build, with the given plugins or with all plugins. `cni_bin` gets their files.
 ///
-/// # Errors A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
+/// # Errors
+/// A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
 pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String]) -> Result<()> {
     place.check(Some(cni_bin))?;
     let all;

@@ -21,7 +21,8 @@ pub fn directory(prefix: &Path) -> PathBuf {
 
 /// Writes the units, with the directory of this installation.
 ///
-/// # Errors A unit can't be written.
+/// # Errors
+/// A unit can't be written.
 pub fn place(place: &InstallPaths) -> Result<()> {
     let directory = place.real(&directory(&place.prefix));
     files::make_directory(&directory)?;

@@ -41,7 +41,8 @@ pub struct Unpacked {
 impl CopiedFiles {
     /// Reads the host executable beside this program, its catalog, and a component file if `target` is one.
     ///
-    /// # Errors A file can't be read, or is not trusted.
+    /// # Errors
+    /// A file can't be read, or is not trusted.
     pub fn pack(target: &str) -> Result<Self> {
         let own = std::env::current_exe()?;
         let host = own.with_file_name("postern");

@@ -60,8 +60,8 @@ impl Run {
 /// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its
 /// link on another link, or moves a link, the node has that link.
 ///
-/// # Errors The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome, and no
-/// error.
+/// # Errors
+/// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome, and no error.
 pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
         let network = &before::make(network, imports)?;

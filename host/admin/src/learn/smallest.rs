@@ -133,7 +133,8 @@ pub fn versions(networks: &[Network]) -> String {
 /// Returns the widest policy for plugins with these imports. Each value covers everything if the language has such a
 /// value. Otherwise (a VLAN, a directory) the key gets the configuration's value.
 ///
-/// # Errors No error occurs in practice, because the values are texts.
+/// # Errors
+/// No error occurs in practice, because the values are texts.
 pub fn widest(imports: &Imports) -> Result<String> {
     let mut out = String::new();
     for capability in imports.authority.keys() {

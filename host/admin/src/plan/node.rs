@@ -60,7 +60,8 @@ impl Node {
     /// Reads the container's namespace, if this user may. If the namespace can't be read, a note has the reason, and
     /// the namespace counts as empty.
     ///
-    /// # Errors The path leads to the host's own namespace. A run would refuse this path too.
+    /// # Errors
+    /// The path leads to the host's own namespace. A run would refuse this path too.
     pub fn look_into(&mut self, path: &str) -> Result<(), postern_cni::Error> {
         let mut empty = |why: String| self.notes.push(format!("{path} is taken as an empty namespace: {why}"));
         let namespace = match Namespace::open(path) {

@@ -148,7 +148,7 @@ impl BrokenNode {
             Remedy::Again => {}
             Remedy::Script(script) => drop(self.script(script)?),
             Remedy::Writer(script) => {
-                ensure!(text(found, "remedy") == "use the version of postern that wrote it", "doctor: {found}");
+                ensure!(text(found, "remedy") == "use the version of postern that wrote the record", "doctor: {found}");
                 ensure!(found.get("is_command") != Some(&json!(true)), "doctor: {found}");
                 self.script(script)?;
             }
