@@ -307,9 +307,9 @@ enum Verb {
     ///
     /// The objects are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// Postern's records decide. An attachment is garbage in three cases: its network namespace is gone, it was made
-    /// before the last boot, or its ADD was killed early. Objects in use by a live namespace stay. They also stay if
-    /// their use is unknown.
+    /// Postern's records show garbage. An attachment is garbage in three cases: its network namespace is gone, it was
+    /// made before the last boot, or its ADD was killed before its answer. Objects in use by a live namespace stay.
+    /// They also stay if their use is unknown.
     ///
     /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too. They are found by their
     /// names: leases and masquerading rules of addresses that no live namespace has, and spoofing protection of ports

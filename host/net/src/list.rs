@@ -146,7 +146,7 @@ impl Plugin {
         Some(kind).filter(|kind| !kind.is_empty())
     }
 
-    /// Returns the last of the keys that differ from `key` only in upper and lower case.
+    /// Returns the value of the last key that equals `key` without regard to upper and lower case.
     fn get(&self, key: &str) -> Option<&Value> {
         self.config.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
     }

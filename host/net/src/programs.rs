@@ -131,7 +131,7 @@ pub fn answer(status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Result<Vec<
     Ok(stdout)
 }
 
-/// Returns the error of a plugin that failed: its own, or libcni's words.
+/// Returns the error of a plugin that failed: its own error, or an error in libcni's words.
 fn failure(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Error {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     if !stdout.is_empty() {

@@ -119,8 +119,8 @@ impl<P: Plugins> Runtime<P> {
         Ok(())
     }
 
-    /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets the
-    /// attachment. Further calls succeed, and so does a call for an attachment that never existed.
+    /// Detaches a container: DEL of each plugin, the last plugin first, with the cached result. Then the cache forgets
+    /// the attachment. Further calls succeed, and so does a call for an attachment that never existed.
     ///
     /// # Errors
     /// The first plugin's error with its name. After an error, the cache keeps the result.

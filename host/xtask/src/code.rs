@@ -123,7 +123,7 @@ fn reaches(surface: &Surface, from: &Ty, ty: &Ty) -> Result<bool> {
     }
 }
 
-/// Returns a function of one argument: `code` where `argument` stands in it.
+/// Returns a closure with this argument and the body `code`, or the function's name if `code` only calls a function.
 pub fn closure(argument: &str, code: &str) -> String {
     match code.strip_suffix(&format!("({argument})")) {
         Some(function) if function.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':') => function.to_owned(),

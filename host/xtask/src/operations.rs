@@ -52,7 +52,7 @@ pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     Ok(files)
 }
 
-/// One capability.
+/// Returns the file of one capability.
 fn one(surface: &Surface, capability: &Capability) -> Result<String> {
     let name = camel(&capability.name);
     let (mut variants, mut answers, mut asks, mut rows) = (String::new(), String::new(), String::new(), String::new());
@@ -198,7 +198,7 @@ fn row(capability: &Capability, operation: &Operation) -> String {
     )
 }
 
-/// All capabilities.
+/// Returns the file of all capabilities.
 fn all(surface: &Surface) -> Result<String> {
     let each = |line: &dyn Fn(&str, &str, &str) -> String| -> String {
         let of = |capability: &Capability| line(&camel(&capability.name), &snake(&capability.name), &capability.name);
@@ -221,7 +221,7 @@ fn all(surface: &Surface) -> Result<String> {
          /// The traits that answer the operations, one for each capability.
          pub mod host {{ {host} }}
 
-         /// A WIT interface with privileges, which a policy grants. In the order of `wit/surface.toml`.
+         /// A WIT interface with privileges, which a policy grants. The order is that of `wit/surface.toml`.
          #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
          #[allow(missing_docs, reason = \"`wit/` describes each\")]
          pub enum Capability {{ {variants} }}
@@ -241,7 +241,7 @@ fn all(surface: &Surface) -> Result<String> {
              }}
          }}
 
-         /// One privileged request. The gate chooses the names, paths and keys that it lacks, from the operator's
+         /// One privileged request. If it lacks names, paths or keys, the gate takes them from the operator's
          /// configuration, the run's environment or its own record.
          #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
          #[serde(rename_all = \"kebab-case\")]

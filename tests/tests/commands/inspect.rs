@@ -59,8 +59,8 @@ const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
         "host-device",
         &[
             "move the link that the network's `device` names",
-            "from this node into the container: the node does not have it meanwhile",
-            "move its device back to this node, as it was there",
+            "from this node into the container, away from the node",
+            "move its device back to this node, as it was before",
         ],
         &["DISAGREE", "even if", "veth pair"],
     ),

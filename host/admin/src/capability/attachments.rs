@@ -10,7 +10,7 @@ pub const PAGE: Page = Page {
     cannot: "collect garbage",
     always: None,
     groups: &[group(&["collect"], |_| {
-        say("remove what it made itself for attachments of this network that the runtime no longer lists")
+        say("remove its own objects of attachments of this network that the runtime no longer lists")
     })],
     keys: &[],
     objects: |_| Vec::new(),
@@ -19,7 +19,7 @@ pub const PAGE: Page = Page {
 impl OperationTexts for ops::Attachments {
     fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
-            Self::Collect => "remove what is left of attachments that are gone".to_owned(),
+            Self::Collect => "remove the objects of attachments that are gone".to_owned(),
         }
     }
 }

@@ -14,7 +14,7 @@ pub const PAGE: Page = Page {
     ),
     groups: &[
         group(&["limit"], |_| {
-            say("limit the rate of its own traffic, and make a link (ifb) on the host for what the container sends")
+            say("limit the rate of its own traffic, and make a link (ifb) on the host for the container's sent traffic")
         }),
         group(&["check"], |_| say("compare the limits of its own traffic")),
         group(&["remove"], |_| say("remove the limits of its own traffic")),

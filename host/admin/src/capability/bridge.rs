@@ -80,7 +80,7 @@ pub const PAGE: Page = Page {
             })
         }),
         group(&["[method]bridge.ensure-gateways"], |objects| {
-            switched(objects, "force-address", "false", "replace an address of that bridge that is in the way")
+            switched(objects, "force-address", "false", "replace a conflicting address of that bridge")
         }),
     ],
     keys: &[
@@ -157,7 +157,7 @@ impl OperationTexts for ops::Bridge {
                     (Some(vlan), Some(name)) => format!("VLAN gateway {name}.{vlan}"),
                     _ => bridge,
                 };
-                let force = if *force { ", in the place of an address that is in the way" } else { "" };
+                let force = if *force { ", in the place of a conflicting address" } else { "" };
                 format!("put gateway {} on {on}{force}", names.gateways(true))
             }
         }

@@ -15,15 +15,14 @@ pub const PAGE: Page = Page {
     groups: &[
         group(&["find"], |objects| devices(objects).map(|devices| format!("look at {devices}"))),
         group(&["take"], |objects| {
-            devices(objects).map(|devices| {
-                format!("move {devices} from this node into the container: the node does not have it meanwhile")
-            })
+            devices(objects)
+                .map(|devices| format!("move {devices} from this node into the container, away from the node"))
         }),
         group(&["take"], |objects| {
             switched(objects, DEFAULT_LINK, "false", "move it even if a default route of this node leads through it")
         }),
         group(&["take"], |objects| switched(objects, PORTS, "false", "move it even if it is a port of a bridge")),
-        group(&["give-back"], |_| say("move its device back to this node, as it was there")),
+        group(&["give-back"], |_| say("move its device back to this node, as it was before")),
     ],
     keys: &[
         Key::some("names", Source::Value("device", None), WidestValue::Values(&["*"])),
@@ -58,7 +57,7 @@ impl OperationTexts for ops::Device {
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
         match self {
             Self::Find { by, value } => match outcome.as_ref().map(Reply::read::<Option<LinkInfo>>) {
-                Ok(Ok(None)) => format!("look at {}, which a driver of user space has", device(*by, value)),
+                Ok(Ok(None)) => format!("look at {}, which a driver of user space uses", device(*by, value)),
                 Ok(_) | Err(_) => format!("look at {}", device(*by, value)),
             },
             Self::Take { by, value } => {

@@ -33,8 +33,8 @@ pub const PAGE: Page = Page {
             let text = format!("keep others from the bridge that it is a port of{must}");
             switched(objects, "ingress", "open", &text)
         }),
-        group(&["check"], |_| say("compare what lets its own addresses be forwarded")),
-        group(&["remove"], |_| say("remove what lets its own addresses be forwarded")),
+        group(&["check"], |_| say("compare the rules that forward its own addresses")),
+        group(&["remove"], |_| say("remove the rules that forward its own addresses")),
     ],
     keys: &[
         Key::list(
@@ -88,9 +88,9 @@ impl OperationTexts for ops::Firewall {
                 format!("isolate the attachment's bridge in {}: {}", names.families(), ingress.name())
             }
             Self::Check { addresses } => {
-                format!("compare what lets {} be forwarded, {by}", list(addresses, "no address"))
+                format!("compare the rules that forward {}, {by}", list(addresses, "no address"))
             }
-            Self::Remove => "remove what lets the attachment's addresses be forwarded".to_owned(),
+            Self::Remove => "remove the rules that forward the attachment's addresses".to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ use postern_types::{LeaseGrant, LeaseRange, OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "take leases",
-    always: Some("only with its own leases: those of other attachments can't be taken, seen or released"),
+    always: Some("only with its own leases: leases of other attachments can't be taken, seen or released"),
     groups: &[
         group(&["reserve"], |objects| {
             about(objects, "directories", "directory", |directories| {

@@ -11,7 +11,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "change attributes of a link",
-    always: Some("what it changes of its own link comes back on DEL"),
+    always: Some("DEL restores what it changes of its own link"),
     groups: &[
         with(&["change"], &["[method]settings.set-mac"], |objects| {
             named(objects, "macs", "address", "give its own link")
@@ -28,7 +28,7 @@ pub const PAGE: Page = Page {
         }),
         group(&["change", "restore"], |objects| {
             about(objects, "directories", "directory", |directories| {
-                format!("have the attributes before kept in {directories}, as the native plugin does")
+                format!("have the earlier attributes kept in {directories}, as the native plugin does")
             })
         }),
         group(&["check"], |_| say("compare attributes of its own link")),
@@ -95,7 +95,7 @@ impl OperationTexts for ops::LinkSettings {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Change { link, settings } => {
-                format!("give {} {settings}; DEL puts back what it had", names.link(*link))
+                format!("give {} {settings}; DEL restores the earlier settings", names.link(*link))
             }
             Self::Check { link, settings } => format!("compare {} with {settings}", names.link(*link)),
             Self::Restore => format!("put back what was changed of {}", names.request.ifname),

@@ -16,10 +16,10 @@ pub const PAGE: Page = Page {
                 Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
                 Switch::Off | Switch::On(_) => String::new(),
             };
-            Some(format!("have frames dropped that come from its own container under another source address{must}"))
+            Some(format!("drop frames from its own container that have another source address{must}"))
         }),
-        group(&["check"], |_| say("compare the rules that do so")),
-        group(&["remove"], |_| say("remove the rules that do so, once its port is down")),
+        group(&["check"], |_| say("compare its spoofing protection")),
+        group(&["remove"], |_| say("remove its spoofing protection, once its port is down")),
     ],
     keys: &[],
     objects: |_| Vec::new(),

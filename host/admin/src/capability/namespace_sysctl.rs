@@ -15,9 +15,7 @@ pub const PAGE: Page = Page {
     ),
     groups: &[
         group(&["set"], |objects| {
-            about(objects, "keys", "sysctl", |keys| {
-                format!("set {keys} in the container, as far as the network lists them")
-            })
+            about(objects, "keys", "sysctl", |keys| format!("set {keys} in the container, if the network lists them"))
         }),
         group(&["set"], |objects| {
             switched(objects, "other-links", "false", "set sysctls of other links of the container")

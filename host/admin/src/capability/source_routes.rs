@@ -16,15 +16,13 @@ pub const PAGE: Page = Page {
     groups: &[
         group(&["apply"], |objects| match objects.has("tables") {
             true => about(objects, "tables", "table", |tables| {
-                format!("send what its own addresses send through routing {tables} of the container")
+                format!("route packets from its own addresses by routing {tables} of the container")
             }),
             false => None,
         }),
         group(&["apply"], |_| {
-            say(
-                "send what its own addresses send through its own link, by routing tables of the container that the host \
-                 chooses",
-            )
+            say("route packets from its own addresses through its own link, by routing tables of the container that \
+                 the host chooses")
         }),
         group(&["check"], |_| say("compare the rules and routes for its own addresses")),
         group(&["remove"], |_| say("remove the rules and routes for its own addresses")),
@@ -40,7 +38,10 @@ impl OperationTexts for ops::SourceRoutes {
                 let sources = list(sources.iter().map(source), "no address");
                 let table = table.map_or_else(|| "a table of its own".to_owned(), |table| format!("table {table}"));
                 let keeps = if *hints { "; the main table keeps routes to its networks" } else { "" };
-                format!("route what {sources} sends through {}, by {table}, in the container{keeps}", names.link(*link))
+                format!(
+                    "route packets from {sources} through {}, by {table}, in the container{keeps}",
+                    names.link(*link)
+                )
             }
             Self::Check => "compare the rules and routes for the attachment's addresses".to_owned(),
             Self::Remove => "remove the rules and routes for the attachment's addresses".to_owned(),

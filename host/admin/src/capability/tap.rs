@@ -10,7 +10,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "make taps",
-    always: Some("a tap that is there is never taken for its own"),
+    always: Some("an existing tap is never taken for its own"),
     groups: &[
         group(&["create"], |objects| {
             changes(

@@ -9,7 +9,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "put a link into a VRF",
-    always: Some("only its own link, and only into VRFs of the container; one that is there keeps its table"),
+    always: Some("only its own link, and only into VRFs of the container; an existing VRF keeps its table"),
     groups: &[
         group(&["join"], |objects| {
             about(objects, "names", "VRF", |names| {
@@ -17,7 +17,7 @@ pub const PAGE: Page = Page {
             })
         }),
         group(&["check"], |_| say("compare the VRF of its own link")),
-        group(&["leave"], |_| say("take its own link out of its VRF, which goes with the last link")),
+        group(&["leave"], |_| say("take its own link out of its VRF, which is removed with the last link")),
     ],
     keys: &[
         Key::list("names", Source::Value("vrfname", None), WidestValue::Values(&["*"])),

@@ -113,7 +113,7 @@ pub mod host {
     pub use super::vrf::Host as Vrf;
 }
 
-/// A WIT interface with privileges, which a policy grants. In the order of `wit/surface.toml`.
+/// A WIT interface with privileges, which a policy grants. The order is that of `wit/surface.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "`wit/` describes each")]
 pub enum Capability {
@@ -265,7 +265,7 @@ impl Capability {
     }
 }
 
-/// One privileged request. The gate chooses the names, paths and keys that it lacks, from the operator's
+/// One privileged request. If it lacks names, paths or keys, the gate takes them from the operator's
 /// configuration, the run's environment or its own record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
