@@ -35,7 +35,7 @@ pub use node::Node;
 pub use paths::{copy_bin, native_bin, plugin_bin, shipped};
 pub use random::Random;
 pub use skip::{skip, skip_part};
-pub use tree::{Mismatch, compare};
+pub use tree::{Mismatch, compare, has_key};
 pub use vocabulary::{Vocabulary, damage};
 
 /// Joins the lines of a text for people, so that tests don't depend on line breaks.

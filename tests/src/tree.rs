@@ -51,10 +51,26 @@ fn branch(native: Option<&Value>, ours: Option<&Value>, path: String, found: &mu
     }
 }
 
+/// True if an object of the tree has this key, at any depth.
+pub fn has_key(tree: &Value, key: &str) -> bool {
+    match tree {
+        Value::Object(map) => map.contains_key(key) || map.values().any(|value| has_key(value, key)),
+        Value::Array(list) => list.iter().any(|value| has_key(value, key)),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn keys_are_found_at_any_depth() {
+        let tree = json!({"links": [{"eth0": {"addresses": {"fd00::1/64": {"tentative": true}}}}]});
+        assert!(has_key(&tree, "tentative") && has_key(&tree, "links"));
+        assert!(!has_key(&tree, "scope") && !has_key(&json!("tentative"), "tentative"));
+    }
 
     #[test]
     fn leaves_that_differ_are_named() {

@@ -3,7 +3,7 @@
 //! change of a dependency leads to a new observation.
 
 use anyhow::{Context, Result};
-use postern_tests::{Case, Side};
+use postern_tests::{Case, Side, has_key};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -60,6 +60,10 @@ impl Observed {
             return Ok((known, true));
         }
         let seen = case.run(Side::Native, native, ours)?;
+        // On a busy machine a native plugin ends before its addresses are ready. The next run observes the case again.
+        if has_key(&seen, "tentative") {
+            return Ok((seen, false));
+        }
         // The rename makes the file complete or absent. A failure to store does not fail the test.
         let partial = file.with_extension(format!("{}", std::process::id()));
         let kept = std::fs::create_dir_all(&self.directory)
