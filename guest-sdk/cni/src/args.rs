@@ -14,8 +14,8 @@ impl Args {
     /// `known` is an error, unless `IgnoreUnknown` is 1 or true anywhere in the text.
     ///
     /// # Errors
-    /// Code 999: the first part that has no `=` or several (even with `IgnoreUnknown`), an invalid boolean, or the
-    /// unknown pairs.
+    /// Code 999. The message has the first part that does not have exactly one `=` (even with `IgnoreUnknown`), the
+    /// invalid boolean, or the unknown pairs.
     pub fn parse(text: &str, known: &[&str]) -> Result<Args, Error> {
         let mut args = Args::default();
         if text.is_empty() {

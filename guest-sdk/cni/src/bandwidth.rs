@@ -58,7 +58,7 @@ fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
     Ok([one?, two?, three?, four?])
 }
 
-/// Checks one limit. A limit of less than a byte would let no packet pass: the native plugin then divides by zero.
+/// Checks one limit. With a limit of less than a byte no packet could pass, and the native plugin divides by zero.
 fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Error> {
     match (rate, burst) {
         (0, 0) => Ok(None),
@@ -66,7 +66,7 @@ fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Er
         (0, _) => Err(Error::internal("if burst is set, rate must also be set")),
         (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(Error::internal("burst cannot be more than 4GB")),
         (rate, burst) if rate < 8 || burst < 8 => Err(Error::internal(format!(
-            "{direction}Rate {rate} and {direction}Burst {burst} are bits: less than 8 of them let no byte pass"
+            "{direction}Rate {rate} and {direction}Burst {burst} are in bits: each must be at least 8, one byte"
         ))),
         (rate, burst) => Ok(Some(RateLimit { rate, burst })),
     }
@@ -121,11 +121,11 @@ mod tests {
             (r#","egressRate":8,"egressBurst":34359738360"#, "burst cannot be more than 4GB"),
             (
                 r#","egressRate":7,"egressBurst":8"#,
-                "egressRate 7 and egressBurst 8 are bits: less than 8 of them let no byte pass",
+                "egressRate 7 and egressBurst 8 are in bits: each must be at least 8, one byte",
             ),
             (
                 r#","ingressRate":8,"ingressBurst":1"#,
-                "ingressRate 8 and ingressBurst 1 are bits: less than 8 of them let no byte pass",
+                "ingressRate 8 and ingressBurst 1 are in bits: each must be at least 8, one byte",
             ),
             (r#","runtimeConfig":{"bandwidth":{"egressRate":8}}"#, "if rate is set, burst must also be set"),
         ] {

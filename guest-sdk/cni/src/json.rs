@@ -100,8 +100,8 @@ impl Json {
     }
 }
 
-/// Returns a number without fraction as an integer, if a double holds it exactly. Other numbers stay unchanged: code
-/// for their digits would make each plugin larger, for numbers that no result has.
+/// Returns a number without fraction as an integer, if a double holds it exactly. Other numbers stay unchanged: no
+/// result has such numbers, and the code to write their digits would make each plugin larger.
 #[expect(clippy::cast_possible_truncation, reason = "it is a whole number of at most 53 bits")]
 fn whole(number: &Number) -> Option<Number> {
     const EXACT: f64 = 9_007_199_254_740_992.0;

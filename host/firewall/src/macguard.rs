@@ -85,7 +85,8 @@ fn owner(id: &str) -> Result<NftOwner, FirewallError> {
         shared: &SHARED,
         mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), identifying: None },
         chains: chains(id).into(),
-        // The attachment whose second chain has the same name as this attachment's first chain.
+        // Another attachment's second chain can have the name of this attachment's first chain. `outer` is the first
+        // chain of that attachment.
         outer: id.strip_suffix(MAC_SUFFIX).map(|outer| format!("{CHAIN_PREFIX}{outer}")),
     })
 }
@@ -145,8 +146,8 @@ pub fn claim(
 }
 
 /// True if everything that [`claim`] makes is there and effective: the attachment's own chains have no other rules.
-/// False if no rules can have the name. With handles from [`claim`] that are still the attachment's, no other rules are
-/// read.
+/// False if no rules can have the name. If the handles from [`claim`] still belong to the attachment's rules, no other
+/// rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show the rules, or the deadline passes.
@@ -164,8 +165,8 @@ pub fn check_known(
 }
 
 /// Removes the rules and chains of `id` in one transaction. Returns true if a rule or chain was removed. Rules that
-/// guard a port for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. With handles
-/// from [`claim`] that are still the attachment's, no other rules are read.
+/// guard a port for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. If the
+/// handles from [`claim`] still belong to the attachment's rules, no other rules are read.
 ///
 /// # Errors
 /// A foreign rule refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. Missing rules are no error,

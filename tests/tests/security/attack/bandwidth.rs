@@ -35,7 +35,7 @@ fn only_the_configured_rates_can_be_set() -> Result<()> {
             .ends(999, other),
         limit("a rate that the native plugin can't set", r#"{"rate": 7, "burst": 16000}"#, "null")
             .with(r#"{"ingressRate": 7, "egressRate": null, "egressBurst": null}"#)
-            .ends(999, "less than 8 of them let no byte pass"),
+            .ends(999, "each must be at least 8, one byte"),
         rogue("on DEL", &format!("[{LIMIT}]"))
             .with(BOTH)
             .policy(POLICY)

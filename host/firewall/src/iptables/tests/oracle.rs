@@ -1,4 +1,5 @@
-//! Rules that are written and read without the program, compared with each installed version of the program.
+//! Rules that Postern writes and reads over netlink, compared with the rules of each installed version of the program
+//! `iptables`.
 //!
 //! The versions are the system's own, and the versions that `tests/fetch-iptables` has put into `target/iptables`.
 
@@ -16,8 +17,9 @@ use crate::iptables::scope::Scope;
 use crate::iptables::set::TableChange;
 use crate::iptables::text::{SavedRule, SavedTable};
 
-/// Chains and rules of one table: all forms of rules that masquerading, portmap and firewall have. `NET` is a network
-/// of the family, `ADDRESS` and `TO` addresses, `MULTICAST` a network with a prefix inside a byte.
+/// Chains and rules of one table: all forms of rules that masquerading, portmap and firewall have. `NET` and
+/// `ODD` are networks of the family; the prefix of `ODD` ends inside a byte. `ADDRESS`, `TO` and `BARE` are addresses.
+/// `MULTICAST` is the network of all multicast addresses.
 const NAT: &str = r#"
 :CNI-HOSTPORT-SETMARK
 :CNI-HOSTPORT-MASQ
@@ -67,7 +69,7 @@ const FILTER: &str = r#"
 -A CNI-ISOLATION-STAGE-2 -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)" -j RETURN
 "#;
 
-/// A version of the program: the words that start it, before the name of one of its tools.
+/// A version of `iptables`. A command is `start`, then the name of a tool such as `iptables-save`.
 struct Version {
     name: String,
     start: String,
@@ -143,7 +145,7 @@ fn additions(chains: &[String], rules: &[String]) -> Vec<TableChange> {
     chains.iter().cloned().map(TableChange::NewChain).chain(rules).collect()
 }
 
-/// Returns the input for the program that makes these chains and rules.
+/// Returns the text with which `iptables-restore` makes these chains and rules.
 fn input(table: &str, chains: &[String], rules: &[String]) -> String {
     let rules: String = rules.iter().map(|rule| format!("-A {rule}\n")).collect();
     let chains: String = chains.iter().map(|chain| format!("-N {chain}\n")).collect();
@@ -220,7 +222,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// A rule that can't be written or read is left to the program, and nothing is changed.
+/// If Postern can't write or read a rule over netlink, it changes nothing and leaves the rule to the program.
 #[test]
 fn other_rules_are_left_to_the_program() {
     let mut nft = own_namespace();
@@ -228,7 +230,7 @@ fn other_rules_are_left_to_the_program() {
     let wanted = additions(&["CNI-1".to_owned()], &["CNI-1 -m limit --limit 1/sec -j ACCEPT".to_owned()]);
     let refused = netlink::change(&mut nft, false, &Scope::whole("filter"), false, &|_| wanted.clone());
     assert!(refused.is_err() && !version.saved(false, "filter").contains("CNI-1"), "{refused:?}");
-    // A foreign rule in another form is ignored, unless a plugin's chain is concerned.
+    // A foreign rule in another form is ignored, unless the rule is in a plugin's chain or leads to a plugin's chain.
     version.run(false, " -A FORWARD -m limit --limit 1/sec -j ACCEPT", "");
     let seen = netlink::look(&mut nft, false, &Scope::whole("filter"), false).unwrap();
     assert!(seen.rules.is_empty());

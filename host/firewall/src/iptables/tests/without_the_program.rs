@@ -1,4 +1,4 @@
-//! Forwards made without the program equal the forwards that the program makes.
+//! Port forwards that Postern makes over netlink equal the port forwards that the program `iptables` makes.
 
 use std::cell::RefCell;
 use std::process::Command;
