@@ -2,7 +2,7 @@
 //! can't look at all processes of the machine. So they check only namespaces that they made.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
-#![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
+#![allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir")]
 
 #[path = "../../kernel/tests/common/mod.rs"]
 mod common;

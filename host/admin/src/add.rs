@@ -52,7 +52,7 @@ struct Report<'a> {
     catalog: &'a Path,
     /// The plugin's file in the CNI bin directory; `null` if none was placed.
     file: Option<PathBuf>,
-    /// The new name of a foreign file of this name.
+    /// The new path of a foreign file that had the plugin's name; `null` if there was none.
     kept: Option<PathBuf>,
 }
 
@@ -116,8 +116,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     ensure!(
         subject::is_name(&name),
-        "\"{name}\" is no name for a plugin: it has letters, digits, `-`, `_` and `.`, and is not one of Postern's own files; \
-         give another with --name"
+        "\"{name}\" is no name for a plugin: a plugin's name has only letters, digits, `-`, `_` and `.`, and is not the \
+         name of one of Postern's own files; give another name with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     if let Some(mode) = files::writable_by_others(policy) {
@@ -129,7 +129,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     }
     let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;
     let component = Component::open(file)?;
-    // The pin is compared before any part of the component is read. The compiler, which is large, comes last.
+    // The policy's pin (`digest`) is compared before any part of the component is parsed. The compiler comes last,
+    // because the component may exploit a fault of this large program.
     catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
     let layout = InstallLayout::own()?;
     let catalog = match &options.catalog {
@@ -207,11 +208,11 @@ fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, opt
     });
     if is_shipped(name) {
         output::say(format!(
-            "{name}: this component says its own version now ({}), and no longer {}: programs that ask for a native plugin's \
-             version, as Nomad and nerdctl do, may refuse it; `--shipped` keeps that version, for a component built from \
-             Postern's own source",
+            "{name}: this component says its own version now ({}), and no longer {shipped}: programs that ask for a \
+             native plugin's version, as Nomad and nerdctl do, may refuse the plugin; `--shipped` keeps {shipped}, for a \
+             component built from Postern's own source",
             version.as_deref().unwrap_or("none"),
-            own_version::shipped()
+            shipped = own_version::shipped()
         ));
     }
     version
@@ -229,7 +230,8 @@ fn named(answer: Answer, policy: &Policy, file: &Path) -> Result<(Option<Vec<Str
             let own = versions::texts(&versions);
             ensure!(
                 versions::supported(policy, Some(&own)).is_some_and(|versions| !versions.is_empty()),
-                "{}: the component supports CNI {}, and its policy allows none of them: `versions` can name some",
+                "{}: the component supports CNI {}, and its policy allows none of them: name at least one in the \
+                 policy's `versions`",
                 file.display(),
                 own.join(", ")
             );
@@ -291,7 +293,8 @@ fn finds(layout: &InstallLayout, catalog: &Path) -> bool {
         path.canonicalize().ok().or_else(beside)
     };
     let own = layout.catalog();
-    // Without a catalog beside it, the host executable takes the catalog of an installation, as this program does.
+    // The host executable takes the catalog beside it. If that catalog is missing, the host executable takes the
+    // catalog of an installation, as this program does.
     let taken = || places::catalog().ok().filter(|_| !own.exists());
     real(catalog).is_some_and(|catalog| {
         real(&own).as_ref() == Some(&catalog) || taken().and_then(|taken| real(&taken)) == Some(catalog)
@@ -309,7 +312,7 @@ fn host(layout: &InstallLayout) -> Result<PathBuf> {
     Ok(host)
 }
 
-/// Places a plugin's file. Returns the new path of a foreign file of this name.
+/// Places a plugin's file. Returns the new path of a foreign file that had the plugin's name.
 fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Option<PathBuf>> {
     let kept = placement.commit()?;
     layout.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;

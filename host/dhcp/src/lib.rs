@@ -14,7 +14,7 @@
 //!
 //! Between two events a lease has no open sockets.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir"))]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
 mod asks;

@@ -28,14 +28,14 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// Returns the place for the variant in a record's effect.
+    /// Returns the place of rules whose record has this variant, or has `None`.
     #[must_use]
     pub fn of(variant: Option<Variant>) -> Self {
         variant.map_or(Self::Somewhere, Self::In)
     }
 }
 
-/// The program that all names of a variant lead to.
+/// The program of each variant. All commands of a variant are links to its program.
 static PROGRAMS: [(&str, Variant); 2] =
     [("xtables-nft-multi", Variant::Nft), ("xtables-legacy-multi", Variant::Legacy)];
 
@@ -60,8 +60,8 @@ pub(crate) fn installed(v6: bool) -> Option<Variant> {
 
 /// Returns the variant whose program this path leads to; `None` for any other program. `locate` finds a program.
 fn of_program(path: &Path, locate: impl Fn(&str) -> Option<PathBuf>) -> Option<Variant> {
-    // Each symbolic link in the path costs one or two system calls. Usually the program is in the directory of its
-    // names.
+    // The files are compared first, because usually a program is in the directory of its commands. The real path costs
+    // one or two system calls for each symbolic link.
     let file = file_of(path)?;
     let is_same = |name: &str| locate(name).is_some_and(|program| file_of(&program) == Some(file));
     let by_file = PROGRAMS.iter().find(|(name, _)| is_same(name));

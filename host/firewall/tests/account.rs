@@ -41,7 +41,7 @@ fn unrecorded_guards_are_found_with_the_commands_that_remove_them() {
     let unrecorded = unrecorded_guards(&mut nft, &["known-eth0".to_owned()]).unwrap();
     let marks: Vec<_> = unrecorded.iter().map(|marked| marked.mark.as_str()).collect();
     assert_eq!(marks, ["gone-eth0", "odd$(reboot)-eth0"]);
-    assert!(unrecorded[1].commands.is_empty(), "not for a shell: {:?}", unrecorded[1].commands);
+    assert!(unrecorded[1].commands.is_empty(), "a command with this name is not safe: {:?}", unrecorded[1].commands);
     unrecorded[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
     assert!(!ruleset().contains("gone-eth0") && ruleset().contains("known-eth0"), "{}", ruleset());
 }

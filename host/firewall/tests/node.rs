@@ -1,4 +1,4 @@
-//! Base objects that nothing uses, verified with nft.
+//! Shared tables that nothing uses, verified with nft.
 
 #![allow(clippy::unwrap_used, reason = "a helper outside the test functions")]
 

@@ -125,7 +125,7 @@ impl Audit {
         Self { file, attachment, lines: Vec::new(), unchanging: 0, hidden: 0, hidden_verb: "", lost: 0, failure: None }
     }
 
-    /// Makes a second log of this attachment, for code that only reads the run.
+    /// Makes a second log of this attachment, for code that has only a shared reference to the run.
     pub fn beside(&self) -> Self {
         Self::new(&self.file.directory, self.attachment.clone())
     }

@@ -14,7 +14,7 @@
 //!
 //! This crate does not link wasmtime.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir"))]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if nobody reads: use `say!` and `streams`")]
 
 mod attached;

@@ -3,8 +3,8 @@
 //!
 //! Messages are built with the netlink-packet crates, whose types know their lengths. Answers are read attribute by
 //! attribute ([`Attributes`]), and only needed attributes are read. So a newer kernel can't make an answer unreadable.
-//! The decoder of netlink-packet-netfilter also prepares an error text for each attribute, which costs some 60 µs a
-//! rule.
+//! Another reason is time: the decoder of netlink-packet-netfilter prepares an error text for each attribute, which
+//! costs some 60 µs a rule.
 
 mod connection;
 mod error;

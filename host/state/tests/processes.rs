@@ -1,5 +1,5 @@
 //! Leases under processes that run at the same time and are killed at any instant.
-#![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
+#![allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir")]
 #![allow(clippy::unwrap_used, reason = "a test; Clippy does not see that helpers outside of the library belong to it")]
 
 use postern_state::{LeaseOwner, LeaseStore, Leases};

@@ -316,10 +316,10 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     let before = tree()?;
     for (words, status, expected) in [
         ("uninstall ptp", 2, "removes all of Postern, and takes no plugin's name"),
-        ("uninstall ptp --yes", 2, "a file ptp.native in it is the earlier file"),
+        ("uninstall ptp --yes", 2, "If there is a file ptp.native, rename it to ptp"),
         ("uninstall bridge loopback --yes", 2, "unexpected argument"),
         ("uninstall --help", 0, "shown first"),
-        ("uninstall", 1, "nothing was changed; `postern uninstall --yes` removes it"),
+        ("uninstall", 1, "nothing was changed; `postern uninstall --yes` removes the listed objects"),
         ("uninstall --prefix /usr/local", 1, "1 native plugin is put back"),
         ("uninstall --prefix /usr/local", 1, "1 attachment"),
         ("uninstall --prefix /usr --yes", 0, "there was no postern in /usr/lib/postern"),

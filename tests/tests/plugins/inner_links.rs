@@ -350,7 +350,7 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
                 "c3",
                 999,
                 &format!(
-                    "\"uplink\" has a link in mode {mode}, and a link in mode {other} would change it: eth0 of container c"
+                    "\"uplink\" has a link in mode {mode}, and a link in mode {other} would change the mode of eth0 of container c"
                 ),
             )?;
             let shown = place.own("c1")?;
@@ -373,7 +373,12 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
     let place = Place::new(&["c1"])?;
     place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l3s")?;
     let l2 = place.net("ipvlan", "i", "10.8.0.2/24", &json!({}))?;
-    refused(&l2, "c1", 999, "\"uplink\" has a link in mode l3s, and a link in mode l2 would change it: \"ipvl0\"")?;
+    refused(
+        &l2,
+        "c1",
+        999,
+        "\"uplink\" has a link in mode l3s, and a link in mode l2 would change the mode of \"ipvl0\"",
+    )?;
     // On an ipvlan the kernel makes a sibling of it.
     refused(&l2.clone().with(&json!({"master": "ipvl0"})), "c1", 999, "has a link in mode l3s")?;
     l2.clone().with(&json!({"master": "ipvl0", "mode": "l3s"})).add("c1")?;
@@ -399,7 +404,7 @@ fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
         &lower,
         "c2",
         999,
-        "\"uplink\" has a link in mode l2, and a link in mode l3 would change it: eth0 of container c1",
+        "\"uplink\" has a link in mode l2, and a link in mode l3 would change the mode of eth0 of container c1",
     )?;
     let shown = place.own("c1")?;
     ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused ADD changed the mode: {shown}");
@@ -426,7 +431,7 @@ fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Res
         &lower,
         "c2",
         999,
-        "\"uplink\" has a link in mode l2, and a link in mode l3 would change it: eth0 of container c1",
+        "\"uplink\" has a link in mode l2, and a link in mode l3 would change the mode of eth0 of container c1",
     )?;
     del(&upper, "c1")?;
     lower.add("c2")?;

@@ -15,8 +15,8 @@ impl host::Ipvlan for Kernel {
             let (below, name) = (&lower.name, &other.info.name);
             let (mode, other) = (mode.name(), other.ipvlan_mode.map_or("", IpvlanMode::name));
             let text = format!(
-                "failed to create ipvlan: \"{below}\" has a link in mode {other}, and a link in mode {mode} would change it: \
-                 \"{name}\""
+                "failed to create ipvlan: \"{below}\" has a link in mode {other}, and a link in mode {mode} would change \
+                 the mode of \"{name}\""
             );
             return Err(refused(EEXIST, below, &text));
         }

@@ -33,7 +33,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             examination.found(severity, name, reason.clone(), &why, remedy);
         }
     };
-    let every = "every plugin's sandbox needs them: no plugin runs";
+    let every = "every plugin's sandbox needs seccomp filters: no plugin runs";
     report(&trials.seccomp, Severity::Error, "seccomp", every.to_owned(), "a kernel with CONFIG_SECCOMP_FILTER");
     let cookies = "records identify namespaces by them: no plugin runs".to_owned();
     report(&trials.cookies, Severity::Error, "netns cookies", cookies, "a kernel of 5.14 or later");
@@ -44,7 +44,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
                    kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
-    // If only some networks need a feature, its absence is an error only if the node has such a network.
+    // A missing feature that only some networks need is an error if the node has such a network, and else a note.
     let asked = |keys: &[&str]| {
         let plugins = node.lists.iter().flat_map(|list| list.entries());
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
@@ -131,7 +131,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Runs the trials in a separate process: a thread of this process would leave its namespaces to the other threads.
+/// Runs the trials in a separate process: the trials enter new namespaces, and this process must not stay in them.
 fn trials() -> Result<Trials, String> {
     let program = Program {
         path: PathBuf::from("/proc/self/exe"),

@@ -56,7 +56,8 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
     if let Some(plugin) = &options.plugin {
         output::usage(&format!(
             "postern: uninstall removes all of Postern, and takes no plugin's name. To take \"{plugin}\" from a runtime, remove \
-             its file from the CNI bin directory; a file {plugin}.native in it is the earlier file."
+             its file from the CNI bin directory. If there is a file {plugin}.native, rename it to {plugin}: it was \
+             there before Postern."
         ));
         return Ok(ExitCode::from(crate::USAGE));
     }
@@ -73,8 +74,8 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
     }
     if !options.yes {
         output::text(&removal.words())?;
-        if !confirmed("remove it?")? {
-            output::text("nothing was changed; `postern uninstall --yes` removes it")?;
+        if !confirmed("remove the listed objects?")? {
+            output::text("nothing was changed; `postern uninstall --yes` removes the listed objects")?;
             // The exit status shows a script that Postern is still there.
             return Ok(ExitCode::FAILURE);
         }
@@ -196,8 +197,8 @@ impl Removal {
         }
     }
 
-    /// Removes the files of the host executable from a CNI bin directory, and puts the kept files back. Returns their
-    /// number.
+    /// Removes the plugins' files that belong to the host executable from a CNI bin directory, and puts the kept files
+    /// back. Returns the number of removed files.
     fn clear(&self, bin: &Path) -> Result<usize> {
         for entry in fs::read_dir(bin).into_iter().flatten() {
             let path = entry.with_context(|| bin.display().to_string())?.path();
@@ -227,7 +228,7 @@ impl Removal {
     }
 }
 
-/// Returns the files of one host executable in a CNI bin directory.
+/// Returns the plugins' files in a CNI bin directory that belong to this host executable.
 fn files_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> {
     let library = host.parent().unwrap_or(host).to_owned();
     let (bin, host) = (bin.to_owned(), host.to_owned());
@@ -238,7 +239,7 @@ fn files_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> {
             && match Found::at(path) {
                 Found::File(file) => file.host == host,
                 Found::Link(target) => target == host || leads_into(path, &host),
-                // Without a catalog a copy can't work.
+                // A copy stays if it finds another catalog.
                 Found::Copy => !bin_dir::copies_work_without(&library, &bin),
                 Found::Nothing | Found::Foreign | Found::Directory => false,
             }
@@ -268,9 +269,9 @@ fn living() -> usize {
     entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
 }
 
-/// Removes data that a later installation would use: notes on verified code and on node objects, the index of leases,
-/// and records. Records of attachments are moved, because they may be needed for a cleanup by hand. No run uses the
-/// moved records.
+/// Removes data that a later installation would use: records, notes on verified code and on node objects, and the
+/// index of leases. If attachments have records, the directory of records is moved instead, because a cleanup by hand
+/// may need the records. No run uses the moved records.
 fn forget() -> Result<()> {
     let places = postern_account::places::expected();
     let living = living();

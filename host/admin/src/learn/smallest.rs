@@ -1,4 +1,5 @@
-//! Makes the policy from the observations. It has literal names, or the configuration's keys that had these values.
+//! Makes the policy from the observations. The policy has the observed names, or the configuration's keys that had
+//! these names as values.
 
 use super::observed::{ObservedOperations, Used};
 use crate::capability::{OWN_ADDRESSES, groups_of, page};
@@ -95,7 +96,7 @@ const GATEWAYS: &[(&str, &str)] =
 pub fn policy(seen: &ObservedOperations, networks: &[Network], results: &[Value], operations: usize) -> Result<String> {
     let mut out = String::new();
     let most = operations.saturating_mul(4);
-    writeln!(out, "# The most operations that one call took were {operations}. Four times that leaves room:")?;
+    writeln!(out, "# One call used at most {operations} operations. A limit of four times this number leaves room:")?;
     writeln!(out, "# [limits]\n# operations = {most}")?;
     for capability in Capability::ALL {
         let Some(used) = seen.0.get(capability.name()) else { continue };
@@ -205,7 +206,7 @@ fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) 
                 let value = networks.get(*number).and_then(|network| at(network, path)).or(default.map(str::to_owned));
                 seen.iter().all(|object| Some(object) == value.as_ref())
             };
-            // One text can't have two values. Its source is the best guess, and the second run tests it.
+            // One text can't have two values. The key's usual source is the best guess: `learn` tests the policy.
             let two = key.shape == Shape::One && literal.len() > 1;
             if two || objects.iter().all(same) { vec![placeholder(path, *default)] } else { Vec::new() }
         }
@@ -236,7 +237,7 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     if addresses.is_empty() {
         return Ok(out);
     }
-    writeln!(out, "\n# The addresses and gateways that it may give.\n[result]")?;
+    writeln!(out, "\n# The addresses and gateways that the plugin may give.\n[result]")?;
     for (name, parts, literal) in [("addresses", ADDRESSES, &*addresses), ("gateways", GATEWAYS, &*gateways)] {
         if literal.is_empty() {
             continue;
@@ -250,8 +251,8 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     Ok(out)
 }
 
-/// Returns `[previous]` for a plugin that used the attachment's addresses without an IPAM plugin, after a plugin that
-/// gave addresses. The table holds networks, because each container has other addresses.
+/// Returns `[previous]` for a plugin that called no IPAM plugin, and used addresses that an earlier plugin gave the
+/// attachment. The table has subnets, because each container has other addresses.
 fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String> {
     let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
     // The capability `firewall` has another text for using addresses.
@@ -304,7 +305,7 @@ fn is_in_container(network: &Network, ip: &Value) -> bool {
     sandbox.is_some_and(|sandbox| !sandbox.is_empty())
 }
 
-/// Returns the values whose structure some network has.
+/// Returns the values of the structures that at least one network has.
 fn present<'a>(parts: &[(&str, &str)], networks: impl Iterator<Item = &'a Network> + Clone) -> Vec<String> {
     let there =
         |at: &str| networks.clone().any(|network| network.config.pointer(at).is_some_and(|part| !part.is_null()));

@@ -36,7 +36,8 @@ pub(crate) struct NftOwner {
     pub(crate) mark: Mark,
     /// The owner's chains. Each leads to later chains of the list.
     pub(crate) chains: Vec<String>,
-    /// A chain of another owner that may lead to the first of `chains`, because two owners can have the same name.
+    /// A chain of another owner that may lead to the first of `chains`: the first chain of one owner can have the same
+    /// name as the second chain of another owner.
     pub(crate) outer: Option<String>,
 }
 
@@ -60,8 +61,8 @@ pub(crate) enum EntryScope {
     All,
     /// No entries: the owner has no entries yet.
     None,
-    /// All entries. Further entries with the owner's mark stay, because they are of another attachment of the
-    /// container.
+    /// All entries. Entries with the owner's mark that are not in the set stay: they belong to another attachment of
+    /// the container.
     Beside,
 }
 
@@ -86,9 +87,9 @@ impl NftRuleSet {
         self.owner.remove(nft, handles, &self.places(), goes)
     }
 
-    /// Removes the entries with these handles without reading them. `handles` must be the handles of all entries of the
-    /// set, in their order, in the table with this handle. To show a rule, the kernel walks through its chain, so the
-    /// cost would grow with the attachments.
+    /// Removes the entries with these handles without reading them. To show a rule, the kernel walks through its chain,
+    /// so the cost of reading grows with the attachments. `handles` must be the handles of all entries of the set, in
+    /// their order, in the table with this handle.
     ///
     /// Returns false, and changes nothing, if the table or an entry is gone, or if handles are missing.
     pub(crate) fn remove_numbered(&self, nft: &mut Nft, handles: &[u64], table: u64) -> Result<bool, FirewallError> {
@@ -106,8 +107,8 @@ impl NftRuleSet {
     /// Makes sure that the owner has exactly these rules, in one transaction. Nothing is changed if everything is
     /// there.
     ///
-    /// If an entry for which `is_taken` is true has the set's names, returns `None` and changes nothing. Otherwise
-    /// returns the handles of the new entries. The record keeps the handles, to find the entries again.
+    /// If `is_taken` is true for an entry, another owner has the set's names: returns `None`, and changes nothing.
+    /// Otherwise returns the handles of the new entries. The record keeps the handles, to find the entries again.
     pub(crate) fn ensure(
         &self,
         nft: &mut Nft,
@@ -118,7 +119,7 @@ impl NftRuleSet {
         let (is_ours, made) = nft.change_and_see(|nft, batch| {
             let exists = nft.table(self.table())?.is_some();
             let there = if exists { owner.chains_there(nft)? } else { Vec::new() };
-            // If no chain has one of the names, no entry can lead to it.
+            // An entry can lead only to a chain that exists. So an owner whose chains are all missing has no entries.
             let looks = exists && look != EntryScope::None && (owner.chains.is_empty() || !there.is_empty());
             let present = if looks { owner.shared.entries(nft)? } else { Vec::new() };
             if present.iter().any(|found| is_taken(&found.rule)) {
@@ -235,8 +236,8 @@ impl NftOwner {
         self.shared.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
     }
 
-    /// Returns the entries with these handles. `None` if an entry is missing or belongs to another owner: a new table
-    /// starts its handles again.
+    /// Returns the entries with these handles. `None` if an entry is missing or belongs to another owner. In a new
+    /// table, handles start again, so another owner's entry can have the same handle.
     ///
     /// `places` are the chains that probably have the entries: to look up a handle, the kernel walks through a whole
     /// chain.

@@ -85,7 +85,8 @@ const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name this mo
 fn refused(parent: &LinkName, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
     let (mode, other) = (mode.name(), other.name());
     let message = format!(
-        "failed to create ipvlan: \"{parent}\" has a link in mode {other}, and a link in mode {mode} would change it: {who}"
+        "failed to create ipvlan: \"{parent}\" has a link in mode {other}, and a link in mode {mode} would change \
+         the mode of {who}"
     );
     OpError::new(ErrorCode::Exists, parent, message).hint(ONE_MODE)
 }

@@ -117,7 +117,7 @@ fn play(acts: Vec<Act>) {
 }
 
 fn check(lab: &Lab, output: &Output, acknowledged: &BTreeSet<String>, act: &Act, asked: &str) {
-    // The reader checks that the host accepts each packet.
+    // `sent` checks the form of each packet.
     assert!(sent(output).len() <= 1);
     let text = serde_json::to_string(&output.state).unwrap();
     assert!(text.len() < 450, "{} bytes: {text}", text.len());
