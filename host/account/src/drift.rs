@@ -1,6 +1,6 @@
 //! An account of the node for `postern ls`, `show` and `doctor`: the records compared with the kernel.
 //!
-//! It only reads. It makes no object, and keeps no lock. The container controls much of the data: its links, its
+//! This code only reads: it makes no object, and keeps no lock. The container controls much of the data: its links, its
 //! addresses, and the names of its files. So a caller must make the data safe for a terminal before it prints them.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
@@ -32,19 +32,19 @@ use std::path::{Path, PathBuf};
 pub enum State {
     /// Record and kernel agree.
     Ok,
-    /// A run has held its record for too long.
+    /// A run has held the record for too long.
     Stuck,
-    /// Its ADD, or its DEL, has not ended.
+    /// The ADD or the DEL has not ended.
     Incomplete,
     /// A program that writes no records has detached a living container, or attached it anew: the node is in order.
     Replaced,
-    /// Its network namespace no longer exists.
+    /// The container's network namespace no longer exists.
     ContainerGone,
     /// The attachment was made before the last start of the node. The kernel has none of its objects.
     PreviousBoot,
     /// Record and kernel differ.
     Drift,
-    /// Its record can't be read.
+    /// The record can't be read.
     Damaged,
     /// The attachment has ended, and its device is held because it may not be clean.
     Held,
@@ -80,11 +80,11 @@ pub struct Deviation {
 /// One effect of the record, and its state in the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fact {
-    /// The plugin that made it.
+    /// The plugin that made the effect.
     pub plugin: String,
-    /// Its kind: `host end`, `leases`, `masquerading`, …
+    /// The kind of the effect: `host end`, `leases`, `masquerading`, …
     pub kind: &'static str,
-    /// Its state, in words.
+    /// The effect's state, in words.
     pub found: String,
 }
 
@@ -93,19 +93,19 @@ pub struct Fact {
 pub struct Account {
     /// The record's file.
     pub path: PathBuf,
-    /// Its attachment; `None` if the record's header can't be read.
+    /// The record's attachment; `None` if the record's header can't be read.
     pub header: Option<Header>,
-    /// The plugins that were called for it, and their progress.
+    /// The plugins that were called for the attachment, with their progress.
     pub sections: Vec<Section>,
     /// The effects of these plugins.
     pub effects: Vec<Effect>,
-    /// Its addresses, by its sections or else by its effects.
+    /// The attachment's addresses, by the sections or else by the effects.
     pub addresses: Vec<IpNet>,
-    /// Its state.
+    /// The attachment's state.
     pub state: State,
-    /// True if a living process holds its record.
+    /// True if a living process holds the record.
     pub is_held: bool,
-    /// The processes that hold its record, as far as they are known.
+    /// The known processes that hold the record.
     pub holders: Vec<Holder>,
     /// The reason why the namespace may be alive, although the state is [`State::ContainerGone`].
     pub doubt: Option<String>,
@@ -201,8 +201,8 @@ const WRITER: &str = "use the version of postern that wrote the record";
 /// doesn't list the container's present objects. So no command may change the node to match the record, or the record
 /// to match the node.
 const REPLACED: &str =
-    "a program that writes no records has attached the container anew: its record lists objects that are gone";
-/// The text for a DEL by native plugins. A link that was only deleted leaves its lease and its rules.
+    "a program that writes no records has attached the container anew: the record lists objects that are gone";
+/// The text for a DEL by native plugins. If only the link had been deleted, its lease and its rules would still exist.
 const DETACHED: &str = "a program that writes no records has detached the container: link, leases and rules are gone";
 
 impl NodeState {
@@ -333,8 +333,8 @@ impl NodeState {
         account
     }
 
-    /// True if a living process holds a record's lock, or held it since this look began. A record whose lock can't be
-    /// tested counts as idle.
+    /// True if a living process holds a record's lock, or held the lock since this account began. A record whose lock
+    /// can't be tested counts as idle.
     fn is_held(&self, key: &RecordKey) -> bool {
         postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
@@ -345,9 +345,9 @@ impl NodeState {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// True if the container's link of that name leads to the host. If the link in the record is gone, a program that
-    /// writes no records has attached the container again. (`Session::compare_with_kernel` makes this test for one
-    /// run.)
+    /// True if the container's link with the attachment's interface name leads to the host. If the link in the record
+    /// is gone, a program that writes no records has attached the container again. (`Session::compare_with_kernel`
+    /// makes this test for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&LiveNamespace>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
@@ -366,7 +366,9 @@ impl NodeState {
                 false => format!("its network namespace is gone{doubt}"),
             };
             match account.doubt {
-                Some(_) => account.differs(what, "run `postern gc` as root on the host, in its PID namespace", false),
+                Some(_) => {
+                    account.differs(what, "run `postern gc` as root on the host, in the host's PID namespace", false)
+                }
                 None => account.is_left(what),
             }
             return State::ContainerGone;
@@ -446,7 +448,7 @@ impl NodeState {
         let master = master.unwrap_or_default();
         account.fact(plugin, "host end", format!("{name}, {address}, index {}, {up}{master}", link.index));
         if link.kind != "veth" {
-            account.differs(format!("{name} is no veth, and not this attachment's"), AGAIN, false);
+            account.differs(format!("{name} is no veth, and does not belong to this attachment"), AGAIN, false);
         } else if link.mac != Some(mac.0) {
             let remedy = format!("ip link set dev {} address {mac}", quoted(name));
             account.differs(format!("the host end {name} has address {address}, and was given {mac}"), remedy, true);
@@ -490,7 +492,7 @@ impl NodeState {
                 account.fact(
                     "",
                     "container",
-                    "its namespace can't be found from here, but is alive, since the pair exists",
+                    "the container's namespace can't be found from here, but is alive, since the pair exists",
                 );
             }
             return;
@@ -500,8 +502,8 @@ impl NodeState {
         }
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            // Without the pair, nothing is expected in the container, and the pair was reported. With another plugin's
-            // link, any content is valid.
+            // Without the pair, nothing is expected in the container, and the missing pair was reported before. With
+            // another plugin's link, any content is valid.
             let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
             if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
@@ -562,13 +564,13 @@ fn is_link_local(address: &IpNet) -> bool {
     }
 }
 
-/// Returns the remedy for a damaged record. No other file lists its effects. A record with some unreadable lines still
-/// belongs to its attachment.
+/// Returns the remedy for a damaged record. No other file lists the record's effects. A record with some unreadable
+/// lines still belongs to its attachment.
 fn by_hand(path: &Path, is_lost: bool) -> String {
     let file = quoted(&path.display().to_string());
     match is_lost {
         true => format!("read the record, `cat {file}`, and remove the objects in it; then `rm {file}`"),
-        false => format!("read the damaged line, `cat {file}`: DEL does not remove its object"),
+        false => format!("read the damaged line, `cat {file}`: DEL does not remove the object in this line"),
     }
 }
 

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// True if a link is the noted link. Some notes have only the name: the process was killed before it noted the index,
-/// or an earlier version wrote the note. Then a link of this name without its own addresses is the noted link.
+/// or an earlier version wrote the note. Then a link with this name that has only link-local addresses is the noted
+/// link.
 fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
     if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
         return Ok(index == u64::from(link.index));
@@ -42,7 +43,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 pub struct Unused {
     /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], [`ISOLATION`], [`LOCALNET`], or `nftables`.
     pub kind: &'static str,
-    /// Its name.
+    /// The object's name.
     pub name: String,
     #[serde(skip)]
     what: UnusedObject,
@@ -64,10 +65,11 @@ enum BaseTable {
     Masquerade,
     /// `bridge nat`, with its chain `PREROUTING`.
     MacGuard,
-    /// `ip cni_hostport` and `ip6 cni_hostport`, with their chains.
+    /// `ip cni_hostport`, with its chains.
     Forwards,
+    /// `ip6 cni_hostport`, with its chains.
     ForwardsV6,
-    /// `ip postern_localnet`, while no link has `route_localnet` by Postern.
+    /// `ip postern_localnet`. The table is in use while a link has `route_localnet`.
     Localnet,
 }
 
@@ -180,7 +182,7 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             report.notes.extend(on_links.between(name));
         } else {
             report.kept.push(format!(
-                "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
+                "{name} stays on: Postern switched it on, but other programs may rely on it by now; `postern gc --node \
                  --forwarding` switches it off"
             ));
         }
@@ -229,7 +231,8 @@ impl<'a> OnLinks<'a> {
         Ok(Self { v4, all: all.collect() })
     }
 
-    /// Returns the node's address that is in one network with an attachment's address: the node can be its router.
+    /// Returns the node's address that is in the same network as an attachment's address. The node can then be the
+    /// attachment's router.
     fn beside(&self, address: IpNet) -> Option<&(&'a Link, IpNet)> {
         self.all.iter().find(|(_, own)| own.contains(&address.addr()) || address.contains(&own.addr()))
     }
@@ -240,7 +243,7 @@ impl<'a> OnLinks<'a> {
     }
 
     /// Names the links between which the node may forward packets of other machines. The kernel does not show whether
-    /// it does.
+    /// the node does so.
     fn between(&self, setting: &str) -> Option<String> {
         let mut names: Vec<String> = self.all.iter().map(|(link, _)| link.name.to_string()).collect();
         names.sort();
@@ -314,9 +317,9 @@ fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -
     let bridge = links.iter().find(|link| link.name == name && link.kind == "bridge");
     let port = bridge.and_then(|bridge| links.iter().find(|link| link.master == Some(bridge.index)));
     if effects.any(|effect| Isolation::of(&effect).is_some_and(|isolation| isolation.bridge == name)) {
-        report.kept.push(format!("isolation of bridge {name} stays: a record wants it"));
+        report.kept.push(format!("isolation of bridge {name} stays: a record lists this isolation"));
     } else if let Some(port) = port {
-        report.kept.push(format!("isolation of bridge {name} stays: {} is a port of it", port.name));
+        report.kept.push(format!("isolation of bridge {name} stays: {} is a port of the bridge", port.name));
     } else {
         report.unused.push(Unused { kind: ISOLATION, name: name.to_owned(), what: UnusedObject::Isolation });
     }
@@ -331,7 +334,7 @@ fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft,
     let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
     let recorded = effects.filter_map(|effect| PortMappings::of(&effect).map(|own| own.address.addr()));
     let runner = ProgramRunner { runner: &Direct, nft: None, deadline: Instant::now() + WITHIN };
-    // Native plugins have no records.
+    // Native plugins write no records, so the rules themselves are read too.
     let served = Served::look(nft, runner).map_err(|e| e.to_string())?;
     let of_plugins = served.of_plugins().into_iter().map(|(address, _)| address);
     for address in recorded.chain(of_plugins).filter(|address| address.is_ipv4() && !address.is_loopback()) {
@@ -380,7 +383,7 @@ fn bridge(
     }
     let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));
     if let Some(used) = links.iter().find(|port| port.master == Some(link.index) && !is_gateway(port)) {
-        report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
+        report.kept.push(format!("bridge {name} stays: {} is a port of the bridge", used.name));
         return Ok(());
     }
     let unused = |kind: &'static str, link: &Link| Unused {

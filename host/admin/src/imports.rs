@@ -12,8 +12,8 @@ pub const FLOOR: &str = "arguments, the environment's CNI_* variables, standard 
                          numbers, exit; no file, socket, clock or program of the node";
 
 /// The meaning for a component that imports more of WASI than every command imports.
-pub const WHOLE: &str = "it finds no argument and no directory; every socket, look-up of a name and request is refused; it has a \
-                         clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
+pub const WHOLE: &str = "the component finds no argument and no directory; every socket, look-up of a name and request is refused; \
+                         it has a clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
 
 /// Imports, split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub fn text(text: &str) -> Result<()> {
 /// Prints an object for scripts, in ASCII.
 ///
 /// # Errors
-/// As [`text`].
+/// Standard output can't be written. A closed pipe is no error.
 pub fn json(object: &impl Serialize) -> Result<()> {
     write(&json_text(object)?)
 }
@@ -49,7 +49,7 @@ pub fn say(message: impl Display) {
 /// Prints the result of a plugin unchanged: JSON in ASCII, without a newline at its end.
 ///
 /// # Errors
-/// As [`text`].
+/// Standard output can't be written. A closed pipe is no error.
 pub fn result(json: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(json.as_bytes()).and_then(|()| out.flush()) {
@@ -101,7 +101,7 @@ pub fn remedy(text: &str, is_command: bool) -> String {
     if is_command { whole(text) } else { one_line(text) }
 }
 
-/// Returns a command, or another text for copying: it stays on one line, at any length.
+/// Returns a command, or another text for copying. The text stays on one line, at any length.
 pub fn whole(text: &str) -> String {
     one_line(text).replace(' ', "\u{a0}")
 }
@@ -113,7 +113,7 @@ fn fit(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Breaks a line at spaces so that it fits [`WIDTH`]; the rest continues at column `hang`. A comment stays a comment.
+/// Breaks a line at spaces so that it fits [`WIDTH`]. The next lines begin at column `hang`. A comment stays a comment.
 pub fn wrap(line: &str, hang: usize) -> String {
     let mark = if line.starts_with('#') { "#" } else { "" };
     let next = format!("\n{mark:<hang$}");

@@ -17,7 +17,7 @@ pub const GATEWAY: &str = "gateway";
 pub enum Switch {
     /// Never.
     Off,
-    /// Under this condition, as a part of a sentence that begins with a comma; empty for always.
+    /// The condition, as a part of a sentence that begins with a comma. An empty text means "always".
     On(String),
 }
 
@@ -99,20 +99,20 @@ impl Objects<'_> {
     }
 }
 
-/// Returns one value with its noun. A gateway's value names the addresses that it is for.
+/// Returns one value with its noun. A gateway's value also names the addresses that use the gateway.
 fn describe(noun: &str, value: &str) -> String {
     if noun != GATEWAY {
         return object(noun, value);
     }
     let Some((address, gateway)) = value.split_once(" via ") else {
-        return format!("{} for addresses in whose network it lies", object(noun, value));
+        return format!("{} for addresses whose network contains this gateway", object(noun, value));
     };
     let list =
         |value: &str| placeholder(value).and_then(|(path, _)| path.rsplit_once(".*")).map(|(list, _)| list.to_owned());
     let which = match (list(address), list(gateway)) {
         (None, None) => "",
         (one, other) if one == other => ", of the same entry",
-        _ => ", in whose network it lies",
+        _ => ", whose network contains this gateway",
     };
     format!("{} for {}{which}", object(noun, gateway), object("address", address))
 }
@@ -128,7 +128,7 @@ fn object(noun: &str, value: &str) -> String {
     match placeholder(value) {
         Some(("node.default-link", _)) => format!("the {noun} of the default route"),
         Some((path, Some("node.default-link"))) => {
-            format!("the {noun} that {} names (else the one of the default route)", source(path))
+            format!("the {noun} that {} names (else the {noun} of the default route)", source(path))
         }
         Some((path, default)) => {
             let each = if path.contains('*') { "every" } else { "the" };
@@ -216,11 +216,11 @@ mod tests {
         );
         assert_eq!(
             words("${args.IP.*} via ${args.GATEWAY.*}"),
-            "every gateway that `GATEWAY` of CNI_ARGS names for every address that `IP` of CNI_ARGS names, in whose \
-             network it lies"
+            "every gateway that `GATEWAY` of CNI_ARGS names for every address that `IP` of CNI_ARGS names, whose \
+             network contains this gateway"
         );
         assert_eq!(words("10.1.2.3/24 via 10.1.2.1"), "gateway `10.1.2.1` for address `10.1.2.3/24`");
-        assert_eq!(words("10.1.2.1"), "gateway `10.1.2.1` for addresses in whose network it lies");
+        assert_eq!(words("10.1.2.1"), "gateway `10.1.2.1` for addresses whose network contains this gateway");
     }
 
     #[test]

@@ -50,7 +50,7 @@ const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
     (
         "macvlan",
         &[
-            "look at the link that the network's `master` names (else the one of the default route), to stack its own link on",
+            "look at the link that the network's `master` names (else the link of the default route), to stack its own link on",
             "make its own link as one macvlan on a link that it may stack on, in the mode that the network's `mode` names",
         ],
         &["DISAGREE", "veth pair"],
@@ -192,7 +192,7 @@ fn the_difference_of_two_components() -> Result<()> {
     }
     ensure!(!flat(&text).contains("+ imports bridge"), "{text}");
 
-    // The installed plugin's own file has the same imports, and the installed policy judges it.
+    // The new component is a file, and the policy of the installed plugin `static` is applied to it.
     let (status, text) = inspect(&["--diff", "static", &hostile()?, "--json"])?;
     let report: Value = serde_json::from_str(&text)?;
     ensure!(status == 3 && report["no_more"] == false, "{text}");

@@ -16,7 +16,7 @@ fn inspected(language: &str) -> Result<()> {
     let text = std::fs::read_to_string(built()?.join(language).join("inspected"))?;
     let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(words.contains("and WASI, with nothing behind it ("), "{text}");
-    ensure!(words.contains("it finds no argument and no directory; every socket"), "{text}");
+    ensure!(words.contains("the component finds no argument and no directory; every socket"), "{text}");
     ensure!(words.contains("policy and imports agree"), "{text}");
     Ok(())
 }

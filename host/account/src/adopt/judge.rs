@@ -8,23 +8,23 @@ use postern_state::Header;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// The age below which a lease stays: its plugin may not have given the address to a link yet.
+/// A lease below this age stays, because the plugin may not have given the address to a link yet.
 pub const YOUNG: Duration = Duration::from_secs(300);
 
-/// The attachment of an object, as far as its name shows it.
+/// The parts of an attachment's name that an object's name contains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
-    /// `None` if the name doesn't contain it.
+    /// `None` if the object's name doesn't contain the network.
     pub(super) network: Option<&'a str>,
     pub(super) container: &'a str,
     /// True if `container` is only the beginning of the container ID.
     pub(super) cut: bool,
-    /// `None` if the name doesn't contain it.
+    /// `None` if the object's name doesn't contain the interface.
     pub(super) ifname: Option<&'a str>,
 }
 
 impl<'a> Names<'a> {
-    /// Returns the names of a key without an interface.
+    /// Returns the names in a key, without the interface.
     pub(super) fn of_key(key: &'a AttachmentKey) -> Self {
         Self { network: Some(&key.network), container: &key.container_id, cut: false, ifname: None }
     }
@@ -60,9 +60,9 @@ impl Names<'_> {
 /// The state of an attachment in the runtimes' cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cached {
-    /// It has no entry, or the path of its namespace no longer exists.
+    /// The attachment has no entry, or the path of its namespace no longer exists.
     Gone,
-    /// It has an entry, and the path of its namespace exists.
+    /// The attachment has an entry, and the path of its namespace exists.
     Alive,
     /// The entry shows neither state. The text has the reason.
     Unclear(String),
@@ -80,7 +80,7 @@ pub(super) struct Claim<'a> {
     /// The time since the object was made, if its file shows the time. Only for [`Kind::Lease`] and
     /// [`Kind::StateFile`].
     pub(super) age: Option<Duration>,
-    /// True if Postern has a record of its attachment.
+    /// True if Postern has a record of the object's attachment.
     pub(super) recorded: bool,
     pub(super) cached: Cached,
 }
@@ -88,8 +88,8 @@ pub(super) struct Claim<'a> {
 /// The facts about the node.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The addresses of all links of all live namespaces, including the host's own; `None` if some could not be looked
-    /// at.
+    /// The addresses of all links of all live namespaces, including the host's own; `None` if some namespaces could not
+    /// be looked at.
     pub(super) live: Option<Live>,
     /// The names of the host's links.
     pub(super) links: HashSet<String>,
@@ -98,11 +98,11 @@ pub(super) struct Facts {
 /// The decision about the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is not in use.
+    /// The object is not in use.
     Leftover(Reason),
     /// The object is in use, or is an object of Postern. Postern removes its objects by its records.
     InUse,
-    /// It stays, for a reason that people should know.
+    /// The object stays, for a reason that people should know.
     Stays(String),
     /// Unknown, because some namespaces can't be looked at.
     Unknown,

@@ -280,7 +280,7 @@ impl NodeState {
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return };
         let kind = made.kind.name();
         if own.kind != made.kind.in_kernel() {
-            let what = format!("{} in the container is no {kind}, and not this attachment's", own.name);
+            let what = format!("{} in the container is no {kind}, and does not belong to this attachment", own.name);
             return account.differs(what, AGAIN, false);
         }
         let as_what = match made.kind {

@@ -19,9 +19,14 @@ pub const PAGE: Page = Page {
                 .map(|devices| format!("move {devices} from this node into the container, away from the node"))
         }),
         group(&["take"], |objects| {
-            switched(objects, DEFAULT_LINK, "false", "move it even if a default route of this node leads through it")
+            switched(
+                objects,
+                DEFAULT_LINK,
+                "false",
+                "move a device even if a default route of this node leads through the device",
+            )
         }),
-        group(&["take"], |objects| switched(objects, PORTS, "false", "move it even if it is a port of a bridge")),
+        group(&["take"], |objects| switched(objects, PORTS, "false", "move a device even if it is a port of a bridge")),
         group(&["give-back"], |_| say("move its device back to this node, as it was before")),
     ],
     keys: &[

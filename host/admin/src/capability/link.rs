@@ -26,7 +26,7 @@ impl OperationTexts for ops::Link {
             Self::Own => format!("look whether the container has {}", names.request.ifname),
             Self::Attributes { link } => format!("look at {}", names.link(*link)),
             Self::Up { link } => format!("set {} up, in the container", names.link(*link)),
-            Self::Delete { link } => format!("delete {}, and with it its other end", names.link(*link)),
+            Self::Delete { link } => format!("delete {}, and with it the other end of a pair", names.link(*link)),
         }
     }
 }

@@ -10,9 +10,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "write other sysctls",
-    always: Some(
-        "only sysctls of the container's own namespace that the network lists, as far as the node's allow-list has them",
-    ),
+    always: Some("only sysctls of the container's own namespace that both the network and the node's allow-list name"),
     groups: &[
         group(&["set"], |objects| {
             about(objects, "keys", "sysctl", |keys| format!("set {keys} in the container, if the network lists them"))
@@ -22,7 +20,7 @@ pub const PAGE: Page = Page {
         }),
         group(&["check"], |objects| {
             about(objects, "keys", "sysctl", |keys| {
-                format!("compare {keys} in the container with what the network lists")
+                format!("compare {keys} in the container with the network's values")
             })
         }),
     ],

@@ -10,12 +10,13 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "make taps",
-    always: Some("an existing tap is never taken for its own"),
+    always: Some("it uses no existing tap as its own link"),
     groups: &[
         group(&["create"], |objects| {
             changes(
                 objects,
-                "make its own link as a tap, whose frames go to a program of the container, and no other while it lives",
+                "make its own link as a tap whose frames go to a program of the container, and no other tap while this \
+                 tap lives",
             )
         }),
         with(&["create"], &["[method]options.set-owner"], |objects| belongs(objects, "owners", "user")),
@@ -39,7 +40,7 @@ pub const PAGE: Page = Page {
             Switch::On(_) => Some(format!("give that link {}", objects.words_but("mtu", "MTU", "0"))),
         }),
         with(&["create"], &["[method]options.set-packet-information", "[method]options.set-vnet-header"], |objects| {
-            changes(objects, "choose what the first frames of that tap begin with")
+            changes(objects, "choose the header before the first frames of that tap")
         }),
         group(&["join"], |objects| {
             changes(objects, "")?;

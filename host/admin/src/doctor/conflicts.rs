@@ -172,7 +172,7 @@ fn acceptance(chain: &str, network: &IpNet) -> Remedy {
             let insert = format!("nft insert rule {of} {table} {chain}");
             twice(&insert, &format!("{family} saddr"), &format!("{family} daddr"), "accept")
         }
-        _ => Remedy::Words(format!("a rule in it that accepts packets from and to {network}")),
+        _ => Remedy::Words(format!("add to this chain a rule that accepts packets from and to {network}")),
     }
 }
 
@@ -223,7 +223,8 @@ fn backends(examination: &mut Examination, node: &Node) {
         return;
     };
     let what = format!("iptables-legacy has a table {first}, and nftables has {}", table.trim());
-    let why = "both filter every packet, and a list of one does not show what the other drops";
+    let why =
+        "both filter every packet, and the rules of one variant do not show which packets the other variant drops";
     // A flushed table would cut containers off. Later ADDs make their rules in the variant of the installed programs.
     let users = |variant| node.accounts.iter().filter(|account| is_in(account, variant)).count();
     let (in_nft, in_legacy) = (users(Some(IptablesVariant::Nft)), users(Some(IptablesVariant::Legacy)));
@@ -264,7 +265,7 @@ fn is_in(account: &Account, variant: Option<IptablesVariant>) -> bool {
     in_iptables(account).any(|(noted, ..)| noted == variant)
 }
 
-/// Finds attachments with rules that no installed program can remove: their DEL fails.
+/// Finds attachments with rules that no installed program can remove. DEL of these attachments fails.
 fn out_of_reach(examination: &mut Examination, node: &Node) {
     let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     let unreachable = |account: &Account| {
@@ -278,9 +279,9 @@ fn out_of_reach(examination: &mut Examination, node: &Node) {
     let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
     let place = if more == 0 { name } else { format!("{name} and {more} more") };
     let what = format!("has rules, by its record, that no program of this node can remove: {error}");
-    let why =
-        "DEL and `postern gc` fail for it, and its ports and addresses stay taken, because the rules stay in force";
-    let remedy = format!("install the package with {}; it need not be the node's default", error.object);
+    let why = "DEL and `postern gc` fail for this attachment. Its ports and addresses stay taken, \
+               because the rules stay in force";
+    let remedy = format!("install the package with {}; this package need not be the node's default", error.object);
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy));
 }
 
@@ -306,7 +307,8 @@ fn zones(examination: &mut Examination, node: &Node) {
     let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
     let place = if more == 0 { name } else { format!("{name} and {more} more") };
     let what = format!("has addresses in a zone, by its record, and firewalld answers with an error: {error}");
-    let why = "DEL and `postern gc` fail for it, and its addresses stay taken, because the zone may let them through";
+    let why = "DEL and `postern gc` fail for this attachment. Its addresses stay taken, because the zone \
+               may still accept their packets";
     let remedy = "repair firewalld, or stop it: its zones lose their sources when it stops";
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy.to_owned()));
 }

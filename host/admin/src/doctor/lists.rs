@@ -153,7 +153,7 @@ fn examine_delegation(examination: &mut Examination, list: &List, request: &Valu
         Err(error) => return found(error.to_string(), "correct the network configuration"),
     };
     if !places::is_there(Path::new(&flannel.subnet_file)) {
-        let remedy = "flanneld writes it: see the log of flannel's pod, or name another file as `subnetFile`";
+        let remedy = "flanneld writes this file: see the log of flannel's pod, or name another file as `subnetFile`";
         found(format!("the subnet file {} is not there", flannel.subnet_file), remedy);
     }
     if !may_run(&flannel.delegate) {

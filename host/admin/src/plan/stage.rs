@@ -131,7 +131,8 @@ impl Stage {
         })
     }
 
-    /// Returns the plugin of the catalog that a runtime starts by this name: a link to a plugin's file is that plugin.
+    /// Returns the plugin of the catalog that a runtime starts by this name: a symbolic link to a plugin's file starts
+    /// that plugin.
     pub fn component(&self, cni_path: &str, name: &str) -> Option<String> {
         if self.has(name) {
             return Some(name.to_owned());
@@ -347,7 +348,7 @@ impl Stage {
             }
             Operation::Link(asked) => {
                 let reply = self.simulate(run, guest, operation)?;
-                // The rules are removed with the pair.
+                // The guard's rules are removed with the pair.
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }

@@ -106,7 +106,13 @@ fn host_local(
         for key in ["rangeStart", "rangeEnd", "gateway"] {
             if let Some(member) = ipam.member(key) {
                 let message = format!("without `subnet` beside it, `{key}` is ignored");
-                sheet.warning("unused-key", member.at, &below(path, key), message, "put it into a range of `ranges`");
+                sheet.warning(
+                    "unused-key",
+                    member.at,
+                    &below(path, key),
+                    message,
+                    "put the key into a range of `ranges`",
+                );
             }
         }
     }
@@ -114,7 +120,7 @@ fn host_local(
     for (at, set) in ranges.iter().enumerate() {
         let path = item(&below(path, "ranges"), at);
         if set.items().is_empty() && matches!(set.tree, Tree::List(_) | Tree::Null) {
-            sheet.error("range", set.at, &path, "the set has no range", "name a subnet, or take the set away");
+            sheet.error("range", set.at, &path, "the set has no range", "name a subnet, or remove the set");
         }
         let of_set = |(at, node)| range(node, item(&path, at));
         sets.push(set.items().iter().enumerate().filter_map(of_set).collect());
@@ -153,7 +159,13 @@ fn host_local(
         };
         if families(true) > 1 || families(false) > 1 {
             let help = "use a `cniVersion` of 0.3.0 or later";
-            sheet.error("version", ipam.at, path, "results of this version have one address of each IP version", help);
+            sheet.error(
+                "version",
+                ipam.at,
+                path,
+                "results of this CNI version have one address of each IP version",
+                help,
+            );
         }
     }
     let directory = ipam.word("dataDir");
@@ -214,7 +226,7 @@ fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>], has_pairs: bool) {
             let (a, b) = (before.input.subnet.addr(), one.input.subnet.addr());
             if a.is_ipv4() != b.is_ipv4() {
                 let message = "the ranges of a set have one IP version, and this range has another";
-                sheet.error("range", one.node.at, &one.path, message, "put it into another set");
+                sheet.error("range", one.node.at, &one.path, message, "put this range into another set");
                 break;
             }
             if overlap(before, one) {
@@ -267,7 +279,7 @@ fn fixed(sheet: &mut Sheet<'_>, conf: &Node, ipam: &Node, path: &str, version: O
     }
     if version.is_some_and(|version| version < Version::V0_3_0) && families.iter().any(|count| *count > 1) {
         let help = "use a `cniVersion` of 0.3.0 or later";
-        sheet.error("version", ipam.at, path, "results of this version have one address of each IP version", help);
+        sheet.error("version", ipam.at, path, "results of this CNI version have one address of each IP version", help);
     }
     let of_runtime = conf.get("capabilities").is_some_and(|one| one.is_on("ips"))
         || conf.get("runtimeConfig").is_some_and(|config| config.get("ips").is_some())

@@ -16,7 +16,7 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Ver
     let name = node.word("type");
     if name.is_empty() && node.get("type").is_some_and(|node| node.text().is_some()) {
         let at = node.get("type").map_or(node.at, |node| node.at);
-        sheet.error("bad-value", at, &below(path, "type"), "the plugin has no name", "name its program");
+        sheet.error("bad-value", at, &below(path, "type"), "the plugin has no name", "name the plugin's program");
     }
     let table = sheet.table(name).filter(|table| table.role != Role::Ipam);
     of_type(sheet, node, path, table, version);
@@ -32,7 +32,7 @@ fn of_type(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: Option<&'stati
     let name = node.word("type");
     if !name.is_empty() && sheet.table(name).is_none() {
         sheet.note(format!("{name} is not shipped with Postern: only the keys that all plugins have were checked"));
-        // Many other plugins complete `ipam` before they pass it on (Calico, Antrea), or read it by themselves
+        // Many other plugins complete `ipam` before they pass it on (Calico, Antrea), or read `ipam` without a delegate
         // (Cilium).
         return;
     }
@@ -46,7 +46,7 @@ fn of_type(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: Option<&'stati
         if let Some(version) = version.filter(|version| !table.supports(*version)) {
             let at = node.get("type").map_or(node.at, |node| node.at);
             let message = format!("{} does not support CNI {version}", table.name);
-            let help = format!("it supports {} and later versions", table.since);
+            let help = format!("{} supports {} and later versions", table.name, table.since);
             sheet.error("version", at, &below(path, "type"), message, help);
         }
         rules::check(sheet, node, path, table, version);
@@ -64,7 +64,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
                 node.at,
                 path,
                 message,
-                "`\"ipam\": {\"type\": \"host-local\", ...}` gives some",
+                "`\"ipam\": {\"type\": \"host-local\", ...}` gives addresses",
             );
         }
         return;
@@ -78,7 +78,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
             ipam.at,
             &here,
             format!("{name} takes no addresses: `ipam` is ignored"),
-            "take it away",
+            "remove `ipam`",
         );
         return;
     }
@@ -127,7 +127,13 @@ fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'s
     for key in ["runtimeConfig", "prevResult"] {
         if let Some(member) = node.member(key) {
             let message = format!("only the runtime sets `{key}`");
-            sheet.warning("runtime-key", member.at, &below(path, key), message, "take it away, unless a test needs it");
+            sheet.warning(
+                "runtime-key",
+                member.at,
+                &below(path, key),
+                message,
+                "remove the key, unless a test needs it",
+            );
         }
     }
     let tables = || tables.into_iter().flatten();
@@ -188,7 +194,7 @@ fn capabilities(
         } else if !has_foreign_ipam {
             let help = match own.as_slice() {
                 [] => format!("{} reads none", table.name),
-                own => format!("it reads {}", own.join(", ")),
+                own => format!("{} reads {}", table.name, own.join(", ")),
             };
             sheet.warning(
                 "unused-capability",
@@ -201,7 +207,7 @@ fn capabilities(
     }
 }
 
-/// Checks the keys that flannel passes to its delegate: they are no complete configuration.
+/// Checks the keys in flannel's `delegate`. These keys are no complete configuration.
 pub fn check_delegate(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str) {
     match postern_keys::plugin(name) {
         Some(table) => {

@@ -181,7 +181,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
                 "version",
                 node.at,
                 path,
-                "results of this version have addresses, and there is no `ipam`",
+                "results of this CNI version have addresses, and there is no `ipam`",
                 help,
             );
         }

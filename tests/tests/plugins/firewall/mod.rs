@@ -198,7 +198,7 @@ fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
     let postern = postern_tests::plugin_bin()?.join("postern");
     let gc = || place.node.sh(&format!("{} gc --node --yes", postern.display()));
     let c1 = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
-    ensure!(gc()?.contains("isolation of bridge br1 stays: a record wants it"), "{}", gc()?);
+    ensure!(gc()?.contains("isolation of bridge br1 stays: a record lists this isolation"), "{}", gc()?);
     c1.call_at(1, "DEL")?.success()?;
     ensure!(gc()?.contains("isolation of bridge br1 stays: veth"), "{}", gc()?);
     ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
