@@ -1,5 +1,5 @@
-//! The subnet file of flannel, and the configuration of its delegate. Plugin and host share this code, and the host
-//! accepts only this configuration.
+//! The subnet file of flannel, and the configuration of its delegate. Plugin and host share this code. For the
+//! delegate, the host accepts only this configuration.
 
 use crate::address::parse_cidr;
 use crate::{Error, Json, NetConf};
@@ -68,7 +68,9 @@ impl SubnetFile {
         let missing: Vec<&str> = missing.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
         let (Some(mtu), Some(ip_masq), []) = (mtu, ip_masq, missing.as_slice()) else {
             let message = format!("{path} is missing {}", missing.join(", "));
-            return Err(Error::internal(message).with_details("flanneld writes it: see the log of flannel's pod"));
+            return Err(
+                Error::internal(message).with_details("flanneld writes this file: see the log of flannel's pod")
+            );
         };
         Ok(Self { networks, subnets, mtu, ip_masq })
     }

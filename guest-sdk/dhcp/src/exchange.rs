@@ -155,8 +155,8 @@ impl Context<'_> {
         let tries = acquisition.tries;
         let reason = match &acquisition.trouble {
             None => format!(
-                "no more tries: no {protocol} server answered within {seconds} s ({tries} times asked): check that one \
-                 serves the network of this link"
+                "no more tries: no {protocol} server answered within {seconds} s ({tries} times asked): check that a \
+                 server serves the network of this link"
             ),
             Some(trouble) => format!("no more tries within {seconds} s ({tries} times asked): {trouble}"),
         };

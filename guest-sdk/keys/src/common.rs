@@ -36,13 +36,21 @@ pub const PLUGIN: &[Key] = &[
         "Data that the runtime shall give to this plugin, in `runtimeConfig`",
     )
     .sample(r#"{"mac": true}"#),
-    Key::new("ipam", Kind::Ipam, "Plugin that gives addresses, as `type`, with its keys"),
+    Key::new("ipam", Kind::Ipam, "The IPAM plugin: `type` is its name, and the other keys are its own"),
     Key::new("dns", Kind::Object(DNS), "Name servers for the container"),
-    Key::new("args", Kind::Open, "Arguments of the runtime; `cni` has those of the conventions"),
-    Key::new("runtimeConfig", Kind::Open, "Data of the runtime, for capabilities; a file has none"),
-    Key::new("prevResult", Kind::Open, "Result of the previous plugin; the runtime sets it"),
-    Key::new("cni.dev/valid-attachments", Kind::List(&Kind::Object(ATTACHMENT)), "For GC: the runtime sets it"),
-    Key::new("cni.dev/attachments", Kind::List(&Kind::Object(ATTACHMENT)), "For GC, as older runtimes set it"),
+    Key::new("args", Kind::Open, "Arguments of the runtime; `cni` has the arguments that CNI's conventions define"),
+    Key::new("runtimeConfig", Kind::Open, "Data of the runtime, for capabilities; never in a configuration file"),
+    Key::new("prevResult", Kind::Open, "Result of the previous plugin; only the runtime sets this key"),
+    Key::new(
+        "cni.dev/valid-attachments",
+        Kind::List(&Kind::Object(ATTACHMENT)),
+        "Attachments that stay at GC; only the runtime sets this key",
+    ),
+    Key::new(
+        "cni.dev/attachments",
+        Kind::List(&Kind::Object(ATTACHMENT)),
+        "Attachments that stay at GC, in older runtimes",
+    ),
 ];
 
 /// The keys of `dns`.

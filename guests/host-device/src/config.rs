@@ -73,7 +73,7 @@ pub fn take_error(error: Error) -> Error {
     }
 }
 
-/// True if the device itself is missing, and not its link.
+/// True if the error is about the device or its driver, and not about the link.
 fn is_about_driver(error: &Error) -> bool {
     let message = &error.object().msg;
     message.contains("lstat ") || message.contains("not found or unsupported")

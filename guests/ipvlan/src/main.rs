@@ -13,8 +13,8 @@
 //!   failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported. DEL
 //!   needs no master.
-//! * CHECK: calls IPAM's CHECK. A master that the network names must exist. The link must be up, and have its mode,
-//!   link-layer address, addresses and routes.
+//! * CHECK: calls IPAM's CHECK. A master that the network names must exist. The link must be up, and have the expected
+//!   mode, link-layer address, addresses and routes.
 //! * STATUS: a master of the host that the network names must exist. Calls IPAM's STATUS.
 //! * GC: removes this plugin's garbage. Calls IPAM's GC.
 

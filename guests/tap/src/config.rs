@@ -66,7 +66,7 @@ impl Config {
     /// Code 999 for settings that no tap can have.
     pub fn settings(&self) -> Result<TapSettings, Error> {
         let mtu = u32::try_from(self.mtu).map_err(|_| Error::new(format!("invalid MTU {}", self.mtu)))?;
-        // As in the native plugin, a tap with user and group, but no context, is made in another way. It has other
+        // As in the native plugin, a tap with user and group, but no context, is made in another way, and has other
         // initial settings.
         let direct = self.owner.is_some() && self.group.is_some() && self.selinux.is_none();
         Ok(TapSettings {

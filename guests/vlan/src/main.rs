@@ -12,8 +12,8 @@
 //! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported. DEL
 //!   needs no master.
-//! * CHECK: calls IPAM's CHECK. The master must exist. The link must be up, and have its link-layer address, VLAN, MTU,
-//!   addresses and routes.
+//! * CHECK: calls IPAM's CHECK. The master must exist. The link must be up, and have the expected link-layer address,
+//!   VLAN, MTU, addresses and routes.
 //! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 use postern_guest::cni::{CniResult, NetConf};

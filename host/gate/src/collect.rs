@@ -93,7 +93,7 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
         }
     }
     // An address that can't be checked is not free: the lease is given back once the link is gone. Each address is
-    // looked up by itself, because root in the container can make a list of addresses incomplete.
+    // looked up separately, because root in the container can make a list of addresses incomplete.
     let mut is_free = true;
     for address in &lease.addresses {
         let is_left = as_far_as_possible(|| netlink.has_address(address.addr()).map(Some))?;
@@ -163,7 +163,7 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
         for section in leftover.iter().rev() {
             removed += by_record(run, section.as_deref())?;
         }
-        // The plugin starts after this, and must not use the time that is reserved for cleaning up.
+        // The plugin starts after this recovery, and must not use the time that is reserved for cleaning up.
         run.fixed.deadline.set(before_cleanup);
     }
     run.journal.renew_record(run.view())?;
@@ -184,8 +184,8 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
 pub fn by_record(run: &mut Context, section: Option<&str>) -> Result<usize, OpError> {
     run.fixed.deadline.allow_cleanup();
     let listed = run.journal.record().map(|record| record.effects(section)).unwrap_or_default();
-    // The section is not marked as ending if the attachment must keep its addresses. The next collection would complete
-    // such a DEL.
+    // The section is not marked as ending if the attachment must keep its addresses. Otherwise the next collection
+    // would complete this DEL.
     if listed.iter().all(|noted| kept::must_keep(run, noted, section).is_none()) {
         run.journal.ending(section);
     }
@@ -280,8 +280,12 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
     for summary in collectable::records(view)? {
         let Some(key) = summary.key.as_ref().filter(|_| summary.header.as_ref().is_none_or(is_meant)) else { continue };
         if Instant::now() >= view.fixed.deadline.at() {
-            return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were read")
-                .hint("the next GC removes the rest"));
+            return Err(OpError::new(
+                ErrorCode::Deadline,
+                "records",
+                "the deadline passed before all records were read",
+            )
+            .hint("the next GC reads the remaining records"));
         }
         // The collection does not wait for the lock of a record: the process that holds it is working on the record.
         match Record::open_existing(&view.fixed.places.state, key, Instant::now()) {
@@ -309,7 +313,7 @@ pub fn is_busy(view: View<'_>, container_id: &str, ifname: &str) -> bool {
     postern_state::is_busy(&view.fixed.places.state, &key, view.fixed.started).unwrap_or(true)
 }
 
-/// Returns the attachments of this network for which [`is_busy`] is true, by container and interface.
+/// Returns the busy attachments of this network (see [`is_busy`]), by container and interface.
 pub fn busy(view: View<'_>) -> Result<Vec<(String, String)>, OpError> {
     let headers =
         postern_state::list_of(&view.fixed.places.state, view.network_key()?).map_err(state_error)?.into_iter();

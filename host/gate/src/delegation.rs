@@ -183,9 +183,8 @@ fn read_subnet(path: &str) -> Result<SubnetFile, OpError> {
     }
     if !places::is_there(Path::new(path)) {
         let message = format!("open {path}: no such file or directory");
-        return Err(
-            OpError::new(ErrorCode::NotFound, path, message).hint("flanneld writes it: see the log of flannel's pod")
-        );
+        return Err(OpError::new(ErrorCode::NotFound, path, message)
+            .hint("flanneld writes this file: see the log of flannel's pod"));
     }
     postern_state::trust(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
     let file = places::open_trusted(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;

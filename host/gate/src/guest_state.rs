@@ -90,7 +90,7 @@ impl Object {
         }
     }
 
-    /// Returns interface index and name in its namespace.
+    /// Returns the object's interface index, and its name, in the object's namespace.
     pub fn link(&self) -> (u32, &str) {
         match self {
             Self::Own { index, name }
@@ -281,7 +281,7 @@ impl<'a> GuestState<'a> {
         if self.joined.as_ref() == Some(port) {
             return Ok(());
         }
-        let message = "gateways are for the port that this attachment has joined with";
+        let message = "gateways are only for the port with which this attachment joined the bridge";
         Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
     }
 
@@ -297,8 +297,9 @@ impl<'a> GuestState<'a> {
         Ok(name.clone())
     }
 
-    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may delegate,
-    /// because the delegate's configuration is made from its configuration. Otherwise the delegation would never end.
+    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may delegate:
+    /// the delegate's configuration is made from that plugin's configuration. A delegate that could delegate too would
+    /// delegate without end.
     pub fn delegate_main(&self, name: &str) -> Result<(), OpError> {
         native::check_name(name)?;
         if name == self.plugin || self.depth > 0 {

@@ -46,8 +46,7 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
 }
 
 /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is the
-/// section that is being removed. Its port mappings, or the port mappings of all sections, are removed before any
-/// address.
+/// section that is being removed; with `None`, all sections are removed. Port mappings are removed before any address.
 pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
     let retention = run.journal.retention()?;
     let directory = match noted.effect.addresses() {
@@ -73,8 +72,8 @@ pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&st
     }
     let listed = run.journal.effects();
     let stays = |noted: &&NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
-    // The attachment's own forwards do not count after their removal: the node's rules were read before the first
-    // removal.
+    // The node's rules were read before the first removal, so they still contain the attachment's removed forwards.
+    // These forwards do not count.
     let is_forwards = |noted: &NotedEffect<Effect>| PortMappings::is(&noted.effect);
     let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
     let own = are_gone.then(|| run.request.masquerade_key());

@@ -1,4 +1,4 @@
-//! The search for living namespaces, in a process of its own.
+//! The search for living namespaces, in a separate process.
 //!
 //! A run forks this process before the run is confined, because a confined process can't inspect other processes. The
 //! search gives up its rights except these: it opens files for reading, enters network namespaces, and writes to its
@@ -49,7 +49,7 @@ pub struct Living {
 }
 
 impl Living {
-    /// Searches until a deadline at the latest. A search that fails counts as a search with a gap.
+    /// Searches until a deadline at the latest. A search that fails counts as incomplete.
     pub fn search(deadline: Instant) -> Self {
         let deadline = deadline.min(Instant::now() + WITHIN);
         searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
@@ -66,7 +66,7 @@ impl Living {
 }
 
 fn searched(deadline: Instant) -> Result<Living, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the search for its namespace failed: {error}");
+    let failed = |error: &dyn std::fmt::Display| format!("the search for the container's namespace failed: {error}");
     let (ours, theirs) = pair().map_err(|error| failed(&error))?;
     let parent = nix::unistd::getpid();
     // SAFETY: the child never returns from `serve`, and this process has no other thread before it is confined.

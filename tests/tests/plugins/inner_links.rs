@@ -174,7 +174,12 @@ fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
     let listed = place.postern("ls --json")?;
     ensure!(listed.contains("\"state\": \"held\"") && listed.contains("VLAN 5 of uplink"), "{listed}");
     ensure!(place.postern("doctor")?.contains("VLAN 5 of uplink"), "doctor is silent");
-    refused(&vlan, "c2", 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
+    refused(
+        &vlan,
+        "c2",
+        999,
+        "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had this VLAN, and the VLAN is held",
+    )?;
     place.node.sh_in("nested", "ip link del eth0")?;
     place.postern("gc --yes")?;
     ensure!(place.postern("ls --json")?.trim() == "[]", "the VLAN is still held");

@@ -32,7 +32,7 @@ pub fn prefix(packet: &Packet) -> Option<u8> {
     ipnet::ipv4_mask_to_prefix(mask).ok().filter(|prefix| *prefix > 0)
 }
 
-/// True if a host can have this address in its network: neither the network's own nor its broadcast address.
+/// True if a host can have this address: it is neither the network address nor the broadcast address.
 pub fn is_of_a_host(address: Ipv4Net) -> bool {
     address.prefix_len() > 30 || (address.addr() != address.network() && address.addr() != address.broadcast())
 }
@@ -69,7 +69,7 @@ fn router(packet: &Packet) -> Option<Ipv4Addr> {
     routers.first().copied().filter(|router| !router.is_unspecified())
 }
 
-/// Returns the classless routes. Without them, returns the static routes and a default route by the router (RFC 3442).
+/// Returns the classless routes. Without them, returns the static routes and a default route via the router (RFC 3442).
 fn routes(packet: &Packet, gateway: Option<Ipv4Addr>, priority: Option<u32>) -> Vec<LeaseRoute> {
     let classless = classless(packet);
     let pairs = if classless.is_empty() {

@@ -3,8 +3,8 @@
 //!
 //! A runtime may try again every second, each time for another container. These refusals must not push all other lines
 //! out of the log. So a refusal with the same network, plugin, verb and reason is written once in ten minutes. At most
-//! 64 refusals of any kind are written in an hour. Only refusals at the end of the log are counted: further up, other
-//! lines fill most of the log anyway.
+//! 64 refusals of any kind are written in an hour. Only refusals at the end of the log are counted. If the end has few
+//! refusals, other lines fill it, so refusals push no lines out.
 
 use super::{GATHERED, LOG, Line, LogFile, append, shorten};
 use crate::clock::now;
@@ -40,7 +40,8 @@ pub struct RunRefusal<'a> {
     pub attachment: &'a str,
     /// The reason that the runtime gets.
     pub reason: &'a str,
-    /// The duration of the run until the refusal. For VERSION it is almost zero, because its time is taken only then.
+    /// The duration of the run until the refusal. For VERSION the duration is almost zero, because it is measured from
+    /// the refusal.
     pub took: Duration,
 }
 

@@ -14,7 +14,7 @@ use postern_types::{ErrorCode, LONGEST_NOTE, OpError, host};
 impl host::Notes for Gate<'_> {
     fn set(&mut self, text: &str) -> Result<(), OpError> {
         if text.len() > LONGEST_NOTE {
-            let message = format!("a note of {} bytes is too long: it may have {LONGEST_NOTE}", text.len());
+            let message = format!("a note of {} bytes is too long: the limit is {LONGEST_NOTE}", text.len());
             return Err(OpError::new(ErrorCode::Denied, "", message).hint("keep less; no policy can allow more"));
         }
         // Only a section that this ADD has begun can be changed: an earlier ADD's section belongs to a complete

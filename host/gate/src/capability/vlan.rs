@@ -21,7 +21,7 @@ impl host::Vlan for Gate<'_> {
         }
         parent.can_carry(mtu)?;
         let below = parent.link(self)?;
-        // The kernel would also refuse a VLAN that is in use, but can't name its link.
+        // The kernel would also refuse a VLAN that is in use, but can't name the link that uses it.
         let is_it = |link: &Link| link.vlan_id == Some(id) && !link.is_provider_vlan;
         if let Some(other) = parent.stacked(self)?.find(is_it) {
             return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
@@ -50,7 +50,7 @@ impl host::Vlan for Gate<'_> {
 fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
     let is_meant = |held: &HeldNote| matches!(held.object, HeldObject::Vlan { index, id: other, .. } if (index, other) == (parent, id));
     match held::known(gate.run.view()).unwrap_or_default().into_iter().find(is_meant) {
-        Some(held) => format!("{} of container {} had it, and it is held", held.ifname, held.container_id),
+        Some(held) => format!("{} of container {} had this VLAN, and the VLAN is held", held.ifname, held.container_id),
         None => "a container has it".to_owned(),
     }
 }

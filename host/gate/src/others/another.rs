@@ -83,7 +83,8 @@ pub fn spares(run: &Context, own: &Link) -> Result<bool, OpError> {
     let Some(owner) = other_owner(run, own)? else { return Ok(false) };
     let Header { network, container_id, ifname, .. } = &owner;
     crate::say!(
-        "postern: {} leads to the container of {network}/{container_id}/{ifname}, by its record: its link \"{}\" stays",
+        "postern: {} leads to the container of {network}/{container_id}/{ifname}, by its record: the link \"{}\" in \
+         this container stays",
         run.request.netns,
         own.name
     );

@@ -104,7 +104,7 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
             .policy("[grant.bridge]\nnames = [\"new0\"]\nmtu = \"0\"")
             .ends(110, "policy does not allow plugin…bridge.ensure"),
         port("gateways before the port has joined", &format!(r#"{{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": false}}"#, spec("{}")))
-            .ends(999, "gateways are for the port that this attachment has joined with"),
+            .ends(999, "gateways are only for the port with which this attachment joined the bridge"),
         port("a gateway in another VLAN than the port's", &format!(r#"{}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": false}}"#, attach("{}"), spec(r#"{"vlan": 100}"#)))
             .ends(110, "with access VLAN 100"),
         port("replace an address that is in the way", &format!(r#"{}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": true}}"#, attach("{}"), spec("{}")))

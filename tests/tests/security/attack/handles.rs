@@ -52,7 +52,7 @@ fn handles_of_another_kind() -> Result<()> {
         of("guard a bridge", r#"{"op": "mac-guard-ensure", "host": 2, "mac": "02:00:00:00:00:01"}"#).ends(999, end),
         of("route to a bridge", r#"{"op": "point-to-point-ensure", "host": 2}"#).policy("[grant.point-to-point]").ends(999, end),
         of("gateways on the own link", r#"{"op": "bridge-ensure-gateways", "bridge": 0, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}, "force": false}"#)
-            .ends(999, "gateways are for the port that this attachment has joined with"),
+            .ends(999, "gateways are only for the port with which this attachment joined the bridge"),
     ])
 }
 

@@ -28,7 +28,7 @@ fn notes_have_limits() -> Result<()> {
     let many: Vec<Value> = (0..70).map(|at| json!({"call": set(&format!("{at}{}", "y".repeat(4000)))})).collect();
     withstand(&[
         one("as long as it may be", set(&long)).ends(0, ""),
-        one("a byte more", set(&longer)).ends(110, "a note of 4097 bytes is too long: it may have 4096…keep less"),
+        one("a byte more", set(&longer)).ends(110, "a note of 4097 bytes is too long: the limit is 4096…keep less"),
         one("a megabyte", set(&"x".repeat(900_000))).ends(110, "a note of 900000 bytes is too long"),
         one("without the grant", set(SECRET))
             .policy("withdraw = []")
@@ -50,7 +50,7 @@ fn notes_have_limits() -> Result<()> {
     ])
 }
 
-/// A delegate has no section of its own. It would write and read its caller's note.
+/// A delegate has no section in the record. Without this refusal, it would write and read its caller's note.
 #[test]
 fn delegates_have_no_notes() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -66,7 +66,7 @@ fn delegates_have_no_notes() -> Result<()> {
     Ok(())
 }
 
-/// Calls a plugin behind `chained`. Its note has the labels of its container.
+/// Calls a chained plugin whose note has the labels of the container.
 fn remember(attacked: &AttackedNode, plugin: &str, verb: &str, container: &str, labels: &Value) -> Result<Answer> {
     let args = json!({"cni": {"labels": labels}});
     let config = json!({"type": plugin, "args": args, "prevResult": {"cniVersion": "1.1.0"}});

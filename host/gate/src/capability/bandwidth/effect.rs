@@ -180,7 +180,7 @@ fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
 
 fn occupied(link: &LinkName, what: &str) -> OpError {
     OpError::new(ErrorCode::Exists, link, format!("\"{link}\" has {what} that another program set"))
-        .hint(format!("`tc qdisc show dev {link}` shows it; let only one of the two programs set limits"))
+        .hint(format!("`tc qdisc show dev {link}` shows the qdisc; let only one of the two programs set limits"))
 }
 
 impl EffectKind for Bandwidth {

@@ -139,8 +139,9 @@ fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool)
     let Some(qdisc) = taken else { return Ok(()) };
     let name = &end.name;
     let message = format!("\"{name}\" has a qdisc already ({}): its rate can't be limited", qdisc.kind);
-    Err(OpError::new(ErrorCode::Exists, name, message)
-        .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
+    Err(OpError::new(ErrorCode::Exists, name, message).hint(format!(
+        "`tc qdisc show dev {name}` shows the qdisc; `tc qdisc del dev {name} root` or `ingress` removes it"
+    )))
 }
 
 /// Makes the ifb, unless an earlier run made it, and records its index. The ifb has the name that the native plugin
@@ -175,7 +176,7 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
     }
     let [name, _] = &names;
     Err(OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" exists already"))
-        .hint(format!("if its container is gone, `ip link delete {name}` removes it")))
+        .hint(format!("if the container of this link is gone, `ip link delete {name}` removes the link")))
 }
 
 fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {

@@ -95,7 +95,7 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
         let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
         OpError::new(ErrorCode::InvalidArgument, &link.name, message)
     };
-    // A link without kind and driver's device could not be identified when it comes home.
+    // A link with neither a kind nor a driver's device could not be identified when it comes home.
     if link.kind.is_empty() && link.device.is_none() {
         let message =
             format!("failed to move link: \"{}\" is no device of a driver (Linux before 5.14 names none)", link.name);
@@ -105,7 +105,8 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
         let name = owner.header.as_ref().map_or_else(String::new, |header| {
             format!(", {}/{}/{}", header.network, header.container_id, header.ifname)
         });
-        let hint = format!("{}; run its DEL first", others::words_on_holder(run.view(), owner.key.as_ref()));
+        let hint =
+            format!("{}; run DEL of that attachment first", others::words_on_holder(run.view(), owner.key.as_ref()));
         return Err(belongs(&format!("another attachment{name}")).hint(hint));
     }
     let here = run.system.home_cookie()?;
@@ -180,7 +181,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     let refuse = |why: &str| {
         let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
         let by_hand = format!(
-            "if it is a device of the node, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace"
+            "if \"{name}\" is a device of the node, move it by hand, in the container's namespace: `ip link set {name} \
+             netns 1 name NAME`"
         );
         Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
     };

@@ -195,13 +195,13 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
             known
         }
         Lessee::Elsewhere => format!(
-            "another program gave it, so the record lacks it: if the container is gone, run `postern gc`, and then \
-             `{}`",
+            "another program gave the address, so the record does not list it: if the container is gone, run \
+             `postern gc`, and then `{}`",
             collecting(&directory)
         ),
         Lessee::Unrecorded => {
             format!(
-                "no record lists this attachment: if it is gone, `{}` gives the address back",
+                "no record lists this attachment: if the container is gone, `{}` gives the address back",
                 collecting(&directory)
             )
         }

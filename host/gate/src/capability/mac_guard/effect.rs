@@ -81,7 +81,7 @@ impl EffectKind for MacGuard {
     }
 }
 
-/// Returns the native plugins' name.
+/// Returns the native plugins' name for the attachment's rules.
 pub(crate) fn native(request: &Request) -> String {
     native_id(&request.container_id, &request.ifname)
 }
@@ -119,7 +119,7 @@ pub(crate) fn follow(view: View<'_>, guard: &MacGuard, host: &str, mac: Mac) -> 
 /// Returns the error for an ID that the rules of another port have.
 pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
     let message = format!("the rules named {id} guard a port that is not \"{host}\"");
-    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows their owner")
+    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows the owner of these rules")
 }
 
 /// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
