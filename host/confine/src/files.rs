@@ -46,7 +46,8 @@ impl Access {
     }
 }
 
-/// The files that a thread can still reach. It can't open, make, rename or remove other files. Open files stay open.
+/// The files that a thread can still reach. The thread can't open, make, rename or remove other files. Open files stay
+/// open.
 #[derive(Debug)]
 pub struct Files {
     rules: RulesetCreated,
@@ -58,7 +59,7 @@ impl Files {
     /// nothing.
     ///
     /// # Errors
-    /// The kernel takes no rules.
+    /// The kernel refuses the rules.
     pub fn new<'a>(paths: impl IntoIterator<Item = (&'a Path, Access)>) -> Result<Self, ConfineError> {
         Self::with(paths, [] as [(OwnedFd, Access); 0])
     }
@@ -68,7 +69,7 @@ impl Files {
     /// file.
     ///
     /// # Errors
-    /// The kernel takes no rules.
+    /// The kernel refuses the rules.
     pub fn with<'a>(
         paths: impl IntoIterator<Item = (&'a Path, Access)>,
         opened: impl IntoIterator<Item = (impl AsFd, Access)>,
@@ -99,12 +100,12 @@ impl Files {
         Ok(Self { rules, enforced: descriptor.is_some() })
     }
 
-    /// True if the kernel has Landlock, and it is enabled.
+    /// True if the kernel has Landlock and has enabled it.
     pub fn enforced(&self) -> bool {
         self.enforced
     }
 
-    /// Restricts the calling thread, and all that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
+    /// Restricts the calling thread, and every thread and process that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
     pub(crate) fn restrict(&self) -> Result<(), ConfineError> {
         let rules = self.rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
         rules.restrict_self().map(drop).map_err(|error| ConfineError::new("landlock", error))
@@ -117,7 +118,7 @@ fn with_rule(rules: RulesetCreated, file: impl AsFd, access: Access) -> Result<R
     let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
     let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
     if rights.is_empty() {
-        // There is a file in place of a directory, so there is nothing to remove in it.
+        // A file is in place of the directory, so the directory's rights do not apply.
         return Ok(rules);
     }
     rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| ConfineError::new("landlock", error))

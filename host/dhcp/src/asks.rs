@@ -23,7 +23,7 @@ const ENVIRONMENT: u32 = 4;
 /// CNI's "invalid network config".
 const CONFIGURATION: u32 = 7;
 
-/// The longest configuration, in bytes: each step reads it.
+/// The longest configuration, in bytes. Each step of a client reads the configuration again.
 const LONGEST_CONFIGURATION: usize = 256 << 10;
 
 /// The longest name or path, in bytes.
@@ -35,8 +35,8 @@ const MOST: usize = 16 << 10;
 /// The longest wait for a link that can't send yet, in milliseconds. After that, packets are sent anyway.
 const SETTLES_WITHIN_MS: u64 = 2000;
 
-/// The additional time for duplicate address detection of the link's own IPv6 address. It has a pause of up to a
-/// second, and a wait of a second (RFC 4862, 5.4.2).
+/// The additional time for duplicate address detection of the link's own IPv6 address. The detection has a pause of up
+/// to a second, and a wait of a second (RFC 4862, 5.4.2).
 const DAD_WITHIN_MS: u64 = 4000;
 
 /// The time between two looks at the link.
@@ -136,7 +136,7 @@ impl Service {
     }
 
     /// Begins to acquire one lease.
-    #[expect(clippy::too_many_arguments, reason = "what is known of the attachment by now")]
+    #[expect(clippy::too_many_arguments, reason = "the caller knows all these values of the attachment")]
     fn start(
         &mut self,
         id: Id,
@@ -212,7 +212,7 @@ impl Service {
     }
 
     /// Gives back all leases that were acquired for a client that has gone or failed. Leases that the attachment had
-    /// before stay: their addresses are in use.
+    /// before stay, because their addresses are in use.
     pub fn abandon_for(&mut self, id: Id) {
         let waiting = self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id));
         let waiting: Vec<String> = waiting.map(|(key, _)| key.clone()).collect();
@@ -445,8 +445,9 @@ fn carries_broadcasts(attachment: &Attachment, link: &Link) -> Result<(), Answer
         Some(IpvlanMode::L2) | None => return Ok(()),
     };
     let ifname = &attachment.ifname;
-    let words =
-        format!("link \"{ifname}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs them");
+    let words = format!(
+        "link \"{ifname}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs broadcasts"
+    );
     Err(refused(CONFIGURATION, words, "use mode \"l2\", or another IPAM plugin, such as host-local"))
 }
 

@@ -1,5 +1,5 @@
-//! Ethernet frames of DHCPv6 and of neighbour discovery. As for DHCP, the service writes all headers, and reads only
-//! the headers of received frames.
+//! Ethernet frames of DHCPv6 and of neighbour discovery. As with DHCP for IPv4, the service writes all headers, and
+//! reads only the headers of received frames.
 
 use crate::frame::{ETHERNET, LONGEST_RECEIVED, MacBytes, Received, UDP, segment, sum_of, summed, word};
 use std::net::{IpAddr, Ipv6Addr};
@@ -246,7 +246,7 @@ mod tests {
         }
         let mut forwarded = advertisement();
         forwarded[21] = 254;
-        assert_eq!(read(&forwarded, true, SELF), None, "it has passed a router");
+        assert_eq!(read(&forwarded, true, SELF), None, "the frame has passed a router");
         assert_eq!(read(&answer(&[7, 1, 2, 3], [547, 546]), true, ROUTER), None, "for another station");
         // A sender on this machine has not computed the checksum yet.
         let mut unsummed = answer(&[7, 1, 2, 3], [547, 546]);
@@ -258,15 +258,15 @@ mod tests {
     fn stations_that_have_the_address_or_want_it() {
         let address: Ipv6Addr = "2001:db8::50".parse().unwrap();
         let conflicts = |frame: &[u8]| neighbour_conflicts(frame, true, OWN, address);
-        assert!(conflicts(&neighbour_probe(OTHER, address)), "another one probes it");
-        assert!(!conflicts(&neighbour_probe(OWN, address)), "its own probe");
+        assert!(conflicts(&neighbour_probe(OTHER, address)), "another station probes the address");
+        assert!(!conflicts(&neighbour_probe(OWN, address)), "the client's own probe");
         assert!(!conflicts(&neighbour_probe(OTHER, "2001:db8::51".parse().unwrap())));
         let body = [&[136, 0, 0, 0, 0x20, 0, 0, 0], &address.octets()[..]].concat();
         let has = packet(address, STATIONS, ICMP, &body, 2);
-        assert!(conflicts(&has), "another one has it");
+        assert!(conflicts(&has), "another station has the address");
         let mut forwarded = has.clone();
         forwarded[21] = 64;
-        assert!(!conflicts(&forwarded), "it comes from beyond the link");
+        assert!(!conflicts(&forwarded), "the frame comes from beyond the link");
         let mut spoilt = has.clone();
         spoilt[56] ^= 1;
         assert!(!conflicts(&spoilt));

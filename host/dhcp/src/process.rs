@@ -15,11 +15,11 @@ use std::os::unix::net::UnixStream;
 /// The task of a process.
 #[derive(Debug)]
 pub struct Task {
-    /// Its name in messages.
+    /// The process's name in messages.
     pub words: &'static str,
-    /// Its name in lists of processes.
+    /// The process's name in lists of processes.
     pub name: &'static CStr,
-    /// The descriptors that it has besides its end of the socket pair.
+    /// The descriptors that the process keeps besides its end of the socket pair.
     pub inherits: &'static [RawFd],
 }
 
@@ -40,8 +40,8 @@ impl TaskProcess {
 }
 
 impl Task {
-    /// Forks the process: it confines itself, does its work with its end of a socket pair, and ends. The calling
-    /// process must have a single thread.
+    /// Forks the process. The process confines itself, does its work with its end of a socket pair, and ends. The
+    /// calling process must have a single thread.
     pub fn start(
         &self,
         confine: impl FnOnce() -> Result<(), ConfineError>,
@@ -55,7 +55,7 @@ impl Task {
         }
         let closed = close_all_but(&[self.inherits, &[theirs.as_raw_fd()]].concat());
         let confined = closed.and_then(|()| {
-            // Only the service handles a stop signal. It ends these processes at its own end.
+            // Only the service handles a stop signal. The service ends these processes when it ends.
             let _ = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]).thread_block();
             let _ = prctl::set_name(self.name);
             confine()

@@ -34,7 +34,7 @@ fn make_native() {
     tool("nftables", &format!("nft -f - <<'END'\n{NATIVE}END"));
 }
 
-/// Returns the rule set with handles: they show if a rule was replaced.
+/// Returns the rule set with handles. The handles show if a rule was replaced.
 fn handles() -> String {
     tool("nftables", "nft -a list ruleset")
 }
@@ -365,7 +365,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     assert_eq!(left.matches("ip saddr").count(), others.len(), "{left}");
 }
 
-/// The recorded handles are enough to check and to remove rules, if they are still the attachment's.
+/// If the recorded handles still belong to the attachment, they are enough to check and to remove rules.
 #[test]
 fn rules_are_found_by_their_handles() {
     own_namespace();

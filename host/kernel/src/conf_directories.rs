@@ -1,4 +1,5 @@
-//! The sysctls of links in another network namespace, through descriptors of the two directories that list its links.
+//! The sysctls of links in another network namespace, through descriptors of the two directories that list the
+//! namespace's links.
 //!
 //! The kernel resolves `/proc/sys/net` in the namespace of the thread that opens a path. But `net/ipv4/conf` and
 //! `net/ipv6/conf` exist once for each namespace (`fs/proc/proc_sysctl.c`: symbolic links lead to them). So a
@@ -64,7 +65,7 @@ impl ConfDirectories {
         let (directory, name) = match setting.below_conf() {
             Some(("ipv4", name)) => (&self.ipv4, name),
             Some(("ipv6", name)) => (&self.ipv6, name),
-            _ => return Err(subject.broken("it needs a thread in its namespace")),
+            _ => return Err(subject.broken("this setting needs a thread in the link's namespace")),
         };
         let directory = directory.as_ref().ok_or_else(|| subject.failed(Errno::ENOENT))?;
         Ok(SysctlFile { setting, directory: directory.as_fd(), name })

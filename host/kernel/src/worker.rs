@@ -29,8 +29,8 @@ struct Tap {
 ///
 /// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. This thread offers every
 ///   operation.
-/// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it returned. These
-///   descriptors offer only the sysctls of links.
+/// * [`Worker::enter`]: descriptors that the calling thread opened in the namespace, before it went back to its own
+///   namespace. These descriptors offer only the sysctls of links.
 #[derive(Debug)]
 pub struct Worker {
     path: String,
@@ -93,7 +93,8 @@ impl Worker {
     }
 
     /// Works as [`Worker::start`]. For a `tap` the thread opens `/dev/net/tun` before it is confined. If the tap needs
-    /// an SELinux context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
+    /// an SELinux context, the thread also starts this executable as [`crate::tap::NAME`]. The `main` of the executable
+    /// has to call
     /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
@@ -121,7 +122,7 @@ impl Worker {
     ///
     /// # Errors
     /// The errors of `setns(2)`: `EINVAL` if the namespace is no network namespace, `EPERM` without `CAP_SYS_ADMIN`
-    /// over it. Also the errors of [`Netlink::open`].
+    /// over the namespace. Also the errors of [`Netlink::open`].
     pub fn netlink(&self) -> Result<&Netlink> {
         let opened = self.netlink.get_or_init(|| match &self.way {
             Way::Thread { opened, .. } => opened.recv().unwrap_or_else(|_| Err(self.lost())),
@@ -156,8 +157,9 @@ impl Worker {
         self.at(WRITE, key.setting(WRITE)?, move |file| file.set(&value))
     }
 
-    /// Calls [`sysctl::set`] in the calling thread's namespace, by the open directories. For each container the kernel
-    /// has entries with the names of these directories, and a look-up by path goes through all entries.
+    /// Calls [`sysctl::set`] in the calling thread's namespace, by the open directories. A look-up by path would be
+    /// slow: for each container the kernel has entries with the names of these directories, and the look-up goes
+    /// through all entries.
     ///
     /// # Errors
     /// The errors of [`sysctl::set`].
@@ -219,7 +221,7 @@ impl Worker {
         self.ask(|tap| tap.made.take().ok_or_else(|| no_tap("keep"))?.keep())
     }
 
-    /// Does `work` with the file of a setting of the namespace: by the open directories, or in the thread.
+    /// Calls `act` with the file of a setting of the namespace: from the open directories, or in the thread.
     fn at<T: Send + 'static>(
         &self,
         operation: &'static str,

@@ -175,7 +175,11 @@ fn settings_of_links_need_no_thread() {
         for parts in [&["core", "somaxconn"][..], &["ipv4", "ip_forward"], &["ipv4", "conf"]] {
             let other = Setting::new(parts.iter().copied()).unwrap();
             assert!(
-                entered.setting_look(&other).unwrap_err().to_string().ends_with("it needs a thread in its namespace")
+                entered
+                    .setting_look(&other)
+                    .unwrap_err()
+                    .to_string()
+                    .ends_with("this setting needs a thread in the link's namespace")
             );
             assert!(entered.setting_read(&other).is_err() && entered.setting_write(&other, "1").is_err());
         }

@@ -37,7 +37,7 @@ pub struct Connection {
 
 impl Connection {
     /// Opens a socket of this protocol (`NETLINK_ROUTE`, …) in the calling thread's network namespace. `configure` sets
-    /// its options.
+    /// the socket's options.
     ///
     /// # Errors
     /// `EPROTONOSUPPORT` if the kernel has no such protocol, and the errors of `configure`.
@@ -87,7 +87,7 @@ impl Connection {
         })
     }
 
-    /// Asks for one object; `None` if the kernel answers without one.
+    /// Asks for one object; `None` if the kernel answers without an object.
     ///
     /// # Errors
     /// As [`Connection::ask`], and [`NetlinkError::NotUnderstood`] if `read` returns nothing.
@@ -143,7 +143,7 @@ impl Connection {
     ///
     /// Errors come in the order of the requests; an error of the whole transaction comes first, or alone. So the first
     /// error is returned. Success is returned only after all answers: the last request's success means nothing if an
-    /// earlier one failed.
+    /// earlier request failed.
     ///
     /// # Errors
     /// As [`Connection::ask`], except the refusals, which are returned.

@@ -46,7 +46,7 @@ pub fn limit(key: &str, now: u32) -> Option<String> {
 }
 
 /// Returns a whole table as one line, with these changes. An operator's table replaces the shipped table, and must
-/// contain all that was granted. A new table gets its required keys too. `None` if no line can express it.
+/// contain all that was granted. A new table gets its required keys too. `None` if no line can express the table.
 pub fn table(file: &File, table: TableName, mut changes: Vec<Change>) -> Option<String> {
     let (written, keys) = (file.table(table), table.keys());
     for key in keys.iter().filter(|_| written.is_none()) {

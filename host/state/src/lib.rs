@@ -45,8 +45,8 @@ pub use routing_lock::RoutingLock;
 pub use slots::SlotHolder;
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat, trust_way};
 
-/// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes
-/// with every boot and is read once per process.
+/// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). The identity
+/// changes with every boot, and is read once per process.
 ///
 /// # Errors
 /// [`StateError::Io`] if `/proc` isn't mounted.

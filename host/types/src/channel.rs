@@ -51,7 +51,7 @@ pub enum ChannelError {
     #[error("malformed message: {0}")]
     Malformed(#[source] postcard::Error),
     /// The packets of a message don't have the length that the message announced.
-    #[error("malformed message: a packet of {0} bytes does not fit in")]
+    #[error("malformed message: a packet of {0} bytes does not fit into the announced length")]
     Misfit(usize),
     /// The socket failed for another reason.
     #[error("channel: {0}")]
@@ -90,7 +90,7 @@ pub fn send(stream: &UnixStream, message: &impl Serialize, deadline: Option<Inst
     write(stream, &bytes, deadline)
 }
 
-/// Sends a message to a sandbox, with the standard input of the guest that it starts.
+/// Sends a message to a sandbox, with the standard input of the guest that the message starts.
 ///
 /// # Errors
 /// See [`ChannelError`].

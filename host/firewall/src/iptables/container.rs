@@ -36,9 +36,10 @@ pub fn validate(kind: ChainKind, key: &AttachmentKey) -> Result<(), FirewallErro
 }
 
 /// True if there may be rules of this container and network. This question takes microseconds. If the answer is false,
-/// no program needs to run. A program takes milliseconds.
+/// no iptables program needs to run. An iptables program takes milliseconds.
 ///
-/// Always true if the kernel has a `nat` table of legacy iptables, because only programs can read this table.
+/// Always true if the kernel has a `nat` table of legacy iptables, because only the iptables programs can read this
+/// table.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
@@ -46,8 +47,8 @@ pub fn may_exist(nft: &mut Nft, kind: ChainKind, key: &AttachmentKey) -> Result<
     Ok(has_legacy_nat() || has_chain(nft, NAT, &key.iptables_chains(kind))?)
 }
 
-/// True if only programs can read or change the rules of this container and network. Without a key, the question is
-/// about rules of all plugins. False if no such program is installed.
+/// True if only the iptables programs can read or change the rules of this container and network. Without a key, the
+/// question is about rules of all plugins. False if the iptables programs are not installed.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, kind: ChainKind, key: Option<&AttachmentKey>) -> bool {
     let Some(key) = key else {

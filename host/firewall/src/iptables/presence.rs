@@ -5,8 +5,8 @@ use super::prelude::*;
 use crate::variant::has_legacy_table;
 use std::cell::OnceCell;
 
-/// True if `can_read` fails in a family, or if the kernel has this table of legacy iptables. In both cases the programs
-/// must be installed.
+/// True if only the iptables programs can read the rules: `can_read` is false or fails for a family, or the kernel has
+/// this table of legacy iptables. False if the iptables programs are not installed.
 pub(super) fn only_programs(
     table: &'static str,
     runner: ProgramRunner<'_>,
@@ -17,20 +17,20 @@ pub(super) fn only_programs(
         || Programs::of_all(table, runner).iter().any(Programs::is_legacy)
 }
 
-/// As [`super::may_exist`], for all containers and networks.
+/// True if there may be rules of any container and network.
 ///
 /// # Errors
-/// As [`super::may_exist`].
+/// The kernel refuses to show its nftables, or the deadline passes.
 pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
 
-/// As [`any_may_exist`], for the containers of `network` that are not in `known`. `known` has pairs of container ID and
+/// True if there may be rules of containers of `network` that are not in `known`. `known` has pairs of container ID and
 /// interface name. For containers outside of `known`, only the rules that lead to their chains are read. With an empty
 /// `network`, chains of every network count.
 ///
 /// # Errors
-/// As [`super::may_exist`].
+/// The kernel refuses to show its nftables, or the deadline passes.
 pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
     let chains_of = |(container_id, _): &(String, String)| {
         let (network, container_id) = (network.to_owned(), container_id.clone());
@@ -65,7 +65,7 @@ pub fn has_legacy_nat() -> bool {
     has_legacy(NAT)
 }
 
-/// As [`has_legacy_nat`], for any table.
+/// True if the kernel has, or may have, this table of legacy iptables.
 pub(super) fn has_legacy(table: &str) -> bool {
     [false, true].into_iter().any(|v6| has_legacy_table(v6, table))
 }

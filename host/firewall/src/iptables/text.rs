@@ -374,7 +374,7 @@ COMMIT
         assert_ne!(IptablesRule::parse(one), IptablesRule::parse("C -m mark --mark 0x1"));
     }
 
-    /// A part that is not understood is never compared as another part, and never written without the program.
+    /// A part that is not understood is never equal to another part, and is never written over netlink.
     #[test]
     fn what_is_not_understood_is_left_to_the_program() {
         for line in [

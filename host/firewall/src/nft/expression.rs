@@ -185,7 +185,7 @@ fn read_nat(data: Attributes<'_>) -> Option<Expression> {
     Some(Expression::DestinationNat { v6: v6? })
 }
 
-/// True if this is the register for all values: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
+/// True if the part names the register for all values as `NFT_REG_1`, and not as `NFT_REG32_00`.
 fn is_register_1(part: &Attribute<'_>) -> bool {
     part.be32() == Some(1)
 }

@@ -49,7 +49,8 @@ fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static st
 }
 
 /// VLAN filtering may always be switched on. Filtering concerns only a new bridge: all its ports are in one VLAN until
-/// the network sets other VLANs. A network with VLANs needs filtering, because without it the VLANs separate nothing.
+/// the network sets other VLANs. A network with VLANs needs filtering, because without filtering the VLANs separate
+/// nothing.
 fn options(
     input: &RuleInput<'_>,
     grant: &Grant,

@@ -17,7 +17,7 @@ impl HasData for StreamTable {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// An output, shared by all handles of the guest to it.
+/// One output, which all of the guest's handles to this output share.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<GuestOutput>>);
 

@@ -2,7 +2,7 @@
 //!
 //! Everything happens in memory: input is known before the guest starts, output is kept until the guest ends, and
 //! nothing waits. So this floor needs no runtime, no thread and no descriptor. The file systems and sockets of a
-//! complete implementation are not part of the program.
+//! complete implementation are not part of the executable.
 
 mod cli;
 mod io;
