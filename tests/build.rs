@@ -1,4 +1,5 @@
-//! Links the benchmark's floor like the host executable, which it is compared with. Test programs are linked as usual.
+//! Links the benchmark's floor like the host executable, because the benchmark compares both. Test programs are linked
+//! as usual.
 
 #[path = "../host/link.rs"]
 mod link;

@@ -264,9 +264,9 @@ impl Node {
         Ok(child)
     }
 
-    /// Calls DEL. Only native plugins get a second try. Their first DEL with `ipMasq` fails here, because iptables
-    /// 1.8.9 reports a missing chain with a status that the plugins don't know. The second try finds no addresses and
-    /// succeeds.
+    /// Calls DEL. Only native plugins are called again, at most five times. Their first DEL with `ipMasq` fails here,
+    /// because iptables 1.8.9 reports a missing chain with a status that the plugins don't know. The second DEL finds
+    /// no addresses and succeeds.
     ///
     /// # Errors
     /// DEL fails.

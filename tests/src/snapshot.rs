@@ -2,8 +2,8 @@
 //! time are left out.
 //!
 //! These values are left out: interface and namespace indexes, rule handles, timers and counters. The kernel adds other
-//! values later, on its own: link-local addresses and their routes, IPv6 local routes, and carrier state. They are left
-//! out, too. The values that cause them (flags, sysctls, addresses, masters) are included.
+//! values later: link-local addresses and their routes, IPv6 local routes, and carrier state. These later values are
+//! left out, too. The values that cause them (flags, sysctls, addresses, masters) are included.
 
 use crate::{Names, Node, netlink};
 use anyhow::{Context, Result, ensure};
@@ -18,7 +18,8 @@ use std::sync::Mutex;
 /// The arguments and the input with which `ip` prints both IP versions.
 const BOTH: (&[&str], &str) = (&["-j", "-d", "-batch", "-"], "addr show\nroute show table all\nrule show\n");
 
-/// The output of `ip` for IPv6 rules. The key is the kernel's answer: most namespaces have the same rules.
+/// The output of `ip` for IPv6 rules. The key is the kernel's answer. Most namespaces have the same rules, so `ip`
+/// seldom has to run.
 static RULES_V6: Mutex<BTreeMap<Vec<u8>, String>> = Mutex::new(BTreeMap::new());
 
 /// The sysctls of a namespace, below /proc/sys/net: a directory, and the names in each of its subdirectories.
@@ -125,7 +126,7 @@ impl Node {
         Ok(printed)
     }
 
-    /// Adds the rules of nftables and of the legacy iptables. The programs run only if tables exist.
+    /// Adds the rules of nftables and of the legacy iptables. nft and the iptables programs run only if tables exist.
     fn firewall(&self, network: &mut Network) -> Result<()> {
         let mut rules = String::new();
         if self.within(None, netlink::has_nft_tables)? {
@@ -407,7 +408,7 @@ fn collect_files(real: &Path, shown: &str, files: &mut BTreeMap<String, Value>) 
     Ok(())
 }
 
-/// Returns the SHA-256 of a file. A program computes it: tests are built without optimisation.
+/// Returns the SHA-256 of a file. sha256sum(1) computes the digest, because tests are built without optimisation.
 fn digest(file: &Path) -> Result<String> {
     let output = Command::new("sha256sum").arg(file).output().context("sha256sum (package coreutils)")?;
     let said = String::from_utf8_lossy(&output.stdout);

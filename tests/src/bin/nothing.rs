@@ -1,3 +1,3 @@
-//! A process that ends at once. Every plugin takes at least this time.
+//! A program that ends at once. Every plugin takes at least as long as this program.
 
 fn main() {}

@@ -127,8 +127,8 @@ fn what_is_anothers_stays() -> Result<()> {
     Ok(())
 }
 
-/// A compromised plugin without its former grants can't release another attachment's address. It can't release its own
-/// address too early either.
+/// ADD is refused as long as the operator's policy lacks a grant. The message of each refusal has a policy line that an
+/// operator can copy. With these lines, ADD succeeds.
 #[test]
 fn hints_of_a_running_host_can_be_copied() -> Result<()> {
     let (node, net) = attached()?;
@@ -265,7 +265,8 @@ impl Filtered {
         self.0.node.sh(&replace.replace("VARIANT", variant).replace("MAKE", make)).map(drop)
     }
 
-    /// Removes programs. The programs of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
+    /// Removes programs. A copy of `iptables-legacy-save` stays for [`Filtered::rules`], in a directory where no plugin
+    /// looks.
     fn hide(&self, programs: &str) -> Result<()> {
         self.0.node.sh(&format!("{HIDE} {programs}")).map(drop)
     }
@@ -282,7 +283,7 @@ impl Filtered {
             ensure!(printed.contains("removed 1 of 1"), "{printed}");
         } else {
             self.0.node.sh(change)?;
-            // This test is not about what doctor finds without a record.
+            // This test does not examine doctor's findings without a record.
             if !change.starts_with("rm ") {
                 attachment.clone().check()?;
                 let doctor = self.postern("doctor --json")?;
@@ -300,7 +301,7 @@ impl Filtered {
     }
 }
 
-/// Keeps the programs of legacy iptables where only the test finds them.
+/// Keeps a copy of `iptables-legacy-save` where only the test finds it.
 const KEEP_LEGACY: &str = "mkdir -p /run/legacy; cp -L /usr/sbin/iptables-legacy-save /run/legacy";
 
 /// Changes records to an earlier version's form, which does not name the variant of iptables.
@@ -359,7 +360,7 @@ fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
                 }
             }
             ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
-            // A later attachment's rules belong to the present variant.
+            // In some cases the container was removed before.
             place.0.node.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
         }
     }
@@ -385,7 +386,8 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
     Ok(())
 }
 
-/// Rules of legacy iptables need its programs. Without these programs, DEL says so, and the address stays taken.
+/// Rules of legacy iptables need the programs of legacy iptables. Without these programs, DEL says so, and the address
+/// stays taken.
 #[test]
 fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     for change in [":", EARLIER] {
@@ -420,7 +422,7 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
 }
 
 /// After a reboot a pinned namespace is a plain file, and the number of an ended process may be the runtime's. The
-/// record is lost too. DEL still removes what is on the node, including the lease.
+/// record is lost too. DEL still removes the attachment's objects on the node, including the lease.
 #[test]
 fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {
@@ -439,7 +441,7 @@ fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     Ok(())
 }
 
-/// DEL of loopback whose path leads to another container by now.
+/// DEL of loopback, with a path that now leads to another container.
 #[test]
 fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
     let (node, _) = attached()?;

@@ -47,7 +47,7 @@ fn a_native_client_is_told_whose_service_it_is() -> Result<()> {
         let words = error["msg"].as_str().unwrap_or_default();
         ensure!(words.contains("postern-dhcp.service") && words.contains("cni-dhcp.service"), "{verb}: {error}");
     }
-    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(began.elapsed() < Duration::from_secs(5), "the client waited: {:?}", began.elapsed());
     ensure!(lab.leases()?.is_empty());
     Ok(())
 }
@@ -63,7 +63,7 @@ fn a_native_daemon_is_known_at_once() -> Result<()> {
     let began = Instant::now();
     let refused = Channel::connect(&lab.socket(), began + Duration::from_secs(30));
     ensure!(refused.as_ref().err() == Some(&ServiceError::Native), "{refused:?}");
-    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(began.elapsed() < Duration::from_secs(5), "the client waited: {:?}", began.elapsed());
     ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"), "{}", lab.log("dnsmasq"));
     ensure!(call(&lab, "ADD", &json!({}), "")? == theirs, "the daemon has lost the lease");
     Ok(())

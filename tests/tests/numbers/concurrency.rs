@@ -38,7 +38,7 @@ fn crowd(count: usize) -> Result<(Node, Vec<String>)> {
     Ok((node, (0..count).map(|number| format!("c{number}")).collect()))
 }
 
-/// Returns the addresses of results. Fails if two are the same.
+/// Returns the addresses of results. Fails if two addresses are the same.
 fn addresses(results: &[Value]) -> Result<BTreeSet<String>> {
     let address = |result: &Value| result.pointer("/ips/0/address").and_then(Value::as_str).map(str::to_owned);
     let addresses: BTreeSet<_> = results.iter().filter_map(address).collect();

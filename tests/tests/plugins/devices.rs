@@ -92,7 +92,8 @@ fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// Root in the container stacks a link on the device. This link would keep the device's wire after DEL.
+/// Root in the container stacks a link on the device. Through this link, the container could still use the device's
+/// wire after DEL.
 #[test]
 fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -184,8 +185,8 @@ print("ready", flush=True)
 sys.stdin.read()
 "#;
 
-/// A program that reads the device's packets does not return to the node with the device. If it can't be removed, the
-/// device stays down.
+/// A program that reads the device's packets does not return to the node with the device. If the program can't be
+/// removed, the device stays down.
 #[test]
 fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
     for mode in ["plain", "held", "tcx"] {

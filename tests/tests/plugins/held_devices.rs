@@ -56,7 +56,7 @@ impl Place {
         self.net.call("DEL", "c1")?.success().map(drop)
     }
 
-    /// The log says that the object gave up the name because of a note on it.
+    /// The log says that the object gave up the name because of a note on the object.
     fn log_tells_rename(&self, object: &str, name: &str) -> Result<()> {
         let log = self.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
         let line: Value =
@@ -171,7 +171,7 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
     Ok(())
 }
 
-/// Stacked VLANs and ipvlans hold the device too. Many kernels lack them.
+/// Stacked VLANs and ipvlans hold the device too. Many kernels lack these kinds of links.
 #[test]
 fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> {
     for (kind, link, why) in [
@@ -334,7 +334,7 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
 }
 
 /// No attack is needed. dev1 returned as dev70, because a link of the node has the name dev1. dev70 is the name of
-/// another device that was in a container. The remedy names no device of others.
+/// another device that was in a container. The remedy does not name the other device.
 #[test]
 fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     let place = Place::new()?;
@@ -372,9 +372,10 @@ fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     Ok(())
 }
 
-/// The device that has the name belongs to a living attachment: root in its container has moved it to the node under
-/// that name. Its DEL finds it under any name. If an operator has set this device up, it keeps the name. The owner of
-/// the name is then held until the name is free.
+/// Another device has the name of the returning device dev1, and belongs to a living attachment. Root in that
+/// attachment's container moved the other device to the node under this name. That attachment's DEL finds the other
+/// device under any name. If an operator has set the other device up, it keeps the name, and dev1 is held until the
+/// name is free.
 #[test]
 fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
     for is_used in [false, true] {
@@ -437,7 +438,7 @@ fn a_virtual_device_is_found_under_another_name() -> Result<()> {
     Ok(())
 }
 
-/// The device returns by itself, without the alias that marks it. A program on the node sets it up before DEL.
+/// The device returns before DEL, without the alias that marks it. A program on the node sets the device up before DEL.
 #[test]
 fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
     for is_used in [false, true] {
@@ -500,7 +501,7 @@ fn another_pair_in_its_place_is_held() -> Result<()> {
     place.is_held("dev1", "its other end is not where it was")
 }
 
-/// Opens the tap eth0 of its namespace, and holds the descriptor until its standard input ends.
+/// Opens the tap eth0, and holds the descriptor until standard input ends.
 const HOLD: &str = r#"
 import fcntl, os, struct, sys
 tap = os.open("/dev/net/tun", os.O_RDWR)
@@ -509,7 +510,7 @@ print("ready", flush=True)
 sys.stdin.read()
 "#;
 
-/// A process of the container keeps the descriptor of a tap: it would read and send the node's frames.
+/// A process of the container keeps the descriptor of a tap, and could read and send the node's frames.
 #[test]
 fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
     let place = Place::new()?;
@@ -538,7 +539,7 @@ fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
     Ok(())
 }
 
-/// Gives the tap eth0 of its namespace an owner.
+/// Gives the tap eth0 an owner.
 const OWN: &str = r#"
 import fcntl, os, struct
 tap = os.open("/dev/net/tun", os.O_RDWR)
@@ -560,7 +561,7 @@ fn a_setting_of_its_kind_is_held() -> Result<()> {
     place.is_held("tap7", why)
 }
 
-/// Counts the broadcast frames that a socket bound to eth0 of its namespace gets, until its standard input ends.
+/// Counts the broadcast frames that a socket bound to eth0 gets, until standard input ends.
 const LISTEN: &str = r#"
 import select, socket, sys
 own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))

@@ -1,6 +1,6 @@
 //! A list contains a plugin twice. Each of the plugin's calls has its own section of the record, and DEL ends the
-//! section with the same configuration. The chained plugin is the rogue without a grant of links. It masquerades, by
-//! nftables or by iptables.
+//! section with the same configuration. The plugin `chained` is the test plugin `rogue` without a grant of links. It
+//! masquerades, by nftables or by iptables.
 
 use anyhow::{Result, ensure};
 use postern_tests::proof::test_bin;
@@ -118,7 +118,7 @@ fn each_configuration_has_its_section() -> Result<()> {
     chain.has(&["bridge", "chained#2"], false, true)?;
     chain.done("ADD", &nft)?;
     chain.has(&["bridge", "chained#2", "chained#3"], true, true)?;
-    // DELs in the runtime's order, and one more. A DEL whose configuration fits no section ends the last section.
+    // DELs in the runtime's order, and one more DEL. A DEL whose configuration fits no section ends the last section.
     for (config, sections, nftables, is_left) in [
         (&iptables, &["bridge", "chained#3"][..], true, false),
         (&iptables, &["bridge"][..], false, false),

@@ -84,7 +84,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Checks that DEL is refused too. Otherwise the host would remove the objects that prepared records list.
+    /// Checks that DEL is refused too. Otherwise the host would remove the objects that an attacker's records list.
     fn refuses_always(&mut self, text: &str) -> Result<()> {
         ["ADD", "CHECK", "DEL"].iter().try_for_each(|verb| Refusal::of(&self.call_in_vain(verb)?)?.expect(999, text))
     }
@@ -334,7 +334,8 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
     )
 }
 
-/// The link leads to a disk that is not mounted. The leases still exist, and a later DEL releases them.
+/// The directory of leases is a symbolic link to a disk that is not mounted. The leases still exist, and a later DEL
+/// releases them.
 #[test]
 fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
     let installed =
@@ -446,7 +447,7 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
     Refusal::of(&installed.node.call(&own)?)?;
     let log = installed.log()?;
     ensure!(log.contains("\"operation\":\"plugin.start\""), "{log}");
-    // The guest may first ask something and be refused. Each refusal in the log has this reason.
+    // The guest may first ask something and be refused. Each refusal in the log has the wrong namespace as its reason.
     ensure!(log.lines().all(|line| line.contains("plugin's netns and netns from CNI_NETNS should not be")), "{log}");
     Ok(())
 }

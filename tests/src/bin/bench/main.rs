@@ -38,9 +38,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The node port of the port mapping. Both sides use it, one after the other.
+/// The node port of the port mapping. Both sides use this port, one after the other.
 const PORT: u16 = 8080;
-/// The number of runs before the first that counts.
+/// The number of runs before the first run that counts.
 const WARM_UP: usize = 3;
 /// The number of memory measurements of a run.
 const MEMORY_RUNS: usize = 5;

@@ -298,7 +298,7 @@ impl TestNode {
         let rules = self.node.sh("nft list table ip cni_hostport | grep 'dnat to' || true
              iptables-save | grep -E '^-A CNI-(DN-|FORWARD)' | grep -E -- '-j DNAT|-s 10[^/]*/32 -j ACCEPT' || true")?;
         for line in rules.lines() {
-            // The container's address is the last one in a line. A node's address may come before it.
+            // The container's address is the last address in a line. A node's address may come before it.
             let mut words = line.rsplit(|c: char| !c.is_ascii_digit() && c != '.');
             let address = words.find(|word| word.starts_with("10.") && word.split('.').count() == 4);
             let address = address.with_context(|| format!("no address: {line}"))?;

@@ -50,7 +50,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied()).unwrap_or_default()
 }
 
-/// Returns an empty directory for a test. The rest of the node does not see this directory.
+/// Returns an empty directory for a test. No other program of the node uses this directory.
 fn place(name: &str) -> Result<PathBuf> {
     let place = PathBuf::from("/run/net-files").join(name);
     if place.exists() {

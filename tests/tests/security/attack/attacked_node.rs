@@ -19,7 +19,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// The directories besides those in a snapshot: Postern's own state, and the operator's files.
+/// The directories that a snapshot lacks: Postern's own state, and the operator's files.
 const OURS: [&str; 3] = ["/run/postern", "/etc/postern", "/etc/operator"];
 
 /// The operator's objects on the node.
@@ -138,8 +138,8 @@ impl AttackedNode {
         Network::new(self.node(), config)?.by(&test_bin()?).add(container).map(drop)
     }
 
-    /// Attaches a bystander like [`AttackedNode::bystander`], with a plugin behind the first plugin, which uses the
-    /// first plugin's address.
+    /// Attaches a bystander like [`AttackedNode::bystander`], with a plugin that is chained behind the first plugin and
+    /// uses the first plugin's address.
     fn chained(&self, container: &str, config: &Value, address: &str) -> Result<()> {
         let mut config = config.clone();
         let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": address}], "interfaces": [{"name": "cni0"}]});

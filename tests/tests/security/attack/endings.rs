@@ -78,7 +78,7 @@ fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.plugin("hostile", "ADD", &good())?.success()?;
     ensure!(attacked.unchanged().is_err(), "the plugin makes nothing, so these tests would prove nothing");
-    // This DEL does nothing itself. The host removes everything by the record.
+    // The plugin does nothing on this DEL. The host removes everything by the record.
     attacked.plugin("hostile", "DEL", &good())?.success()?;
     attacked.unchanged()
 }

@@ -384,8 +384,8 @@ impl Rules {
                 for new in has.iter().filter(|line| !had.contains(line)) {
                     let appeared = || format!("{which}: {key}: {new} appeared");
                     let tagged = new.contains("c1");
-                    // A chain of the attachment, and the shared base chains. nft shows comments of iptables without
-                    // their text. The iptables listing has the text, and is checked too.
+                    // The attachment's chains and the shared base chains are allowed. nft shows comments of iptables
+                    // without their text. The iptables listing has the text, and is checked too.
                     let elsewhere = which == "nft" && new.contains("{\"xt\":{\"name\":\"comment\"");
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
@@ -561,7 +561,8 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
-    // `behind` is the same component as a plugin that makes no link. DEL of `hostile` would remove the link.
+    // `behind` is the component `hostile`, installed as a plugin that makes no link. DEL of `hostile` would remove the
+    // link.
     let plugin = if rules.behind { "behind" } else { "hostile" };
     attacked.operator_policy(plugin, &rules.toml)?;
     let mut config = crate::attack::base();
