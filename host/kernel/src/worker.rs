@@ -197,8 +197,8 @@ impl Worker {
         self.at(WRITE, setting.clone(), move |file| file.write(&value))
     }
 
-    /// Makes a tap in the namespace, down. The tap goes when the thread ends, unless [`Worker::keep_tap`] made it
-    /// persistent.
+    /// Makes a tap in the namespace, down. The kernel removes the tap when the thread ends, unless [`Worker::keep_tap`]
+    /// made it persistent.
     ///
     /// # Errors
     /// The operation `open` for `/dev/net/tun`, and `set context` and `start in context` for a context. `EBUSY` or

@@ -231,14 +231,14 @@ fn backends(examination: &mut Examination, node: &Node) {
     let in_one = users(None);
     let remedy = match (in_nft, in_legacy, in_one) {
         (0, 0, 0) => {
-            "choose one of them for all programs of the node: `update-alternatives --config iptables`; no record has \
-                   rules in either"
+            "choose one variant for all programs of the node: `update-alternatives --config iptables`; no record has \
+                   rules in either variant"
                 .to_owned()
         }
         _ => format!(
-            "choose one of them for all programs of the node, and flush neither: by the records, {in_nft} attachments \
+            "choose one variant for all programs of the node, and flush no table: by the records, {in_nft} attachments \
              have rules in nf_tables, {in_legacy} in legacy iptables, and {in_one} in an unrecorded variant; \
-             the rules go with the attachments, as long as iptables-legacy is installed"
+             DEL removes these rules, as long as iptables-legacy is installed"
         ),
     };
     examination.found(Severity::Warning, "iptables", what, why, Remedy::Words(remedy));

@@ -29,7 +29,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let what = format!("network \"{}\" has no free address left in {full}", list.name());
         let why = "every ADD of the network fails: \"no IP addresses available\"";
         let remedy = Remedy::Words(
-            "give the network a larger range; or remove the leases of containers that are gone: `postern gc` shows them"
+            "give the network a larger range; or let `postern gc` remove the leases of containers that are gone"
                 .to_owned(),
         );
         examination.found(Severity::Warning, list.path.display(), what, why, remedy);

@@ -319,13 +319,14 @@ impl Stage {
                 Reply::of(&())
             }
             Operation::Bridge(asked) => self.bridge(run, guest, operation, asked),
-            // The node knows the driver of a device.
+            // A bridge port, or the link of the default route, needs a line of policy.
             Operation::Device(ops::Device::Take { .. }) => {
                 let before = self.kernel.clone();
                 let reply = self.simulate(run, guest, operation)?;
                 *native = self.needed_device(&before, guest.granted());
                 Ok(reply)
             }
+            // Only the node knows the driver of a device.
             Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
                 Reply::of(&None::<LinkInfo>)
             }
@@ -406,8 +407,8 @@ impl Stage {
                     let addresses = lease.addresses.iter().map(|grant| grant.address.to_string());
                     let stand: Vec<String> = addresses.chain(gateways.map(|gateway| gateway.to_string())).collect();
                     self.notes.push(format!(
-                        "no DHCP server was asked, so address, gateway and routes are unknown; {} and a default route \
-                         stand for them",
+                        "no DHCP server was asked, so address, gateway and routes are unknown; the plan assumes {} \
+                         and a default route",
                         stand.join(", ")
                     ));
                 }

@@ -57,6 +57,7 @@ fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
 
 fn taken(parent: &LinkName, id: VlanId, by: &str) -> OpError {
     let message = format!("failed to create vlan: file exists: VLAN {id} of \"{parent}\" is in use, {by}");
-    OpError::new(ErrorCode::Exists, id.to_string(), message)
-        .hint("a link has each VLAN once: name another `vlanId` or `master`, or run DEL of the attachment that has it")
+    OpError::new(ErrorCode::Exists, id.to_string(), message).hint(
+        "a link has each VLAN once: name another `vlanId` or `master`, or run DEL of the attachment with this VLAN",
+    )
 }

@@ -458,7 +458,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks files: only leases of this container in granted ranges, and Postern's own data about them.
+    /// Checks files: only leases of this container in granted ranges, and Postern's own data about these leases, may
+    /// change.
     fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
         if let Some(name) = path.strip_prefix("files//var/lib/hostile/tuned/") {
             let is_own = |grants: bool, file: &str| grants && (name.is_empty() || attached && name == file);

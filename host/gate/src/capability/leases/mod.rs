@@ -111,7 +111,8 @@ impl host::Leases for Gate<'_> {
 }
 
 /// Takes addresses to which no recorded rule leads. A free address can still have forwards in another record. Then the
-/// address was given back without that attachment's DEL: by hand, by another program, or by removal of the directory.
+/// address was given back without DEL of the attachment that has the forwards: by hand, by another program, or by
+/// removal of the directory.
 fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
     let owner = run.request.owner();
     let mut avoided: Vec<LedTo> = Vec::new();
