@@ -11,7 +11,7 @@ pub const LIST: &[Key] = &[
     Key::new(
         "cniVersions",
         Kind::List(&Kind::Text(Form::Free)),
-        "Versions, of which the runtime takes the highest it knows",
+        "Versions; the runtime takes the highest version that it knows",
     ),
     Key::text("name", "Name of the network, unique on the node: letters, digits, '_', '.', '-'").required(),
     Key::new("disableCheck", Kind::Switch, "CHECK of this network does nothing").default("false"),

@@ -106,7 +106,7 @@ pub struct Report {
     pub unused: Vec<Unused>,
     /// The objects that stay, with the reason.
     pub kept: Vec<String>,
-    /// Other users than attachments that the removal could affect, in words.
+    /// The users, other than attachments, that the removal could affect, in words.
     pub notes: Vec<String>,
     /// The places that could not be looked at.
     pub problems: Vec<String>,

@@ -309,7 +309,7 @@ fn zones(examination: &mut Examination, node: &Node) {
     let what = format!("has addresses in a zone, by its record, and firewalld answers with an error: {error}");
     let why = "DEL and `postern gc` fail for this attachment. Its addresses stay taken, because the zone \
                may still accept their packets";
-    let remedy = "repair firewalld, or stop it: its zones lose their sources when it stops";
+    let remedy = "repair or stop firewalld: when firewalld stops, its zones lose their sources";
     examination.found(Severity::Error, place, what, why, Remedy::Words(remedy.to_owned()));
 }
 

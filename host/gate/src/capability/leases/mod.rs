@@ -209,7 +209,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
     };
     let more = match held.len() {
         0 | 1 => String::new(),
-        many => format!(", and others have {} more", many - 1),
+        many => format!(", and other containers have {} more", many - 1),
     };
     let LeaseOwner { container_id, ifname } = owner;
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
