@@ -43,7 +43,7 @@ impl MasqueradeConfig {
         }
     }
 
-    /// Compares the rules, if any are wanted. Without a named backend, the rules of each backend are accepted. The
+    /// Compares the rules, if any are wanted. Without a named backend, the rules of either backend are accepted: the
     /// default may have changed since the ADD, or a native plugin may have made the rules.
     pub fn check(self) -> Result<(), Error> {
         match self {

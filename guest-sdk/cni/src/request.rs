@@ -204,7 +204,7 @@ pub fn config_version(conf: &Json) -> Result<String, Error> {
     Ok(version.filter(|version| !version.is_empty()).unwrap_or_else(|| Version::V0_1_0.to_string()))
 }
 
-/// Checks that a plugin with the versions `supported` can serve `verb` for a configuration of this version.
+/// Checks that a plugin with the versions `supported` can serve `verb` for a configuration of version `config_version`.
 ///
 /// # Errors
 /// Code 6 if the verb depends on the version and the version can't be compared with others. Code 1 if the

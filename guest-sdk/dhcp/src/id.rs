@@ -3,7 +3,7 @@
 use crate::config::Options;
 use sha2::{Digest as _, Sha256};
 
-/// The longest identifier without its type byte: an option has 255 bytes.
+/// The longest identifier without its type byte. An option has at most 255 bytes, type byte included.
 const LONGEST: usize = 254;
 
 /// Returns the identifier that the native daemon gives to an attachment: a byte for "no type of hardware", then the

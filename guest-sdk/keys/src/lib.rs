@@ -2,7 +2,7 @@
 //!
 //! `postern net validate` checks files with the tables, and `postern net schema` prints the tables as JSON Schemas.
 //! Guests read their keys with hand-written code, to give the native plugins' messages. So a test of each guest
-//! compares guest and table, in both directions (`agreement`, behind the feature of this name).
+//! compares guest and table, in both directions (module and feature `agreement`).
 //!
 //! ```
 //! let bridge = postern_keys::plugin("bridge").unwrap();
@@ -56,7 +56,7 @@ pub struct Plugin {
     pub name: &'static str,
     /// The plugin's task, in a few words.
     pub about: &'static str,
-    /// The description of the native plugin's keys.
+    /// The web page that describes the native plugin's keys.
     pub source: &'static str,
     /// The plugin's place in a network.
     pub role: Role,

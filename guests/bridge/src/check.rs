@@ -17,7 +17,7 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
     let result = check::previous_result(&request.conf()?, "Required prevResult missing")?;
     check_bridge(config, &result)?;
     match with_pair(config, request, &result) {
-        // The record shows a previous link. The host is asked for it only if no pair fits.
+        // If no pair fits, the guest asks the host for the previous link in the record.
         Err(error) => match bridge::previous_link() {
             Ok(Some(end)) => chained::check(config, request, &result, &end),
             _ => Err(error),

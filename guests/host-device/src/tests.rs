@@ -85,7 +85,7 @@ fn a_device_of_user_space_stays_where_it_is() {
     PLUGIN.call("ADD", &format!(r#"{keys},"device":"eno1""#)).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     assert_eq!(PLUGIN.call("DEL", keys).unwrap(), "");
-    // `DPDKMode` does the same for a device that is no PCI device, as in the native plugin.
+    // With `DPDKMode`, the link of a device that is no PCI device stays too, as in the native plugin.
     PLUGIN.call("ADD", r#","device":"eno1","DPDKMode":true"#).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     fake::with(|kernel| kernel.userspace.clear());

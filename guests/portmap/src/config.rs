@@ -33,7 +33,8 @@ impl Config {
     }
 
     /// Returns the first IPv4 and the first IPv6 address of the container's interface. Addresses without an interface
-    /// count as the container's own. The text of `sandbox` is not used: the host asks the kernel.
+    /// count as the container's own. The text of `sandbox` is not used, because the host asks the kernel which
+    /// addresses the container has.
     pub fn addresses(&self, request: &Request, previous: &CniResult) -> Vec<IpAddr> {
         let is_own =
             |ip: &&IpConfig| previous.interface_of(ip).is_none_or(|interface| interface.name == request.env.ifname);
@@ -45,8 +46,7 @@ impl Config {
 
 fn forward(mapping: &PortMapping) -> Result<Forward, Error> {
     let port = |what: &str, port: i64| {
-        u16::try_from(port)
-            .map_err(|_| Error::new(format!("Invalid {what} port number: {port} (the last one is 65535)")))
+        u16::try_from(port).map_err(|_| Error::new(format!("Invalid {what} port number: {port} (at most 65535)")))
     };
     Ok(Forward {
         transport: Transport::parse(&mapping.protocol).ok_or_else(|| {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const PLUGIN: Subject<Tap> =
     Subject::new(Tap, r#","type":"tap","ipam":{"type":"host-local"}"#, || Kernel::with_ipam(V4));
 
-/// A container with a bridge of its own.
+/// A container with its own bridge.
 fn bridged() -> Kernel {
     let mut node = Kernel::with_ipam(V4);
     node.add_link(Place::Container, "br0", "bridge");
@@ -60,7 +60,7 @@ fn the_context_reaches_the_link() {
     }
 }
 
-/// The native plugin makes the tap in another way if both keys are given.
+/// The native plugin makes the tap in another way if `owner` and `group` are both given.
 #[test]
 fn owner_and_group_together_change_the_first_settings() {
     for (keys, information, header) in [

@@ -24,7 +24,7 @@ pub struct Packet {
     pub xid: u32,
     /// `yiaddr`: the address for the client.
     pub address: Ipv4Addr,
-    /// The identifier of the server, which is also its address. A server must send it.
+    /// The identifier of the server, which is also its address. A packet without this identifier is ignored.
     pub server: Ipv4Addr,
     options: Options,
 }
@@ -71,7 +71,7 @@ impl Packet {
     }
 }
 
-/// The places of the fields in a message.
+/// The byte positions of the fields in a message.
 const SNAME: std::ops::Range<usize> = 44..108;
 const FILE: std::ops::Range<usize> = 108..236;
 const MAGIC_AT: usize = 236;
@@ -141,7 +141,7 @@ mod tests {
             ("another station", changed(33, 0xff)),
             // dhcproto's own reader panics at a hardware address that is longer than its field.
             ("a long hardware address", changed(2, 255)),
-            ("a short one", changed(2, 5)),
+            ("a short hardware address", changed(2, 5)),
             ("no magic cookie", changed(236, 0)),
             ("no options", good[..240].to_vec()),
             ("a cut header", good[..239].to_vec()),

@@ -1,4 +1,4 @@
-//! The state of a DHCPv6 lease between two steps. The state is refused under the same conditions as a state of DHCP.
+//! The state of a DHCPv6 lease between two steps. A damaged state, or a state of another version, is refused.
 
 use super::is_usable;
 use super::router::Link;
@@ -58,9 +58,7 @@ impl Saved {
         let Some(State(json)) = state else { return Err("dhcp: there is no state of this lease".into()) };
         let version = json.get("version").and_then(serde_json::Value::as_u64);
         if version != Some(u64::from(VERSION)) {
-            return Err(format!(
-                "dhcp: the state of this lease is damaged, or of another Postern: version {version:?}"
-            ));
+            return Err(format!("dhcp: the state of this lease is damaged, or has another version: {version:?}"));
         }
         let damaged = |error| format!("dhcp: the state of this lease is damaged: {error}");
         let saved: Self = serde_json::from_value(json.clone()).map_err(damaged)?;

@@ -12,7 +12,8 @@ pub const PLUGIN: Plugin = Plugin {
     ipam: Delegation::None,
     since: Version::V0_1_0,
     keys: &[
-        Key::number("table", 0, U32, "Routing table, filled by others [default: one table per address]").sample("100"),
+        Key::number("table", 0, U32, "Routing table that another program fills [default: one table per address]")
+            .sample("100"),
         Key::new(
             "gateways",
             Kind::List(&Kind::Text(Form::RequiredIp)),
