@@ -105,8 +105,8 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     for previous in grants.into_iter().flatten().filter(|grant| grant.capability == PREVIOUS) {
         let objects = Objects::Of(&previous.objects);
         for (key, noun, before) in [
-            ("addresses", "address", "use as the attachment's own, where a native plugin gave them before"),
-            ("names", "link", "take for the attachment's own on the host, where a native plugin made it before"),
+            ("addresses", "address", "use as the attachment's own, from an earlier native plugin"),
+            ("names", "link", "take for the attachment's own on the host, from an earlier native plugin"),
         ] {
             if !objects.none(key) {
                 abilities.push(Ability {
@@ -146,9 +146,9 @@ pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
 /// Returns the statements that hold for every plugin with these imports, under any policy.
 pub fn always(imports: &Imports) -> Vec<&'static str> {
     if imports.authority.is_empty() {
-        return vec!["it can compute, and answer; nothing else"];
+        return vec!["the plugin can only compute and print an answer"];
     }
-    let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
+    let mut always = vec!["only for the attachment of its call, and until the call's deadline"];
     let imported: Vec<Capability> = Capability::ALL.iter().copied().filter(|of| imports.has(*of)).collect();
     for holds in imported.iter().filter_map(|capability| page(*capability).always) {
         if !always.contains(&holds) {
@@ -166,7 +166,8 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         | Lasting::Collection => false,
     };
     if imported.iter().any(|capability| capability.rows().iter().any(gives_up)) {
-        always.push("on DEL it may remove its attachment's own objects, granted or not: no policy blocks a DEL");
+        always
+            .push("on DEL the plugin may remove its attachment's own objects, granted or not: no policy blocks a DEL");
     }
     always
 }
@@ -274,8 +275,8 @@ mod tests {
         assert_eq!(
             found(&[("addresses", &["10.0.0.0/8"]), ("names", &["tap*"])]),
             [
-                "use as the attachment's own, where a native plugin gave them before: address `10.0.0.0/8`",
-                "take for the attachment's own on the host, where a native plugin made it before: any link like `tap*`",
+                "use as the attachment's own, from an earlier native plugin: address `10.0.0.0/8`",
+                "take for the attachment's own on the host, from an earlier native plugin: any link like `tap*`",
             ]
         );
         assert_eq!(found(&[("names", &["tap0"])]).len(), 1);
@@ -296,6 +297,6 @@ mod tests {
         assert_eq!(ungranted(&imports, &grants), ["link"]);
         let cannot = inabilities(&imports, &grants);
         assert!(!cannot.contains(&"create interfaces") && cannot.contains(&"touch a link in the container"));
-        assert_eq!(always(&Imports::default()), ["it can compute, and answer; nothing else"]);
+        assert_eq!(always(&Imports::default()), ["the plugin can only compute and print an answer"]);
     }
 }

@@ -29,8 +29,8 @@ pub fn is_in(cni_path: &str, plugin: &str) -> bool {
     !plugin.contains('/') && cni_path.split(':').any(|directory| Path::new(directory).join(plugin).is_file())
 }
 
-/// Returns the plugin of this Postern that a runtime starts by another name: by a link to a plugin's file, or a copy of
-/// it. `None` if the name is the plugin's own name, or the name of another program.
+/// Returns the plugin of this Postern that a runtime starts by another name: by a link to a plugin's file, or by a copy
+/// of the file. `None` if the name is the plugin's own name, or the name of another program.
 pub fn behind(cni_path: &str, name: &str) -> Option<String> {
     if name.is_empty() || name.contains('/') {
         return None;
@@ -45,7 +45,7 @@ pub fn behind(cni_path: &str, name: &str) -> Option<String> {
 /// A network: a list of plugins, or a single configuration as a list of one.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// Its file.
+    /// The file of the network.
     pub path: PathBuf,
     /// The version that a runtime would choose; `None` if the file has none.
     pub version: Option<Value>,
@@ -61,7 +61,7 @@ pub struct Entry(Map<String, Value>);
 /// The input of one plugin of a network.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The name of its file, for messages.
+    /// The name of the network's file, for messages.
     pub label: String,
     /// The configuration: of a list, the plugin's entry with the name and version of the list.
     pub config: Value,
@@ -113,7 +113,7 @@ impl List {
         self.name.as_str().unwrap_or_default()
     }
 
-    /// Returns its plugins, in order.
+    /// Returns the entries of the plugins, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -156,7 +156,7 @@ impl Entry {
         self.get("type").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the name of its IPAM plugin; empty if it has none.
+    /// Returns the name of the IPAM plugin; empty if the entry names none.
     pub fn ipam(&self) -> &str {
         self.get("ipam").and_then(|ipam| ipam.get("type")).and_then(Value::as_str).unwrap_or_default()
     }
@@ -206,7 +206,7 @@ impl Network {
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Reads a configuration for `plugin`: from the file of a network, or from this file.
+    /// Reads a configuration for `plugin`. `target` is the name of a network, or a file.
     ///
     /// # Errors
     /// As [`find`] and [`Network::read`].
@@ -214,8 +214,8 @@ impl Network {
         Self::read(&find(target, &directory(None))?, plugin)
     }
 
-    /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. Of a list, the first entry with
-    /// the plugin as its `type` or `ipam.type` is used.
+    /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. From a list, the first entry
+    /// with the plugin as its `type` or `ipam.type` is used.
     ///
     /// # Errors
     /// The file can't be read, is no network configuration, or has nothing for this plugin.
@@ -250,8 +250,8 @@ impl Network {
     }
 }
 
-/// Returns the networks of a directory by their files, as a runtime reads them, each with the result of [`List::read`].
-/// Returns nothing if the directory can't be read.
+/// Returns the files of networks in a directory, by name, each with the result of [`List::read`]. Returns nothing if
+/// the directory can't be read.
 pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
     files(directory).into_iter().map(|path| (path.clone(), List::read(&path))).collect()
 }

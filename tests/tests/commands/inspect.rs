@@ -36,7 +36,7 @@ const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
             "masquerade its own addresses, and no others",
             "have the node's IP forwarding switched on (never off)",
             "run the IPAM plugin that the network's `ipam.type` names, sandboxed under its own policy",
-            "always: only for the attachment that it was called for",
+            "always: only for the attachment of its call",
             "it cannot: route addresses on the host; take leases; read a resolver file; touch lo",
             "policy and imports agree",
         ],

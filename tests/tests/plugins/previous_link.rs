@@ -287,7 +287,7 @@ fn it_is_planned_learned_and_told() -> Result<()> {
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "attach, where an earlier plugin made it and the node does not use it: any link like `tap*`",
-        "take for the attachment's own on the host, where a native plugin made it before: any link like `tap*`",
+        "take for the attachment's own on the host, from an earlier native plugin: any link like `tap*`",
     ] {
         ensure!(told.contains(words), "not \"{words}\": {told}");
     }

@@ -1,9 +1,9 @@
 //! The addresses of all links of the live namespaces, and the signs that an attachment uses them.
 //!
-//! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an
-//! address counts as in use too. But the report then names the address's link and namespace. So an operator sees who
-//! keeps a leftover. Namespaces that are mounted on the node are not named: no container can mount a namespace on the
-//! node.
+//! Root in a container can give any address to its links, and make many namespaces with few addresses each. An address
+//! of this kind counts as in use too. But the report then names the address's link and namespace. So an operator sees
+//! who keeps a leftover. Namespaces that are mounted on the node are not named: no container can mount a namespace on
+//! the node.
 
 use crate::alive::{HostConnection, host_connection};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -92,7 +92,7 @@ fn strange(
     let why = match (link.is_ok_and(is_attached), count, total) {
         (true, ..=FEW, ..=MOST) if is_mounted => return None,
         (true, ..=FEW, ..=MOST) => "whose namespace is not mounted on the node".to_owned(),
-        (true, ..=FEW, _) => format!("one of {total} addresses"),
+        (true, ..=FEW, _) => format!("whose namespace has {total} addresses"),
         (true, ..) => format!("which has {count} addresses"),
         (false, ..) => "which is like no attachment's link".to_owned(),
     };
@@ -100,7 +100,8 @@ fn strange(
     let process = found.process.map(|process| format!(", process {process}")).unwrap_or_default();
     let namespace = found.path.display();
     Some(format!(
-        "{name}, {why}, in the namespace {namespace}{process}: remove the address there, or end that container"
+        "{name}, {why}, in the namespace {namespace}{process}: remove the address from this link, or end the container of \
+         this namespace"
     ))
 }
 

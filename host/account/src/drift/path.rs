@@ -1,7 +1,7 @@
 //! The data path of an attachment: the container's end and its routes, the bridge with its gateways, the host's routes.
 //!
 //! The data path is compared with the data path in the record, noted by ADD ([`postern_state::DataPath`]). A record of
-//! an earlier version has no data path. For it, only the parts that every attachment with addresses needs are compared.
+//! an earlier version has no data path. Then only the parts are compared that every attachment with addresses needs.
 
 use super::{AGAIN, Account};
 use crate::namespaces::LiveNamespace;
@@ -50,14 +50,15 @@ fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
     }
 }
 
-/// Returns the command that switches an IPv6 setting of a link off. A link's name may contain a dot, and dots separate
-/// the parts of a key.
+/// Returns the command that switches an IPv6 setting of a link off. Slashes separate the parts of the key, because a
+/// link's name may contain a dot.
 fn setting(link: &str, key: &str) -> String {
     format!("sysctl -w net/ipv6/conf/{}/{key}=0", quoted(link))
 }
 
-/// Returns the commands that let a link have this address. Each command is followed by `&&`. If `accept_dad` is 2 and
-/// another node has the link-local address of this link, the kernel switches the link's IPv6 off.
+/// Returns the commands that switch the link's IPv6 on, if the link needs IPv6 for this address. Each command is
+/// followed by `&&`. The kernel switches IPv6 off if `accept_dad` is 2 and another node has the link-local address of
+/// this link.
 fn able(link: &Link, address: IpAddr) -> String {
     match address.is_ipv6() && link.disable_ipv6 {
         true => {
@@ -81,7 +82,7 @@ impl NodeState {
         match end.master.and_then(|index| self.link_at(index)) {
             Some(master) => self.bridge(account, &path, end, master),
             None if end.master.is_none() && (plugin == "bridge" || path.bridge.is_some()) => {
-                // A command can repair only a port without other settings: only ADD knows other settings.
+                // A command can repair only a port without settings such as a VLAN: only ADD knows these settings.
                 let bridge = path
                     .bridge
                     .as_deref()
@@ -101,8 +102,8 @@ impl NodeState {
     }
 
     fn bridge(&self, account: &mut Account, path: &DataPath, end: &Link, master: &Link) {
-        // An operator may have renamed the bridge. The host end is in another bridge only if bridges of both names
-        // exist.
+        // An operator may have renamed the bridge. So the host end counts as a port of another bridge only if bridges
+        // of both names exist.
         if let Some(wanted) = path.bridge.as_ref().filter(|wanted| **wanted != master.name)
             && self.link(wanted).is_some()
         {
@@ -242,7 +243,7 @@ impl NodeState {
             account.differs(what, remedy, is_command);
         }
         if !own.up {
-            // The kernel makes the other routes again when the link is set up.
+            // The kernel makes the routes to the link's own networks when the link is set up.
             return;
         }
         for address in account.addresses.clone() {

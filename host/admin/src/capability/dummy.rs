@@ -10,7 +10,7 @@ pub const PAGE: Page = Page {
     cannot: "make dummy links",
     always: None,
     groups: &[group(&["create"], |objects| {
-        changes(objects, "make its own link as one that leads nowhere (dummy), and no other while it lives")
+        changes(objects, "make its own link as a dummy, which leads nowhere, and no other link while this link exists")
     })],
     keys: &[LOOK_ONLY],
     objects: |_| Vec::new(),

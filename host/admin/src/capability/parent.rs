@@ -11,11 +11,11 @@ const DEFAULT: &str = "node.default-link";
 
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
-    cannot: "stack links on others",
+    cannot: "stack links on other links",
     always: None,
     groups: &[group(&["find", "[method]parent.attributes"], |objects| {
         about(objects, "names", "link", |link| {
-            format!("look at {link}, to stack its own link on, and change nothing of it")
+            format!("look at {link}, to stack its own link on that link, and not change that link")
         })
     })],
     keys: &[

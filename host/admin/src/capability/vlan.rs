@@ -20,9 +20,7 @@ pub const PAGE: Page = Page {
                     Switch::Off => String::new(),
                     Switch::On(_) => format!(", with {}", objects.words_but("mtu", "MTU", "0")),
                 };
-                format!(
-                    "make its own link as one in {id} of a link that it may stack on{mtu}, and no other while it lives"
-                )
+                format!("make its own link in {id} of a granted parent{mtu}, and no other link while this link exists")
             })
         }),
     ],

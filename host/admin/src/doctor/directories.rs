@@ -52,9 +52,9 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     if let Some(what) = places::why_logs_moved(&places.logs) {
         examination.area = "directories";
-        // A user without privileges has no other place for records.
+        // A user without privileges has no other directory for the log.
         let severity = if geteuid().is_root() { Severity::Warning } else { Severity::Note };
-        let why = "it is lost with the state directory, when the machine is started the next time";
+        let why = "the log is lost with the state directory at the next boot";
         let remedy = Remedy::Words(format!("make {} a directory that postern's user can write to", places::LOGS));
         examination.found(severity, places.logs.display(), what, why, remedy);
     }
@@ -62,7 +62,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         if directory.exists() {
             leases(examination, &directory);
             flags(examination, &directory, true);
-            let why = "host-local can't give out addresses of that network";
+            let why = "host-local can't give out addresses of this network";
             let networks = postern_state::networks(&directory).ok().flatten().unwrap_or_default();
             let networks = networks.iter().take(super::MOST).map(|network| directory.join(network));
             let is_readable = writable::refused(&directory, why).is_none();
@@ -119,11 +119,13 @@ fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
     let remedy = Remedy::quoted_in(&reason);
     match refused.as_slice() {
         [] => {
-            let why = "no plugin has a policy there yet; runs of a plugin with a policy there would be refused";
+            let why =
+                "no plugin has a policy in this directory yet; runs of a plugin with such a policy would be refused";
             examination.found(Severity::Warning, directory.display(), reason, why, remedy);
         }
         plugins => {
-            let why = format!("every run of {} is refused: others could have written its policy", plugins.join(", "));
+            let why =
+                format!("every run of {} is refused: another user could have written the policy", plugins.join(", "));
             examination.found(Severity::Error, directory.display(), reason, &why, remedy);
         }
     }
@@ -132,12 +134,12 @@ fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
 fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
     examination.area = "directories";
     let remedy = Remedy::quoted_in(&reason);
-    let why = "every run is refused: a user who can write there would have the host's privileges";
+    let why = "every run is refused: a user who can write to this directory would have the host's privileges";
     examination.found(Severity::Error, path.display(), reason, why, remedy);
 }
 
-/// Lease directories are shared with native plugins: a group may write to a network's directory. In a sticky data
-/// directory, other users can only make directories. No network of this node uses their directories.
+/// Native plugins use lease directories too. So a group may write to a network's directory. In a sticky data directory,
+/// other users can only make directories. No network of this node uses a directory of another user.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
@@ -148,7 +150,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
         let is_above = path == directory;
         let trusted = || if is_above { trust_way(&path, true).map(drop) } else { places::trust(&path) };
         let name = quoted(&path.display().to_string());
-        let why = "host-local refuses to give addresses from it";
+        let why = "host-local refuses to give addresses from this directory";
         let foreign = meta.uid() != 0 && meta.uid() != geteuid().as_raw();
         if is_sticky && foreign && !is_above {
             continue;
@@ -179,13 +181,13 @@ fn flags(examination: &mut Examination, path: &Path, is_written: bool) {
     let name = quoted(&path.display().to_string());
     if !is_written {
         if system.flags().contains(FsFlags::ST_NOEXEC) {
-            let why = "compiled plugins are executed from it: no plugin can be run";
+            let why = "compiled plugins are executed from this directory: no plugin can be run";
             let remedy = Remedy::Command(format!("mount -o remount,exec \"$(findmnt -nT {name} -o TARGET)\""));
             examination.found(Severity::Error, path.display(), "is mounted noexec", why, remedy);
         }
         return;
     }
-    if let Some(obstacle) = writable::refused(path, "runs write there, and fail").filter(is_certain) {
+    if let Some(obstacle) = writable::refused(path, "runs write to this directory, and fail").filter(is_certain) {
         return refuse(examination, &obstacle);
     }
     let free = system.blocks_available().saturating_mul(system.fragment_size());

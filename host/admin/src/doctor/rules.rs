@@ -1,7 +1,7 @@
 //! Unrecorded rules: they bear the mark of an attachment that has no record.
 //!
 //! An attachment of a native plugin has no record, and needs its rules while it lives. So only `postern gc --native`
-//! may remove such rules, after it has found them unused. It checks them once more before it removes them.
+//! may remove such rules. It removes only rules that it finds unused in two checks.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -35,7 +35,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             }
             ([], None) => {
                 let what = format!("rules of an attachment without a record: {}", marked.mark);
-                let why = "they name neither port nor address: whether a container needs them is unknown";
+                let why =
+                    "the rules name neither port nor address, so it is unknown whether a container needs the rules";
                 examination.found(Severity::Note, &marked.place, what, why, look(&marked));
             }
             (addresses, _)
@@ -52,7 +53,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 /// Reports rules without a known user.
 fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: String) {
     let Ok(node_state) = &node.node_state else { return };
-    let why = "they affect the next container that gets the address, and the kernel checks them for every packet";
+    let why = "the rules affect the next container that gets the address, and the kernel checks them for every packet";
     if node.is_offered(&marked.mark) {
         let remedy = Remedy::Command("postern gc --native".to_owned());
         // For rules without an address, only the port can show the user.
@@ -62,11 +63,12 @@ fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: 
     }
     match node_state.namespaces.gap() {
         Some(_) => {
-            let why = "a container may use them: not all namespaces could be looked at";
+            let why = "a container may use the rules: not all namespaces could be looked at";
             examination.found(Severity::Warning, &marked.place, what, why, Remedy::Words(super::ELSEWHERE.to_owned()));
         }
         None => {
-            let why = "no namespace has the address, but nothing shows that a native plugin made them for a container";
+            let why =
+                "no namespace has the address, but nothing shows that a native plugin made the rules for a container";
             examination.found(Severity::Warning, &marked.place, what, why, look(marked));
         }
     }
@@ -79,7 +81,7 @@ fn look(marked: &Marked) -> Remedy {
         ["bridge", ..] => "nft -a list table bridge nat".to_owned(),
         _ => "nft -a list table inet cni_plugins_masquerade".to_owned(),
     };
-    Remedy::Words(format!("find out who made them: `{shows}` shows them"))
+    Remedy::Words(format!("find out who made the rules: `{shows}` shows the rules"))
 }
 
 /// Returns the ports of spoofing protection, by the protection's ID.

@@ -78,8 +78,8 @@ fn read(call: &Call<'_>) -> Result<List> {
     list.map_err(|reason| anyhow!("network {} {reason}", call.path.display()))
 }
 
-/// Plays ADD. Then plays CHECK, STATUS, GC and DEL, as far as the network's version has these verbs. Returns the
-/// refusals of policy, and the reasons why some verbs could not be played.
+/// Plays ADD. Then plays those verbs of CHECK, STATUS, GC and DEL that the network's version has. Returns the refusals
+/// of policy, and the reasons why some verbs could not be played.
 ///
 /// # Errors
 /// As [`report`].

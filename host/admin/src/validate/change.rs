@@ -28,7 +28,7 @@ pub struct Attachment {
     pub network: String,
     pub container: String,
     pub interface: String,
-    /// The operations of its next verbs that policy would refuse.
+    /// The operations of the attachment's later verbs that the new policy would refuse.
     pub refused: Vec<Refused>,
 }
 
@@ -60,7 +60,7 @@ pub fn check(
             Ok(list) => list,
             Err(reason) if only.is_some() => bail!("network {} {reason}", path.display()),
             Err(reason) => {
-                report.notes.push(format!("{} was left out: it {reason}", path.display()));
+                report.notes.push(format!("{} was left out: the file {reason}", path.display()));
                 continue;
             }
         };
@@ -123,7 +123,7 @@ fn text_of(path: &Path, text: String) -> Text {
     Text { path: path.display().to_string(), text }
 }
 
-/// Returns the operations of an ADD that only the changed policies refuse.
+/// Returns the operations of ADD and later verbs that only the changed policies refuse.
 fn refused(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refusal>> {
     let (before, _) = plan::refused(&Call { policies: &[], ..call.clone() })?;
     let (after, notes) = plan::refused(call)?;
@@ -191,7 +191,8 @@ fn attachments(
         if lists.is_empty() {
             if has_part() {
                 let message = format!(
-                    "network {} has no list, neither here nor in the runtimes' cache: its attachments were left out",
+                    "network {} has no list in the directory of networks or in the runtimes' cache: its attachments \
+                     were left out",
                     header.network
                 );
                 report.notes.push(message);
@@ -207,12 +208,11 @@ fn attachments(
         for (path, text) in lists {
             if text.is_some() {
                 let name = format!("{}/{}/{}", judged.network, judged.container, judged.interface);
-                report.notes.push(format!(
-                    "attachment {name}: its list in the runtimes' cache was checked, {}",
-                    path.display()
-                ));
+                report
+                    .notes
+                    .push(format!("attachment {name}: its list {} in the runtimes' cache was checked", path.display()));
             }
-            // Most attachments of a network give equal results here.
+            // Results are kept, because most attachments of a network have equal results.
             let file = if text.is_none() { Some(path) } else { None };
             let key = format!("{:?}", (file, text, &header.ifname));
             if !known.contains_key(&key) {

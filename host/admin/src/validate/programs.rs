@@ -54,11 +54,13 @@ fn missing(
     }
     let message = format!("there is no plugin {} in {cni_path}", postern_cni::quote(plugin));
     let help = if is_in_catalog(plugin) {
-        format!("Postern has it: `postern add {plugin} --bin DIR` places its file in the runtime's directory")
+        format!(
+            "Postern has this plugin: `postern add {plugin} --bin DIR` places the plugin's file in the runtime's directory"
+        )
     } else {
         match nearest(plugin, names.iter().map(String::as_str)) {
             Some(near) => format!("`{near}` may be meant"),
-            None => "install it, or name the runtime's directories with --cni-path".to_owned(),
+            None => "install the plugin, or name the runtime's directories with --cni-path".to_owned(),
         }
     };
     sheet.error("missing-plugin", at, path, message, help);
