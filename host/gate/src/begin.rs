@@ -32,12 +32,12 @@ pub struct Call<'a> {
 }
 
 /// The called plugin, if it can be run.
-#[expect(clippy::large_enum_variant, reason = "a run has one of these, and most have the large one")]
+#[expect(clippy::large_enum_variant, reason = "a run has one value, and most runs have the large variant")]
 pub enum Called {
     /// The plugin that the runtime called.
     Plugin(Prepared),
     /// The host acts alone, for a DEL. The text is the reason why the plugin can't be run. The host removes the effects
-    /// in the record. Without a record it uses the attachment's names.
+    /// in the record. Without a record, the host uses the attachment's names.
     Nobody(String),
 }
 
@@ -72,8 +72,8 @@ pub fn begin(
     refused: &dyn Fn(&Error),
 ) -> Result<PreparedRun, Error> {
     let Call { verb, env, .. } = *call;
-    // The places are checked first. An attacker who prepared a state directory could otherwise have the objects of its
-    // records removed with the host's privileges.
+    // The places are checked first. Otherwise an attacker could prepare a state directory, and the host would remove
+    // the objects that its records name.
     let places = Places::find().map_err(obstacle)?;
     // A guest is needed: only the guest refuses an unreadable configuration with the plugin's own error.
     if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
@@ -143,7 +143,8 @@ fn ready(
     let of_delegates = main.map(|main| main.request(run.request, run.request.verb));
     launcher.prepare_delegates(&run.fixed.places.state, of_delegates.as_ref().unwrap_or(run.request));
     if run.request.verb == Verb::Status {
-        // STATUS checks disks and programs here, because the gate is not confined yet. No guest has run yet.
+        // STATUS checks disks and programs here, because the gate is not confined yet. This is safe, because no guest
+        // has run yet.
         status::able(run.view(), launcher, called)?;
         if let Some(main) = main.and_then(|main| launcher.delegate(&main.plugin).ok()) {
             let request = of_delegates.as_ref().unwrap_or(run.request);
@@ -282,7 +283,7 @@ fn keeps_notes(request: &Request, policy: &Policy) -> bool {
 }
 
 /// Reads the cookie of a container's namespace that the run does not enter. The record names the container by this
-/// cookie. A namespace that can't be entered is an error only if a note is kept for it.
+/// cookie. A namespace that can't be entered is an error only if the run keeps a note for the container.
 fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Result<(), Error> {
     let is_recorded = |capability: &Capability| capability.is_recorded() && policy.grants(*capability);
     let writes = parts.request.verb == Verb::Add && Capability::ALL.iter().any(is_recorded);
@@ -292,7 +293,7 @@ fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Res
     }
     match parts.journal.identify(namespace) {
         Err(error) if keeps_notes => Err(internal(error)),
-        // A native plugin that manages addresses also needs no right to enter the container.
+        // Native IPAM plugins also work without the right to enter the container.
         _ => Ok(()),
     }
 }

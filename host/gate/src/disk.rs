@@ -5,8 +5,8 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use postern_cni::{Error, code};
 use std::path::Path;
 
-/// Fails with code 5 if the file system of a directory, or of its future parent, is read-only, full, or out of inodes
-/// (statvfs(3)).
+/// Fails with code 5 if the file system of a directory, or of its nearest existing parent, is read-only, full, or out
+/// of inodes (statvfs(3)).
 pub fn writable(directory: &Path) -> Result<(), Error> {
     let Some(present) = directory.ancestors().find(|path| crate::places::is_there(path)) else { return Ok(()) };
     // If statvfs fails, the later write reports the error.
@@ -20,5 +20,5 @@ pub fn writable(directory: &Path) -> Result<(), Error> {
     };
     let reason = errno.desc();
     Err(Error::new(code::IO_FAILURE, format!("no lease can be kept in {}: {reason}", directory.display()))
-        .with_details("nothing was changed; free space or make it writable, and try again"))
+        .with_details("nothing was changed; free space or make the file system writable, and try again"))
 }

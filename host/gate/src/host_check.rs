@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use postern_kernel::{Link, Netlink};
 use postern_state::DataPath;
 
-/// Compares the host with the record. The error is the first difference in words, with the command that repairs it. It
-/// can also be the reason why the kernel does not show an object.
+/// Compares the host with the record. The error is the first difference in words, with the command that repairs it. The
+/// error can also be the reason why the kernel does not show an object.
 pub fn check(run: &Context) -> Result<(), String> {
     let sections = run.journal.sections();
     let Some(section) = sections.iter().find(|section| section.name == run.journal.section()) else { return Ok(()) };
@@ -43,7 +43,7 @@ fn joined(system: &System, port: &Port) -> Result<(), String> {
             Err(format!("{name}, the attachment's port, has left its bridge {bridge}"))
         }
         Some(link) if !link.up => {
-            Err(format!("{name}, the attachment's port, is down; `ip link set dev {} up` mends it", quoted(name)))
+            Err(format!("{name}, the attachment's port, is down; run `ip link set dev {} up`", quoted(name)))
         }
         Some(_) => Ok(()),
     }
@@ -58,11 +58,11 @@ fn gateways(host: &Netlink, path: &DataPath) -> Result<(), String> {
         };
         let named = quoted(name);
         if !link.up {
-            let mended = format!("`ip link set dev {named} up` mends it");
+            let mended = format!("run `ip link set dev {named} up`");
             return Err(format!("{name}, which has the gateway {address}, is down; {mended}"));
         }
         if !host.addresses(link.index).map_err(words)?.iter().any(|have| have.net == address) {
-            let mended = format!("`ip address add {address} dev {named}` mends it");
+            let mended = format!("run `ip address add {address} dev {named}`");
             return Err(format!("{name} does not have the gateway {address}; {mended}"));
         }
     }
@@ -76,5 +76,5 @@ fn is_routed(host: &Netlink, end: &Link, address: IpNet) -> Result<(), String> {
         return Ok(());
     }
     let (link, mended) = (&end.name, format!("ip route add {} dev {}", IpNet::from(address), quoted(&end.name)));
-    Err(format!("packets of this node to {address} do not go to {link}; `{mended}` mends it"))
+    Err(format!("packets of this node to {address} do not go to {link}; run `{mended}`"))
 }

@@ -21,7 +21,8 @@ use std::time::Instant;
 /// An effect with rules, and the outcome of restoring these rules.
 pub type ReapplyOutcome = (Effect, Result<Reapplied, OpError>);
 
-/// The work on one record: its effects are removed, or their rules are restored. It knows no native programs at first.
+/// The work on one record: its effects are removed, or their rules are restored. At first, native IPAM programs can't
+/// run ([`Upkeep::run_programs`]).
 pub struct Upkeep(RunParts);
 
 impl Upkeep {
@@ -57,7 +58,7 @@ impl Upkeep {
         removed.map(|_| is_whole)
     }
 
-    /// Removes only the record: its objects now belong to another attachment.
+    /// Removes only the record, because the record's objects now belong to another attachment.
     pub fn forget(mut self) {
         self.0.journal.forget();
         self.close();
@@ -72,14 +73,15 @@ impl Upkeep {
     /// outcome.
     ///
     /// # Errors
-    /// The attachment's link is gone: the rules would lead to another owner of its addresses.
+    /// The attachment's link is gone. Then the rules would lead to another owner of the addresses.
     pub fn reapply(mut self) -> Result<Vec<ReapplyOutcome>, OpError> {
         collectable::look_for_container(&mut self.0);
         let mut run = self.0.context();
         let listed: Vec<Effect> = run.journal.effects().into_iter().map(|noted| noted.effect).collect();
         for link in listed.iter().filter(|effect| effect.is_link()) {
             if !link.is_living_link(&run)? {
-                let message = format!("{} is gone: rules would serve another owner of its addresses", link.words());
+                let message =
+                    format!("{} is gone: the rules would lead to another owner of the addresses", link.words());
                 return Err(OpError::new(ErrorCode::InvalidHandle, link.words(), message));
             }
         }

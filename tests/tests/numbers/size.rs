@@ -306,7 +306,7 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     node.sh(&format!("ip -n c1 address add {given} dev eth0"))?;
     let claim = forward(9000, &first)?.with(&json!({"prevResult": {"ips": [{"address": given, "interface": 2}]}}));
     let refused = claim.call("ADD", "c1")?;
-    ensure!(refused.stdout.contains("attachment other/c2/eth0 has it, by its record"), "{}", refused.stdout);
+    ensure!(refused.stdout.contains("attachment other/c2/eth0 has this address, by its record"), "{}", refused.stdout);
     other.del()?;
     claim.add("c1").map(drop)
 }

@@ -216,10 +216,14 @@ fn leases_that_no_container_may_have() -> Result<()> {
         ("169.254.169.254/16", "169.254.0.1", "link-local"),
         ("224.0.0.5/24", "224.0.0.1", "multicast"),
         ("10.9.0.42/1", "10.9.0.1", "most of the Internet"),
-        ("192.0.2.77/24", "192.0.2.1", "the node itself has it"),
-        ("10.8.0.1/24", "10.8.0.9", "the node itself has it"),
-        ("10.8.0.2/24", "10.8.0.9", "attachment other/c2/eth0 has it, by its record"),
-        ("10.9.0.42/24", "10.9.0.42", "names router 10.9.0.42 for 10.9.0.42/24: it is the container's own address"),
+        ("192.0.2.77/24", "192.0.2.1", "the node itself has this address"),
+        ("10.8.0.1/24", "10.8.0.9", "the node itself has this address"),
+        ("10.8.0.2/24", "10.8.0.9", "attachment other/c2/eth0 has this address, by its record"),
+        (
+            "10.9.0.42/24",
+            "10.9.0.42",
+            "names router 10.9.0.42 for 10.9.0.42/24: the router has the container's own address",
+        ),
         ("10.9.0.42/24", "127.0.0.1", "no router has that address"),
     ] {
         place.service.says(Some(lease(address, gateway)));
@@ -252,11 +256,11 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
         ("fe80::7/64", "fe80::1", "link-local"),
         ("ff02::1/64", "fe80::1", "multicast"),
         ("2001:db8:9::7/16", "fe80::1", "most of the Internet"),
-        ("2001:db8:7::77/64", "fe80::1", "the node itself has it"),
-        ("2001:db8:8::1/64", "fe80::1", "the node itself has it"),
-        ("2001:db8:8::2/64", "fe80::1", "attachment other/c2/eth0 has it, by its record"),
+        ("2001:db8:7::77/64", "fe80::1", "the node itself has this address"),
+        ("2001:db8:8::1/64", "fe80::1", "the node itself has this address"),
+        ("2001:db8:8::2/64", "fe80::1", "attachment other/c2/eth0 has this address, by its record"),
         ("2001:db8:9::7/64", "2001:db8:9::1", "a router advertises itself by its link-local address"),
-        ("2001:db8:9::7/64", "10.9.0.1", "it has the other IP version"),
+        ("2001:db8:9::7/64", "10.9.0.1", "the router has the other IP version"),
         ("10.9.0.42/24", "10.9.0.1", "has 1 IPv4 addresses for the attachment, and not 0"),
     ] {
         place.service.says(Some(six(address, gateway)));

@@ -62,9 +62,8 @@ impl host::Link for Gate<'_> {
             let is_taken = error.is(Errno::EADDRINUSE);
             let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
             match self.run.own.container_mac.filter(|_| is_taken) {
-                Some(mac) => because(error, &format!("its master, or another link on this master, has {mac}")).hint(
-                    "each link of a master needs an address of its own: leave `mac` out, or name another address",
-                ),
+                Some(mac) => because(error, &format!("its master, or another link on this master, has {mac}"))
+                    .hint("each link of a master needs a different address: leave `mac` out, or name another address"),
                 None => error,
             }
         })?;
@@ -82,7 +81,7 @@ impl host::Link for Gate<'_> {
         let is_add = self.run.request.verb == Verb::Add;
         if self.run.journal.has_joined() {
             let message = format!("\"{name}\" belongs to an earlier plugin, whose host end joined a bridge");
-            let hint = "the plugin that made it deletes it on its DEL";
+            let hint = "the plugin that made the link deletes the link on DEL";
             return Err(OpError::new(ErrorCode::Exists, name, message).hint(hint));
         }
         self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
@@ -90,7 +89,9 @@ impl host::Link for Gate<'_> {
         // An ADD deletes only its own link: its undo could not restore another program's link.
         if is_add && !self.run.journal.has_made_link() {
             let message = format!("\"{name}\" is not a link that this ADD made");
-            return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
+            return Err(
+                OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made the link deletes the link")
+            );
         }
         if self.run.request.verb == Verb::Del {
             if !others::knows_container(self.run.journal) {
@@ -115,7 +116,7 @@ impl host::Link for Gate<'_> {
     }
 
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        // An attachment that joined with another plugin's link has no own link to remove.
+        // An attachment that joined a bridge with another plugin's link has no own link to remove.
         if self.run.request.verb == Verb::Del && self.run.journal.has_joined() {
             return Ok(None);
         }

@@ -54,7 +54,8 @@ pub fn words_on_lessee(view: View<'_>, key: &RecordKey) -> String {
     words_on(view, key, view.network_key().ok())
 }
 
-/// `network`: the network whose next ADD checks the attachment; `None` if each ADD checks it.
+/// Returns the known state of an attachment. `network` is the network whose next ADD checks the attachment; `None` if
+/// each ADD checks the attachment.
 fn words_on(view: View<'_>, key: &RecordKey, network: Option<NetworkKey>) -> String {
     if let Some(state) = view.system.known.holders.get(key) {
         return state.words();
@@ -115,7 +116,7 @@ pub fn holder_in_words(view: View<'_>, address: IpAddr) -> Result<Option<String>
     for summary in claims::candidates(view, &[address.into()], view.fixed.deadline.answer_by())? {
         if let Some((key, attachment)) = holder(view, &summary, address)? {
             let known = words_on_holder(view, Some(&key));
-            return Ok(Some(format!("attachment {attachment} has it, by its record; {known}")));
+            return Ok(Some(format!("attachment {attachment} has this address, by its record; {known}")));
         }
     }
     Ok(None)

@@ -58,8 +58,8 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
     attacked.look()?;
     let at = |name, address, interface: u8, words| forward(name, address, &json!(interface)).ends(110, words);
     let attacks = [
-        at("the bystander's, by its record", "10.77.0.2/24", 2, "attachment bystander/c2/eth0 has it, by its record"),
-        at("its neighbour's on the same bridge", "10.9.0.2/24", 2, "attachment net/c3/eth0 has it, by its record"),
+        at("the bystander's, by its record", "10.77.0.2/24", 2, "attachment bystander/c2/eth0 has this address, by its record"),
+        at("its neighbour's on the same bridge", "10.9.0.2/24", 2, "attachment net/c3/eth0 has this address, by its record"),
         at("the node's", "192.0.2.1/24", 2, "it is the node's own"),
         at("the gateway's", "10.77.0.1/24", 2, "it is the node's own"),
         at("one that is only claimed", "10.66.6.6/24", 2, "\"eth0\" of the container does not have it"),
@@ -106,7 +106,7 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
         ("another path of the namespace", json!(9)),
     ];
     let addresses = [
-        ("10.77.0.2/24", "attachment bystander/c2/eth0 has it, by its record"),
+        ("10.77.0.2/24", "attachment bystander/c2/eth0 has this address, by its record"),
         ("192.0.2.1/24", "it is the node's own"),
         ("10.77.0.1/24", "it is the node's own"),
         ("10.66.6.6/24", "\"eth0\" of the container does not have it"),
@@ -130,7 +130,7 @@ fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
                 )?;
             }
         }
-        // The attachment's record gets new lines. The record does not belong to the other attachments' objects.
+        // The attachment's record gets new lines. So the comparison leaves records out.
         let judge = |attacked: &mut AttackedNode, attack: &Attack| -> Result<()> {
             if !is_taken_over {
                 return attack.withstood_by(attacked);
@@ -213,7 +213,7 @@ fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
     )?;
     attacked.operator_policy("chained", POLICY)?;
     for (address, words) in [
-        ("10.77.0.2/24", "attachment bystander/c2/eth0 has it, by its record"),
+        ("10.77.0.2/24", "attachment bystander/c2/eth0 has this address, by its record"),
         ("192.0.2.1/24", "it is the node's own"),
         ("10.66.6.6/24", "\"eth0\" of the container does not have it"),
     ] {
@@ -232,7 +232,8 @@ fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
     Ok(())
 }
 
-/// Isolation and joining act on the host end: by the kernel and `prevResult`, the other end of the container's link.
+/// Isolation and joining act on the host end. The kernel and `prevResult` must both show the host end as the other end
+/// of the container's link.
 #[test]
 fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -212,7 +212,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     }
     if let Some(id) = port.vlan.filter(|id| port.trunk.contains(id)) {
         crate::say!(
-            "postern: VLAN {id} is in `vlan` and in `vlanTrunk`: as with the native plugin, port \"{name}\" has it only with \
+            "postern: VLAN {id} is in `vlan` and in `vlanTrunk`: as with the native plugin, port \"{name}\" has the VLAN only with \
              tags, and drops the container's untagged frames; remove the VLAN from one of the two keys"
         );
     }
@@ -241,7 +241,7 @@ fn spares_node(run: &Context, netlink: &Netlink, target: &BridgeLink) -> Result<
         }
         let message = format!(
             "failed to set bridge addr: \"{bridge}\" does not get {gateway}, because a DHCP server chose it, and the node \
-             would take its address and route"
+             would get this address and its route"
         );
         let hint = format!(
             "leave isGateway and isDefaultGateway out if a router of the network has the address; or first run \
@@ -301,7 +301,7 @@ fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force:
             let message =
                 format!("failed to set bridge addr: \"{name}\" already has an IP address different from {gateway}");
             return Err(OpError::new(ErrorCode::Exists, name, message)
-                .hint("set \"forceAddress\": true in the network to replace it"));
+                .hint("set \"forceAddress\": true in the network to replace the present address"));
         }
     }
     match netlink.add_known_address(target.index, gateway) {

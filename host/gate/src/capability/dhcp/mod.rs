@@ -1,6 +1,6 @@
 //! `dhcp`: the lease that the node's DHCP service keeps for this attachment.
 //!
-//! A server's answer is not trusted. A sandbox has parsed the answer, and this module checks it before it is used.
+//! A server's answer is not trusted. A sandbox has parsed the answer, and this module checks the answer before its use.
 
 pub mod effect;
 
@@ -152,7 +152,7 @@ fn is_free(view: View<'_>, address: IpNet) -> Result<(), OpError> {
     let host = view.system.host()?;
     let own = address.addr();
     if host.is_local(own).map_err(kernel_error)? || host.has_address(own).map_err(kernel_error)? {
-        return Err(refused(address, "the node itself has it").hint(
+        return Err(refused(address, "the node itself has this address").hint(
             "the DHCP server of this network must not give out addresses of its nodes: exclude these addresses",
         ));
     }
@@ -206,7 +206,8 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
     for route in lease.routes {
         let of_family = |grant: &&LeaseGrant| grant.address.addr().is_ipv4() == route.dst.addr().is_ipv4();
         let Some(own) = addresses.iter().find(of_family).map(|grant| grant.address) else {
-            let message = format!("the DHCP server names a route to {} without an address for it", route.dst);
+            let message =
+                format!("the DHCP server names a route to {} without an address of this IP version", route.dst);
             return Err(OpError::new(ErrorCode::InvalidArgument, route.dst.to_string(), message));
         };
         if let Some(gateway) = route.gw {
@@ -277,8 +278,8 @@ fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
     // For an IPv6 router nothing else can be checked.
     let is_on_link = if let IpAddr::V6(gateway) = gateway { gateway.is_unicast_link_local() } else { true };
     let reasons = [
-        (gateway.is_ipv4() != own.addr().is_ipv4(), "it has the other IP version"),
-        (gateway == own.addr(), "it is the container's own address"),
+        (gateway.is_ipv4() != own.addr().is_ipv4(), "the router has the other IP version"),
+        (gateway == own.addr(), "the router has the container's own address"),
         (is_none, "no router has that address"),
         (!is_on_link, "a router advertises itself by its link-local address"),
     ];

@@ -64,13 +64,13 @@ impl InnerKind {
     }
 }
 
-/// An inner link. The record also has its interface index, which root in the container can't change. Before the index
-/// is recorded, the link's first name and its address identify it.
+/// An inner link. The record also has the link's interface index, which root in the container can't change. Before the
+/// index is recorded, the link's first name and its address identify it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
     /// The link's kind. A macvlan has its own kind of effect, [`Macvlan`].
     pub kind: InnerKind,
-    /// The address that the host gave the link; `None` if it has its parent's address.
+    /// The address that the host gave the link; `None` if the link has its parent's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// The first name, which the host chose. `None` if the link was made with the attachment's name.
@@ -121,7 +121,7 @@ impl InnerLink {
         // The gate can't distinguish a deleted link from a moved link.
         if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
             crate::say!(
-                "postern: its {} link is not in the container: root in the container has deleted or moved it. \
+                "postern: the attachment's {} link is not in the container: root in the container has deleted or moved the link. \
                  A moved link uses its master's network until its new namespace ends",
                 self.kind.name()
             );
@@ -203,7 +203,7 @@ impl AttachmentLink for InnerLink {
     }
 }
 
-/// A macvlan link, in a form that is older than the other kinds.
+/// A macvlan link. Its form in the record is older than the form of the other kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "MacvlanForm", into = "MacvlanForm")]
 pub struct Macvlan(pub InnerLink);

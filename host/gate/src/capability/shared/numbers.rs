@@ -1,4 +1,4 @@
-//! The kernel's rule handles in the record: they identify rules without a search. This module also reads the rules of
+//! The kernel's rule handles in the record, which identify rules without a search. This module also reads the rules of
 //! other attachments from their records.
 
 use crate::capability::leaves::EffectKind;
@@ -24,8 +24,8 @@ pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesV
     }
 }
 
-/// Makes an effect's rules for these addresses in iptables, and notes their handles. `tables` finds the handles of
-/// their tables. The handle of a table that was made with the rules is not noted: it could now belong to another table.
+/// Makes an effect's rules for these addresses in iptables, and notes the rules' handles. `tables` finds the handles of
+/// the rules' tables. Handles of tables that changed meanwhile are not noted: the rules may be in a table that is gone.
 pub(crate) fn made_by_iptables(
     run: &mut Context,
     effect: &Effect,
@@ -40,15 +40,15 @@ pub(crate) fn made_by_iptables(
     Ok(())
 }
 
-/// Returns an effect with the variant of its rules. This is the recorded variant. For an unrecorded effect it is the
-/// variant for `new` iptables rules of these addresses.
+/// Returns an effect with the variant of its rules: the recorded variant. An unrecorded effect gets the variant of new
+/// iptables rules for the addresses in `new`.
 pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
     journal: &Journal,
     mut wanted: T,
     new: Option<&[IpNet]>,
     place: fn(&mut T) -> &mut Option<IptablesVariant>,
 ) -> T {
-    // This function searches the variant, so the comparison ignores it.
+    // This function searches for the variant, so the comparison ignores the variant.
     place(&mut wanted).take();
     let recorded = journal.recorded::<T>().into_iter().find_map(|mut made| {
         let variant = place(&mut made).take();
@@ -64,8 +64,8 @@ pub(crate) fn is_first<T: TryFrom<Effect>>(journal: &Journal) -> bool {
     journal.record().is_some_and(|record| record.warnings().is_empty()) && journal.recorded::<T>().is_empty()
 }
 
-/// Removes the effects of a kind that the record lists. Returns false if there may be more rules: a native plugin made
-/// the attachment, or its record is lost.
+/// Removes the recorded effects of a kind. Returns false if there may be more rules: a native plugin made the
+/// attachment, or its record is lost.
 pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) -> Result<bool, OpError> {
     let made = run.journal.recorded::<T>();
     made.iter().try_for_each(|made| made.remove(run))?;
@@ -90,7 +90,7 @@ pub(crate) fn busy(run: View<'_>) -> Result<Vec<(String, String)>, FirewallError
     collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()))
 }
 
-/// Returns the effects of a kind in the records of other attachments, for which `is_meant` is true.
+/// Returns the effects of a kind in the records of other attachments. `is_meant` chooses these attachments.
 pub(crate) fn of_others<T: TryFrom<Effect>>(
     view: View<'_>,
     is_meant: impl Fn(&AttachmentKey) -> bool,

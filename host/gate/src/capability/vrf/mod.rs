@@ -128,7 +128,7 @@ fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError>
     }
     match wanted.filter(|wanted| *wanted != table) {
         Some(_) => Err(exists(format!("VRF {name} already exist with different routing table {table}"))
-            .hint("name that table, or another VRF")),
+            .hint("name this table, or another VRF")),
         None => Ok(table),
     }
 }
@@ -145,7 +145,7 @@ fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)
             table.to_string(),
             format!("table {table} is in use in this container"),
         )
-        .hint("name another table, or leave `table` out: then the host chooses one")),
+        .hint("name another table, or leave `table` out, so that the host chooses a table")),
         Some(table) => Ok(table),
         None => lowest_free(1, &used),
     }
