@@ -222,7 +222,7 @@ fn what_cant_be_reached_is_told() {
     assert!(!namespaces.found.iter().any(|found| found.identity.1 == inode));
     let path = format!("/proc/{}/root/run/hidden/it", process.id());
     let unseen = namespaces.unseen.iter().find(|unseen| unseen.path == Path::new(&path)).unwrap();
-    assert_eq!(unseen.reason, "another mount hides it");
+    assert_eq!(unseen.reason, "another mount hides this path");
     assert!(!namespaces.is_complete() && namespaces.gap().is_some());
 }
 
@@ -251,7 +251,7 @@ fn processes_that_vanish_meanwhile_are_no_error() {
             let own = format!("/proc/{}/", std::process::id());
             for unseen in &namespaces.unseen {
                 assert!(
-                    unseen.reason == "permission denied" || unseen.reason == "another mount hides it",
+                    unseen.reason == "permission denied" || unseen.reason == "another mount hides this path",
                     "{unseen:?}"
                 );
                 assert!(!unseen.path.starts_with(&own), "{unseen:?}");

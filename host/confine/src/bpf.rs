@@ -105,8 +105,8 @@ const fn kinds(calls: &[&[c_long]], rules: &[&[CallRule]]) -> [Kind; NUMBERS] {
     kinds
 }
 
-/// Builds a program from its end, so that the distance of each jump is known. All jumps share two verdicts: the kernel
-/// takes less time to compile a short program.
+/// Builds a program from its end, so that the distance of each jump is known. All jumps share two verdicts, so the
+/// program is short and the kernel compiles it faster.
 struct Builder<'a> {
     kinds: [Kind; NUMBERS],
     rules: &'a [&'a [CallRule]],
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// The longest list there can be: its jumps are the farthest.
+    /// The longest possible list, with the farthest jumps.
     #[test]
     fn a_long_list_is_decided_as_a_short_one() {
         let calls: Vec<c_long> = (0..33).map(|call| call * 3).collect();

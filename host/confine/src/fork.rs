@@ -1,9 +1,9 @@
-//! The only fork(2) whose child may allocate and answers no runtime, and the end of such a child.
+//! fork(2) for every child that may allocate and answers no runtime, and the end of such a child.
 //!
 //! A new process has only the thread that forked. In the new process, a lock of another thread stays held for ever. So
 //! the heap holds its lock around each fork. pthread_atfork(3) has the same purpose, but musl's version allocates
-//! memory, which costs three calls and three page faults in every run. `std::process::Command` forks by itself: its
-//! child allocates nothing before exec(3).
+//! memory, which costs three calls and three page faults in every run. `std::process::Command` forks without this
+//! function: its child allocates nothing before exec(3).
 #![allow(unsafe_code, reason = "fork(2) and _exit(2) have no safe form")]
 
 use nix::unistd::ForkResult;

@@ -39,7 +39,7 @@ pub enum ServiceError {
     /// The service has closed the connection.
     #[error("has closed the connection")]
     Closed,
-    /// Its answer can't be understood.
+    /// The service's answer can't be understood.
     #[error("has answered nonsense: {0}")]
     Malformed(String),
     /// This process lacks a descriptor or memory, the socket can't be looked at, or a signal came. The error says
@@ -150,7 +150,7 @@ fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ServiceError> {
     connect(descriptor.as_raw_fd(), &UnixAddr::new(path)?)?;
     let server = getsockopt(&descriptor, PeerCredentials)?.uid();
     if server != 0 && server != geteuid().as_raw() {
-        return Err(ServiceError::Untrusted(format!("a process of user {server} serves there")));
+        return Err(ServiceError::Untrusted(format!("a process of user {server} serves at the socket")));
     }
     Ok(descriptor.into())
 }

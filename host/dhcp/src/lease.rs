@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The events that may wait for a step. More packets are dropped: a server sends again.
+/// The most events that wait for a step. Further packets are dropped, because a server sends again.
 pub const WAITING: usize = 8;
 
 /// The budget of sent packets: the number at once, and the milliseconds until one more.
@@ -25,7 +25,7 @@ const SENDS: RefillingBudget = RefillingBudget::new(16, 1000);
 /// The budget of packets for the client: the number at once, and the milliseconds until one more.
 const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 
-/// The offered addresses that are remembered while a lease is acquired. False offers can't push the true offer out
+/// The most offered addresses that are remembered while a lease is acquired. False offers can't push the true offer out
 /// within 20 seconds. A packet has four addresses at most, and there are 64 packets at once and 8 a second
 /// ([`PACKETS`]).
 const MOST_OFFERED: usize = 1024;
@@ -77,11 +77,11 @@ pub struct KeptLease {
     pub serial: u64,
     /// The attachment, with all data that the client needs.
     pub attachment: Attachment,
-    /// The family of its address.
+    /// The family of the lease's address.
     #[serde(default)]
     pub family: Family,
     pub namespace: Identity,
-    /// The index of its link.
+    /// The index of the lease's link.
     pub index: u32,
     /// The link's hardware address.
     pub mac: MacBytes,
@@ -129,10 +129,10 @@ pub struct KeptLease {
     /// The clients that wait for the lease's end.
     #[serde(skip)]
     pub releasers: Vec<Id>,
-    /// Its budget of sent packets.
+    /// The lease's budget of sent packets.
     #[serde(skip)]
     pub sends: RefillingBudget,
-    /// Its budget of packets for the client.
+    /// The lease's budget of packets for the client.
     #[serde(skip)]
     pub packets: RefillingBudget,
     /// The number of router solicitations that were sent.
@@ -144,14 +144,14 @@ pub struct KeptLease {
 }
 
 impl KeptLease {
-    /// Returns the lease with its fields that exist only in memory.
+    /// Returns the lease with values for the fields that exist only in memory.
     pub fn begun(self, phase: Phase) -> Self {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         Self { serial, phase, sends: SENDS, packets: PACKETS, ..self }
     }
 
-    /// Returns the name of its file, which no other lease has.
+    /// Returns the name of the lease's file, which no other lease has.
     pub fn key(&self) -> String {
         name(&self.attachment, self.family)
     }
@@ -206,7 +206,7 @@ impl KeptLease {
         }
     }
 
-    /// True if a server has given the address of `lease`, as far as the host can see.
+    /// True if the host saw a server offer the address of `lease`, or if this lease has the address already.
     pub fn is_given(&self, lease: &Lease) -> bool {
         let given = address(lease, self.family);
         given.is_some_and(|given| self.offered.contains(&given)) || given.is_some() && given == self.address()
@@ -245,7 +245,7 @@ impl KeptLease {
         !self.is_running && self.events.is_empty()
     }
 
-    /// Returns its line in the list of all leases.
+    /// Returns the lease's line in the list of all leases.
     pub fn held(&self, now: u64) -> HeldLease {
         let standing = match &self.phase {
             Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) => Standing::Acquiring,
@@ -288,7 +288,7 @@ impl KeptLease {
 pub enum Due {
     /// Look at the link.
     Settle,
-    /// Ask the link who has the address, or use the lease.
+    /// Ask the other stations whether one has the address, or use the lease.
     Ask,
     /// Close the sockets: no answer of a server is expected any more.
     Close,
@@ -300,10 +300,10 @@ pub enum Due {
     Wake,
 }
 
-/// The time after the end of a lease in which the client can report the end by itself.
+/// The time after the end of a lease in which the client can report the end.
 const GRACE_MS: u64 = 3000;
 
-/// Returns the address of a lease, if it has that family.
+/// Returns the address of a lease, if the address has this family.
 pub fn address(lease: &Lease, family: Family) -> Option<IpAddr> {
     let address = lease.addresses.first()?.address.addr();
     Some(address).filter(|address| address.is_ipv4() == (family == Family::Ipv4))

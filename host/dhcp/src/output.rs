@@ -51,7 +51,7 @@ fn check_lease(lease: &Lease) -> Result<(), String> {
     ];
     for (what, count, most) in lists {
         if count > most {
-            return Err(format!("gave a lease with {count} {what}, and it may have {most}"));
+            return Err(format!("gave a lease with {count} {what}, and a lease may have {most}"));
         }
     }
     check_length("lease", lease, LONGEST_LEASE)
@@ -60,7 +60,7 @@ fn check_lease(lease: &Lease) -> Result<(), String> {
 fn check_length(what: &str, part: &impl Serialize, most: usize) -> Result<(), String> {
     let length = serde_json::to_vec(part).map_or(usize::MAX, |text| text.len());
     if length > most {
-        return Err(format!("gave a {what} of {length} bytes, and it may have {most}"));
+        return Err(format!("gave a {what} of {length} bytes, and a {what} may have {most}"));
     }
     Ok(())
 }
@@ -100,10 +100,10 @@ mod tests {
         let address = json!({"address": "10.5.0.7/24"});
         for (output, words) in [
             (json!({"state": "x".repeat(LONGEST)}), "printed 65548 bytes, and the result of a step has at most 65536"),
-            (json!({"state": vec![0; 1100]}), "gave a state of 2201 bytes, and it may have 2048"),
+            (json!({"state": vec![0; 1100]}), "gave a state of 2201 bytes, and a state may have 2048"),
             (
                 bound(&lease(&json!({"addresses": [address, address]}))),
-                "gave a lease with 2 addresses, and it may have 1",
+                "gave a lease with 2 addresses, and a lease may have 1",
             ),
             (bound(&lease(&json!({"routes": vec![json!({"dst": "::/0"}); 257]}))), "257 routes"),
             (bound(&lease(&json!({"dns": {"nameservers": vec!["::"; 257]}}))), "257 name servers"),

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The name of the plugin in the catalog. The component of this plugin is also the client.
 const PLUGIN: &str = "dhcp";
 
-/// The time for one step. It takes a few milliseconds; a busy machine may need longer.
+/// The time for one step. A step takes a few milliseconds, or longer on a busy machine.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// The time for the process's answer: the time of a step, and of the verification of changed code.
@@ -53,8 +53,8 @@ impl Runner {
         send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
     }
 
-    /// Returns the result of the step: the guest's output, or the reason why there is none. Fails if the process has
-    /// ended, or does not answer.
+    /// Returns the result of the step: the guest's output, or the reason why there is no output. Fails if the process
+    /// has ended, or does not answer.
     pub fn finish(&self) -> Result<Result<Output, String>, String> {
         let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
         let text = text.map_err(|error| error.to_string())?;
@@ -63,7 +63,7 @@ impl Runner {
     }
 }
 
-/// The process itself.
+/// Runs the steps that the service sends, one after the other.
 fn run(stream: &UnixStream, engine: Engine, state: &Path) {
     while let Ok(input) = receive_text(stream, None) {
         let answer = step(engine, state, input);
@@ -96,7 +96,7 @@ fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
         Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))
     };
     // Only the verb GC has plugins without a process.
-    let Some(sandbox) = plugin.sandbox.as_mut() else { return Err("has no process of its own".to_owned()) };
+    let Some(sandbox) = plugin.sandbox.as_mut() else { return Err("has no process".to_owned()) };
     let ended = serve(ToSandbox::Start, PLUGIN, sandbox, start, Instant::now() + WITHIN, refuse);
     drop(plugin);
     reap();

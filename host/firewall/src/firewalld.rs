@@ -1,7 +1,7 @@
 //! firewalld: an attachment's addresses as sources of a zone.
 //!
 //! Calls on the system's message bus add sources, as in the native plugin. A source stays until firewalld is reloaded.
-//! A program makes the calls; a confined gate lets its helper run this program ([`postern_confine::bus`]).
+//! The program `busctl` makes the calls; a confined gate lets its helper run `busctl` ([`postern_confine::bus`]).
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn installed() -> bool {
 /// True if firewalld's name has an owner on the message bus.
 ///
 /// # Errors
-/// The program that asks is missing or fails, the bus does not answer, or the deadline passes.
+/// `busctl` is missing or fails, the bus does not answer, or the deadline passes.
 pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
     if !installed() {
         return Ok(false);
@@ -49,7 +49,7 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
     }
 }
 
-/// Puts an address in a zone. An address that is already there is no error.
+/// Puts an address in a zone. An address that is already in the zone is no error.
 ///
 /// # Errors
 /// firewalld refuses (the hint is its reason). [`runs`] has the other errors.
@@ -113,7 +113,7 @@ fn answer(
         .map_err(|error| FirewallError::io(operation, FIREWALLD, &error))?;
     Ok(match output.status {
         Some(0) => Ok(output.stdout.trim().to_owned()),
-        // The program puts these words in front of the bus's answer.
+        // `busctl` puts these words in front of the bus's answer.
         _ => Err(output.stderr.trim().trim_start_matches("Call failed: ").replace('\n', "; ")),
     })
 }
@@ -155,7 +155,7 @@ mod tests {
     fn an_error_of_firewalld_keeps_only_what_it_has() {
         use std::io::Write;
         if locate(BUSCTL).is_none() {
-            // The line bypasses the test program's output capture: `tests/suite` counts skipped tests.
+            // The line bypasses the test program's output capture, because `tests/suite` counts these lines.
             let _ = writeln!(
                 std::io::stdout(),
                 "SKIPPED: an_error_of_firewalld_keeps_only_what_it_has: busctl is not installed"

@@ -131,7 +131,7 @@ impl AttachmentKey {
         // XT_MAX_COMMENT_LEN, with its final NUL.
         if comment.len() > 255 {
             return refused(&format!(
-                "together they exceed an iptables comment (255 bytes): set \"{backend}\" to \"nftables\", or give the container \
+                "together these names exceed an iptables comment (255 bytes): set \"{backend}\" to \"nftables\", or give the container \
                  a shorter ID"
             ));
         }

@@ -89,8 +89,8 @@ pub(crate) fn is_nft(v6: bool) -> bool {
     installed(v6) == Some(Variant::Nft)
 }
 
-/// True if all rules of this family are in nf_tables: the programs are that variant, and legacy iptables has no table.
-/// `None` if the kernel does not show its tables.
+/// True if all rules of this family are in nf_tables: the programs are the nf_tables variant, and legacy iptables has
+/// no table. `None` if the kernel does not show the tables of legacy iptables.
 pub(crate) fn serves(v6: bool) -> Option<bool> {
     if is_nft(v6) { legacy_tables(v6).map(|tables| tables.is_empty()) } else { Some(false) }
 }

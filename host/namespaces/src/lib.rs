@@ -9,10 +9,10 @@
 //! All these are searched. Other things that keep a namespace alive can't be seen. Examples are a descriptor in a
 //! message of a socket, a detached tree of mounts, and a network file system that was mounted in the namespace.
 //!
-//! Places that can't be examined are reported as [`UnreadablePlace`]. With such places a caller must not conclude that
-//! something is *in no namespace*. Containers control their namespaces and paths. So every step is bounded, only
-//! namespaces are opened, and the whole search has a deadline.
-#![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
+//! Places that can't be examined are reported as [`UnreadablePlace`]. If there are such places, a caller must not
+//! conclude that something is *in no namespace*. Containers control their namespaces and paths. So every step is
+//! bounded, only namespaces are opened, and the whole search has a deadline.
+#![expect(clippy::disallowed_methods, reason = "the search reads `/proc` and the mounts of processes")]
 
 mod descriptors;
 mod mounts;
@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of passes over all processes, because new processes start during a pass. A new process may be in a
-/// namespace whose other processes have ended since.
+/// The most passes over all processes. Several passes are needed, because new processes start during a pass. A new
+/// process may be in a namespace whose other processes have ended since.
 const ROUNDS: usize = 3;
 
 /// The number of namespaces that are opened before their mounts are looked up again. The number limits open files.
@@ -63,7 +63,7 @@ const OWN: &str = "/proc/thread-self";
 pub struct LiveNamespace {
     /// Device and inode of nsfs.
     pub identity: (u64, u64),
-    /// Its number, unique until the node reboots; see [`Netlink::cookie`].
+    /// The namespace's number, unique until the node reboots; see [`Netlink::cookie`].
     pub cookie: u64,
     /// A path that led to the namespace: a mount that this process sees, if there is one. Processes in the namespace
     /// can change a path below `/proc/PID/root`. So such a path must not be opened again.
@@ -72,14 +72,15 @@ pub struct LiveNamespace {
     pub processes: usize,
     /// A process in the namespace.
     pub process: Option<u32>,
-    /// Its links.
+    /// The namespace's links.
     pub links: Vec<Link>,
     /// Addresses of all links, each with the link's index.
     pub addresses: Vec<(u32, LinkAddress)>,
     /// The reason why links or addresses may be missing: for example, there are too many, or root in the container
     /// keeps changing them.
     pub unread: Option<String>,
-    /// Its unicast routes, each with its link's index; `None` if they were not requested, or if there are too many.
+    /// The namespace's unicast routes, each with its link's index; `None` if routes were not requested, or are too
+    /// many.
     pub routes: Option<Vec<(u32, Route)>>,
 }
 
@@ -115,7 +116,7 @@ impl Namespaces {
     /// were not reached in time are unseen. Routes are read only in the namespaces with the cookies `routes_of`.
     ///
     /// # Errors
-    /// Those of `clone(2)`, and of reading `/proc`.
+    /// The errors of `clone(2)`, and of reading `/proc`.
     pub fn find(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self, String> {
         let failed = |reason: String| format!("look for network namespaces: {reason}");
         let deadline = Instant::now() + within;
@@ -123,7 +124,7 @@ impl Namespaces {
             .name("namespaces".to_owned())
             .spawn(move || Search::new(deadline, Some(routes_of)).and_then(Search::run))
             .map_err(|error| failed(reason(&error)))?;
-        let result = thread.join().map_err(|_| failed("the thread that looked for them failed".to_owned()))?;
+        let result = thread.join().map_err(|_| failed("the search thread failed".to_owned()))?;
         result.map_err(|error| failed(reason(&error)))
     }
 
@@ -198,7 +199,7 @@ struct Search {
     mount_spaces: BTreeMap<NamespaceId, BTreeMap<OsString, Vec<PathBuf>>>,
     /// The mount namespaces that have a process, once all processes were looked at.
     inhabited: BTreeSet<NamespaceId>,
-    /// The namespaces that only sockets keep alive, as far as they were not entered.
+    /// The namespaces that only sockets keep alive, and that were not entered.
     held: BTreeMap<u64, PathBuf>,
     /// The device number of nsfs.
     nsfs: u64,
@@ -406,7 +407,10 @@ impl Search {
                 for tasks in roots.values() {
                     self.view(tasks);
                     if let Some(task) = tasks.first() {
-                        self.note_unreadable(task, "its processes see only a part of their mounts (chroot)");
+                        self.note_unreadable(
+                            task,
+                            "the processes of its mount namespace see only a part of the mounts (chroot)",
+                        );
                     }
                 }
             }
@@ -546,7 +550,7 @@ impl Search {
         let first = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
         if path != first {
             if target(path)? != target(&first).unwrap_or_default() {
-                self.note_unreadable(path, "a socket of a thread with open files of its own");
+                self.note_unreadable(path, "a socket of a thread with its own table of open files");
             }
             return Ok(());
         }
@@ -579,8 +583,8 @@ impl Search {
 
 fn why_not_reached(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EXDEV) => "another mount hides it".to_owned(),
-        Some(libc::EAGAIN) => "its path can't be walked without waiting for a file system".to_owned(),
+        Some(libc::EXDEV) => "another mount hides this path".to_owned(),
+        Some(libc::EAGAIN) => "this path can't be walked without waiting for a file system".to_owned(),
         _ => reason(error),
     }
 }
@@ -590,12 +594,12 @@ fn why_not_reached(error: &io::Error) -> String {
 fn look_around(key: NamespaceId, path: &Path, routes_of: Option<&BTreeSet<u64>>) -> Result<LiveNamespace, String> {
     let found = |cookie| LiveNamespace { identity: key, cookie, path: path.to_owned(), ..LiveNamespace::default() };
     let Some(routes_of) = routes_of else {
-        // Any socket tells the number. A datagram socket can do nothing else.
+        // Every socket has the number. An unbound Unix datagram socket can do nothing else.
         return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));
     };
     let text = |error: KernelError| error.to_string();
     // A list that changes while it is read is an error here: missing objects would count as gone, and would be removed.
-    // Runs of ADD and DEL need only the numbers, and continue.
+    // Runs of ADD and DEL need only the numbers, and read no lists.
     let netlink = Netlink::open().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());

@@ -5,7 +5,7 @@
 //! placeholder = "${" path [ "|" default ] "}"
 //! path        = "config" "." key *( "." ( key / "*" ) )      ; the network configuration on standard input
 //!             / "args" "." key [ ".*" ]                      ; CNI_ARGS; with ".*" its parts between commas
-//!             / "node.default-link"                          ; the link of the default route; by itself, or as a default
+//!             / "node.default-link"                          ; the link of the default route; alone, or as a default
 //! key         = 1*( ALPHA / DIGIT / "_" / "-" / "/" )
 //! default     = any text without "}"
 //! ```
@@ -89,8 +89,8 @@ pub struct Sources<'a> {
 pub enum Value {
     /// A text, a number or a boolean, with the text around it, possibly with open parts.
     Text(Pattern),
-    /// A range of the configuration, and the set of ranges that contains it. The set is the number of the template, and
-    /// the positions of all stars except the last.
+    /// A range of the configuration, and the set of ranges that contains it. The set is named by the number of the
+    /// template, and the positions of all stars except the last.
     Range(LeaseRange, Vec<usize>),
     /// Addresses, each with its gateway, which may be in any network.
     Pairs(Vec<(Pattern, Pattern)>),
@@ -136,7 +136,7 @@ impl Template {
         self.pair.as_deref().map(|(address, gateway)| (address, gateway))
     }
 
-    /// The value as it is written.
+    /// Returns the value as the policy file has it.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -241,7 +241,7 @@ impl Template {
             };
             match (lookup(&root, steps)?, default) {
                 (Some(object @ Json::Object(_)), None) if self.parts.len() == 1 => {
-                    // The plugin refuses a value that is not a range. Nothing can be leased from it.
+                    // The plugin refuses a value that is not a range, and leases nothing from this value.
                     let Some(set) = set else { return Ok(None) };
                     return Ok(ranges::read(object)?.map(|range| Value::Range(range, set)));
                 }
@@ -259,7 +259,7 @@ impl Template {
 }
 
 impl Path {
-    /// Returns the part up to the last star, and the rest.
+    /// Returns the part up to the last star, and the part after the last star.
     fn split(&self) -> Option<(&[Step], &[Step])> {
         let last = self.steps.iter().rposition(|step| *step == Step::Each)?;
         self.steps.split_at_checked(last + 1)
@@ -418,7 +418,7 @@ fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> 
     }
 }
 
-/// Refuses an object that has a key twice. The plugins take the last key, and readers should not have to know this.
+/// Refuses an object that has a key twice. The plugins take the last key, and operators should not have to know this.
 pub fn spelt_once(json: &Json, key: &str) -> Result<(), Ambiguous> {
     member(json, key).map(drop)
 }

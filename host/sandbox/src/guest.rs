@@ -21,14 +21,14 @@ use wasmtime::{Engine, Result, Store, Trap};
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestOutcome {
-    /// The guest ended by itself.
+    /// The guest returned, or exited with a status.
     Finished {
         /// The guest's standard output.
         stdout: String,
         /// Exit status: 0, or 1 for failure.
         status: u8,
     },
-    /// The guest was ended: one short reason, without a plugin's name.
+    /// The guest failed. The text is one short reason, without a plugin's name.
     Failed(String),
 }
 
@@ -43,7 +43,7 @@ pub struct Guest {
     runtime: Option<Arc<Runtime>>,
 }
 
-/// A run that has ended, with its memory. A process that exits need not drop it: unmapping takes time.
+/// A run that has ended, with its memory. A process that exits need not drop the memory, because unmapping takes time.
 pub struct Ended {
     /// The outcome.
     pub outcome: GuestOutcome,

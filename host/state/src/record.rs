@@ -223,8 +223,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.note(Line { of: Some(seq), handles, tables, ..Line::about(&effect.section) })
     }
 
-    /// Notes that the ADD of `section` will make effects next. `digest` is the SHA-256 of its component (hexadecimal),
-    /// `config` a hash of its configuration. After an error nothing may be made.
+    /// Notes that the ADD of `section` will make effects next. `digest` is the SHA-256 of the plugin's component
+    /// (hexadecimal), `config` a hash of the plugin's configuration. After an error nothing may be made.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
         self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
@@ -238,7 +238,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
         let line = |change| Line::<&E> { change: Some(change), ..Line::about(section) };
-        // This line is as long as the final line that will replace it. Until then the line counts as unfinished.
+        // `given` is as long as the final line. Spaces keep this room, and count as an unfinished line until the final
+        // line replaces the spaces.
         let given = self.encode(&line(Change::Given(A_TIME)))?;
         let mut made = line(Change::Made { addresses: addresses.clone(), path: path.clone() });
         let mut text = self.encode(&made)?;
@@ -264,7 +265,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(section, Change::Joined(true))
     }
 
-    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970. The attachment exists
+    /// Notes that the runtime has the result of `section`. `time` is in milliseconds since 1970. The attachment exists
     /// after an error too.
     pub fn given(&mut self, section: &str, time: u64) -> Result<()> {
         self.change(section, Change::Given(time))
@@ -387,8 +388,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn full(&self) -> StateError {
         StateError::Exhausted(format!(
-            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them; \
-             several routes or addresses in one operation count as one thing",
+            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; the \
+             attachment's DEL removes these things; several routes or addresses in one operation count as one thing",
             self.directory.path_of(&self.name).display(),
             MOST_BYTES >> 10
         ))

@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for Forward {
     }
 }
 
-/// The senders of forwarded packets that the container sees as the node.
+/// The senders whose forwarded packets reach the container with the node's address as source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NatSources {

@@ -152,11 +152,11 @@ fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
 /// administrator's rules, which come first. With `is_first`, the attachment has no rules yet, and no search is made.
 /// `variant` is the variant of earlier rules. With `None`, the variant for new rules is used.
 ///
-/// Returns the handles of the addresses' rules if all rules are new, and no program made them. The record keeps the
+/// Returns the handles of the addresses' rules if all rules are new and were made over netlink. The record keeps the
 /// handles, to find the rules again.
 ///
 /// # Errors
-/// A program is missing or fails, or the deadline passes.
+/// A program of iptables is missing or fails, or the deadline passes.
 pub fn admit(
     addrs: &[IpNet],
     admin: &str,
@@ -188,7 +188,7 @@ pub fn isolate(
     Ok(count)
 }
 
-/// Returns the first rule of these addresses that is missing, in the native plugin's words; `None` if all are there.
+/// Returns the first rule of these addresses that is missing, in the native plugin's words; `None` if all rules exist.
 /// `isolated` is a bridge with its policy. With handles from [`admit`], no other owner's rules are read.
 ///
 /// # Errors
@@ -285,8 +285,8 @@ pub struct AddressHandles {
 }
 
 /// Returns the handles of the tables of these addresses' families, for [`AddressHandles`]. Empty if a table is missing,
-/// or if only a program can read the rules. If the handles are the same before and after [`admit`], the new rules are
-/// in these tables.
+/// or if only programs of iptables can read the rules. If the handles are the same before and after [`admit`], the new
+/// rules are in these tables.
 #[must_use]
 pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     numbers::tables(FILTER, addrs, runner)
@@ -322,11 +322,11 @@ impl AddressHandles {
     }
 }
 
-/// True if only programs can read or change these rules. False if no such program is installed. `noted` are the numbers
-/// of the rules that a run may read or change; `None` means all rules.
+/// True if only programs of iptables can read or change these rules. False if no program of iptables is installed.
+/// `noted` are the numbers of the rules that a run may read or change; `None` means all rules.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>) -> bool {
-    // Rules that can be made without a program can also be removed without a program.
+    // Rules that can be made over netlink can also be removed over netlink.
     let unsure: Vec<&AddressHandles> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
     only_programs(FILTER, runner, |nft, v6| {
         if noted.is_none() {
@@ -342,7 +342,7 @@ pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>
 }
 
 /// True if the rules with these handles exist, and are all rules that [`admit`] makes for these addresses. False if
-/// only a program can tell.
+/// only programs of iptables can read the rules.
 #[must_use]
 pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool {
     handles.len() == 2 * addrs.len()
@@ -365,7 +365,7 @@ fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<IptablesRule> {
 /// attachment's rules are removed. Returns the number of changes.
 ///
 /// # Errors
-/// A program that a record's rules need is missing or fails, or the deadline passes.
+/// A program of iptables that a record's rules need is missing or fails, or the deadline passes.
 pub fn withdraw(
     addrs: &[IpNet],
     handles: &[u64],
@@ -380,8 +380,8 @@ pub fn withdraw(
     Ok(changes)
 }
 
-/// Returns the addresses that have a rule of the firewall plugin, in both families, whatever program made it. Changes
-/// nothing.
+/// Returns the addresses that have a rule of the firewall plugin, in both families, whichever program made the rule.
+/// Changes nothing.
 ///
 /// # Errors
 /// As [`withdraw`].
@@ -412,7 +412,7 @@ pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallEr
 }
 
 impl Tables {
-    /// True if all rules that isolate this bridge are there, in their order, in these families (true for IPv6).
+    /// True if all rules that isolate this bridge exist, in the right order, in these families (true for IPv6).
     #[must_use]
     pub fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
         let set = isolation(bridge, ingress);
@@ -429,8 +429,8 @@ impl Tables {
 }
 
 /// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges.
-/// This question takes microseconds. If the answer is false, [`withdraw`] need not run. It may start programs, which
-/// take milliseconds.
+/// This question takes microseconds. If the answer is false, the caller need not call [`withdraw`], which may start
+/// programs for milliseconds.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.

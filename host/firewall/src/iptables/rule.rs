@@ -53,7 +53,7 @@ pub(crate) enum Match {
     },
     /// A mask of [`STATES`].
     State(Is<u16>),
-    /// Words of any other part. Only a program can read and write this part.
+    /// Words of any other part. Only programs of iptables can read and write this part.
     Other(Vec<String>),
 }
 

@@ -29,8 +29,8 @@ pub(super) enum Answer<'a> {
 }
 
 impl Connection {
-    /// Gives every message that answers a sequence number from `first` to `last` to `take`. It stops when `take`
-    /// returns true for the last message. At `deadline` it leaves further messages unread.
+    /// Calls `take` with every message that answers a sequence number from `first` to `last`. Stops when `take` returns
+    /// true, for the last message. At `deadline`, further messages stay unread.
     pub(super) fn receive(
         &self,
         first: u32,
@@ -43,7 +43,7 @@ impl Connection {
     }
 
     /// As [`Connection::receive`], for one datagram. Returns true if `take` returned true for the last message. Without
-    /// a deadline it does not wait.
+    /// a deadline, the call does not wait.
     pub(super) fn receive_some(
         &self,
         first: u32,

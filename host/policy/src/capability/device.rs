@@ -38,7 +38,8 @@ impl Decide for ops::Device {
 }
 
 impl Granted {
-    /// True if a device may be taken although the node itself uses it: [`DEFAULT_LINK`] or [`PORTS`].
+    /// True if a device may be taken although the node itself uses the device as `used_as`: [`DEFAULT_LINK`] or
+    /// [`PORTS`].
     pub fn may_take(&self, used_as: &str) -> bool {
         self.grant(Capability::Device).is_some_and(|grant| grant.on(used_as))
     }

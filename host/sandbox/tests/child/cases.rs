@@ -70,7 +70,7 @@ impl Sandbox {
         waitpid(self.child, None).unwrap()
     }
 
-    /// Returns the last message of the run. The process exits as soon as nothing waits for a further message.
+    /// Returns the last message of the run. The process exits as soon as no further message can come.
     fn end(self) -> FromSandbox {
         let last = self.next().unwrap();
         let Self { child, channel } = self;
@@ -288,8 +288,8 @@ fn a_process_with_a_little_heap_has_whole_sandboxes() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// This program under a low limit. It raises the limit, as a gate does, and starts a guest. The guest's process makes
-/// several copies of the guest's output of 16 MiB.
+/// Runs in this program after its second start, under a low limit. Raises the limit, as a gate does, and starts a
+/// guest. The guest's process makes several copies of the guest's output of 16 MiB.
 pub fn with_a_little_heap() {
     let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
     setrlimit(Resource::RLIMIT_AS, hard, hard).unwrap();

@@ -1,5 +1,5 @@
-//! Writes guest-sdk/src/sys: the way to the host. A component calls the imported functions. A program of the build
-//! machine calls the fake host. Both ways have the same functions.
+//! Writes guest-sdk/src/sys, the SDK's calls to the host, in two forms with equal functions. In a component, the calls
+//! go to the imported functions. In a program of the build machine, the calls go to the fake host.
 //!
 //! Also writes modules of guest-sdk/src that only call these functions.
 
@@ -38,7 +38,8 @@ const VALUES: &[&str] = &[
     "Transport",
 ];
 
-/// Returns two files for each capability, and its module for plugins if that module only calls the functions.
+/// Returns two files for each capability, and the capability's module for plugins if this module only calls the
+/// functions.
 pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     let mut files = Vec::new();
     for (arm, place, file) in [
@@ -146,7 +147,7 @@ fn header(surface: &Surface, capability: &Capability, function: &Function) -> Re
     Ok(header.replace(&own, ""))
 }
 
-/// The functions that ask the gate, and the functions that read a handle.
+/// Returns the functions that ask the gate, and the functions that read a handle.
 fn functions(capability: &Capability) -> impl Iterator<Item = &Function> {
     let is_of_value = |function: &&Function| {
         let own = capability.types.iter().find(|def| Some(&def.name) == function.of.as_ref());

@@ -54,7 +54,7 @@ fn a_record_that_is_full_refuses_and_can_still_be_removed() {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(&error, StateError::Exhausted(text) if text.contains("its DEL removes them")), "{error}");
+        assert!(matches!(&error, StateError::Exhausted(text) if text.contains("DEL removes these things")), "{error}");
         assert_eq!(noted, fits);
         drop(record);
         let mut record = existing(&scratch).unwrap().unwrap();

@@ -166,7 +166,7 @@ fn a_section_that_joined_is_known_by_that() {
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
     assert!(record.sections()[0].joined && !record.sections()[0].made_link);
-    // The next ADD begins anew.
+    // The next ADD begins without the mark.
     record.begin("bridge", "d", "c", 3).unwrap();
     assert!(!record.sections()[0].joined);
 }
@@ -191,7 +191,7 @@ fn a_note_counts_until_its_section_ends() {
     let mut record = open(&scratch);
     let both = expected(&[("remember", Some("second\n\u{1b}[2J")), ("remember#2", Some("other"))]);
     assert_eq!(notes(&record), both);
-    // A torn line is a note that does not count.
+    // A note in a torn line does not count.
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
     record.keep("remember", "third").unwrap();
     drop(record);
