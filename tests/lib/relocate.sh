@@ -1,4 +1,4 @@
-# relocate DIRECTORY: makes plugins' files in a copied CNI bin directory (#!HOST --plugin=NAME) start the host executable there.
+# relocate DIRECTORY: makes the plugins' files (#!HOST --plugin=NAME) of a copied CNI bin directory start DIRECTORY/postern.
 relocate() {
   for file in "$1"/*; do
     if [ -f "$file" ] && [ ! -L "$file" ] && head -c 200 "$file" | grep -aq '^#!/.*/postern --plugin='; then

@@ -92,7 +92,7 @@ impl Answer {
     /// Returns the JSON that a command printed, whatever its status.
     ///
     /// # Errors
-    /// The command printed something else.
+    /// The command printed something else than JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self:?}"))
     }

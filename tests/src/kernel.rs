@@ -1,5 +1,6 @@
-//! The kinds of links that the running kernel may lack. A test checks for them first, and says that it is skipped.
-//! `tests/vm/kernel` runs the same tests in a virtual machine whose kernel has all these links.
+//! The kinds of links that the running kernel may lack. A test first checks for its kind of link. Without this kind,
+//! the test counts as skipped. `tests/vm/kernel` runs the same tests in a virtual machine whose kernel has all these
+//! links.
 
 use crate::{Node, skip, skip_part};
 use anyhow::{Context, Result};

@@ -105,7 +105,7 @@ impl Watched {
     }
 }
 
-/// A script that gives a node its own `/etc`, for operators' policies. iptables still finds its files there.
+/// A script that gives a node its own `/etc`, for operators' policies. iptables still finds its files in this `/etc`.
 pub const PRIVATE_ETC: &str = "
     mount -t tmpfs -o mode=755 etc /mnt
     cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true

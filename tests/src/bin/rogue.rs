@@ -2,8 +2,8 @@
 //! after an escape from wasmtime.
 //!
 //! `tests/setup` places this program in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog
-//! are real; only the sandbox is different. The network's key `rogue` lists the steps of the sandbox. The sandbox does
-//! them on the verb `on` (default: ADD), and ends with an error object at the first refusal.
+//! are real; only the sandbox is different. The network's key `rogue` lists the steps of the sandbox. The sandbox
+//! carries out these steps on the verb `on` (default: ADD), and ends with an error object at the first refusal.
 //!
 //! | step | what it does |
 //! |---|---|
@@ -41,7 +41,7 @@ fn main() {
     std::process::exit(postern_gate::protocol::main(&name, engine).into());
 }
 
-/// Returns the catalog's fingerprint of the engine, so that the comparison with it succeeds.
+/// Returns the catalog's fingerprint of the engine, so that the gate's comparison of fingerprints succeeds.
 fn fingerprint() -> String {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let manifest = std::fs::read(own.with_file_name("postern.d").join("rogue.json")).unwrap_or_default();
@@ -138,7 +138,7 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
             return ask(line, &json!({"op": "bridge-attach", "bridge": 2, "host": 1, "port": port}));
         }
         "sleep" => sleep(pause()),
-        // The sandbox ends with a killed gate, so no process outlives the test.
+        // The sandbox ends when its gate is killed, so no process outlives the test.
         "hang" => {
             let gate = parent_id();
             while parent_id() == gate {
@@ -161,14 +161,15 @@ fn message(json: &Value) -> Vec<u8> {
     }
 }
 
-/// Returns the bytes of a call. `logged` is the operation in the audit log's form: its name is beside its fields.
+/// Returns the bytes of a call. `logged` is the operation in the audit log's form: the key `op` has the name, and the
+/// other keys are the fields.
 fn call(logged: &Value) -> Vec<u8> {
     let op = logged.get("op").and_then(Value::as_str).unwrap_or_default();
     let mut rows = Capability::ALL.iter().flat_map(|of| of.rows().iter().map(move |row| (of.name(), row)));
     let known = rows.find(|(_, row)| row.log == op).and_then(|(of, row)| {
         let mut fields = logged.clone();
         fields.as_object_mut()?.remove("op");
-        // An operation without fields is its name alone.
+        // An operation without fields has only its name.
         let forms = [json!({of: {row.function(): fields}}), json!({of: row.function()})];
         forms.into_iter().find_map(|form| serde_json::from_value(json!({"call": form})).ok())
     });

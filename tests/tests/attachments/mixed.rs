@@ -18,14 +18,14 @@ enum Side {
 use Side::{Native, Ours};
 
 const FILTERS: [&str; 2] = ["nftables", "iptables"];
-/// `out` is behind link `wire0`. Forwarding on the node is off at first.
+/// `out` is behind link `wire0`. The node forwards only packets that a rule of iptables accepts.
 const WIRE: &str = "
     ip link add wire0 type veth peer name wire0 netns out; ip address add 192.0.2.1/24 dev wire0; ip link set wire0 up
     ip -n out address add 192.0.2.2/24 dev wire0; ip -n out link set wire0 up; ip -n out route add default via 192.0.2.1
     sysctl -qw net.ipv4.ip_forward=1; iptables -P FORWARD DROP; mkdir -p /run/net.d /run/flannel
     printf 'FLANNEL_NETWORK=10.5.0.0/16\\nFLANNEL_SUBNET=10.5.1.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env";
 
-/// The lists, and the keys that name the packet filter.
+/// Returns the network with this list of plugins. `filter` is the packet filter of its rules.
 fn list(name: &str, filter: &str) -> Value {
     let ipam = |subnets: Value| json!({"type": "host-local", "ranges": subnets, "routes": [{"dst": "0.0.0.0/0"}]});
     let four = json!([[{"subnet": "10.5.0.0/24"}]]);
@@ -130,7 +130,7 @@ impl Place {
         self.makers.borrow().get(container).copied().unwrap_or(self.side)
     }
 
-    /// Returns doctor's findings, without those about features that this kernel lacks.
+    /// Returns doctor's findings, without the findings about features that this kernel lacks.
     fn findings(&self) -> Result<Vec<Value>> {
         let printed = self
             .node
@@ -211,7 +211,7 @@ fn switched(place: &mut Place, sides: [Side; 4]) -> Result<()> {
             place.node.remove_container(container)?;
         }
         if place.list == "macvlan" {
-            // Nothing on the host shows that the container is gone. DEL removes its record.
+            // Nothing on the host shows that the container is gone. So only DEL removes the record.
             place.side = Ours;
             ["stays", "moves"].iter().try_for_each(|container| place.runtime("del", container).map(drop))?;
         } else {
@@ -364,7 +364,7 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
         let findings: Vec<&Value> =
             report["findings"].as_array().context("findings")?.iter().filter(|one| one["area"] != "kernel").collect();
         ensure!(findings.is_empty(), "{ipam}: doctor: {findings:#?}");
-        // The side that made two attachments removes them. The opposite side removes the other two.
+        // Two attachments are removed by the side that made them, and two by the opposite side.
         for (side, container) in [("ours", "c1"), ("native", "c2"), ("native", "c3"), ("ours", "c4")] {
             for _ in 0..2 {
                 runtime(side, "del", container)?;

@@ -160,7 +160,7 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
     Ok(())
 }
 
-/// The rehearsal's node has what a native plugin would make: bridge, pair, and the addresses in the container.
+/// The rehearsal's node has the objects of a native plugin: bridge, pair, and the addresses in the container.
 #[test]
 fn behind_a_native_plugin_the_container_has_the_addresses() -> Result<()> {
     let behind = r#""prevResult": {"cniVersion": "1.0.0",
@@ -282,8 +282,7 @@ fn without_namespaces_it_says_so() -> Result<()> {
     Ok(())
 }
 
-/// The namespaces of a rehearsal map only one user, and have no such bridge. The rehearsal makes the user and the
-/// bridge.
+/// The namespaces of a rehearsal map only one user, and have no bridge `br7`. The rehearsal makes user and bridge.
 #[test]
 fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {

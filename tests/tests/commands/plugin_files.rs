@@ -75,7 +75,7 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
 #[test]
 fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     let node = node()?;
-    // A policy and code to which a name that contains a path would lead.
+    // A name that contains a path would lead to this policy and code.
     node.sh(&format!("cd {COPY}; for end in json toml cwasm; do cp postern.d/static.$end x.$end; done"))?;
     each(
         [
@@ -297,7 +297,7 @@ fn nerdctls(printed: &Output) -> Option<Vec<u64>> {
 }
 
 /// Programs look for a plugin's version outside of the protocol. Nomad places jobs by the version, and nerdctl chooses
-/// the isolation of networks by it.
+/// the isolation of networks by the version.
 #[test]
 fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
     let node = node()?;
@@ -327,7 +327,7 @@ fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
         }
     }
     ensure!(nerdctls(&start(&format!("{COPY}/firewall"), &[])?) == Some(vec![1, 9, 1]));
-    // Checks that the two readers detect the earlier faults.
+    // `version` must not accept words of earlier outputs that are no versions.
     ensure!(version("0.1.0") == Some(vec![0, 1, 0]) && version("postern").is_none() && version("1.1.0,").is_none());
     Ok(())
 }
@@ -350,8 +350,8 @@ fn whatever_lies_in_a_cni_bin_directory_ends_at_once_without_arguments() -> Resu
     node.sh("test ! -e /run/cni").map(drop)
 }
 
-/// `postern add` warns about a directory or file that others could change. It still uses them, because their owner may
-/// be the person who types the command.
+/// `postern add` warns about a directory or file that others could change. The command still uses the directory or
+/// file, because its owner may be the person who types the command.
 #[test]
 fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
     let node = node()?;

@@ -104,7 +104,7 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
 }
 
 /// The service renews a lease over more than two lease times and several kills of the service. It does not keep the
-/// namespace.
+/// container's namespace alive.
 #[test]
 fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let (lab, lease) = leased(6)?;
@@ -224,7 +224,7 @@ fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
 }
 
 /// The leases of a container that is gone end at the next check, for both families. The service does not keep the
-/// namespace.
+/// containers' namespaces alive.
 #[test]
 fn leases_of_a_container_that_is_gone_end() -> Result<()> {
     let lab = Lab::new(&["c1", "c2"])?;

@@ -78,7 +78,7 @@ pub fn cases() -> Vec<Case> {
         host_local_with("request-cni-args", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88"]}}})),
         host_local_with("request-cni-args-prefix", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88/24"]}}})),
         host_local_with("request-cni-args-bad", &json!({"ipam": subnet, "args": {"cni": {"ips": ["foo"]}}})),
-        // Both requests count. No set gets two requests: the native plugin would refuse a random one of them.
+        // Both requests count. No set gets two requests: the native plugin would refuse a random request of the two.
         host_local_with("request-args-and-cni-args-bad", &json!({"ipam": subnet, "args": {"cni": {"ips": ["10.9.0.88"]}}})).args("IP=foo").steps("ADD DEL"),
         host_local_with("request-args-and-cni-args-dual", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]}, "args": {"cni": {"ips": ["fd00:9::99"]}}})).args("IP=10.9.0.77"),
         host_local_with("request-runtime", &json!({"ipam": subnet, "runtimeConfig": {"ips": ["10.9.0.99/24"]}})),

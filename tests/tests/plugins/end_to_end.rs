@@ -219,8 +219,8 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
     ensure!(doctor()?.contains("the gateway fd00:9::1/64 on br9 is not used"), "{}", doctor()?);
     add("c3", &v6)?;
     ensure!(!gateway()?.contains("dadfailed") && !doctor()?.contains("is not used"), "{}", gateway()?);
-    // The same holds for a bridge that another program made, and that may already be up. With 2, the kernel would
-    // switch the bridge's IPv6 off for good.
+    // The same holds for a bridge that another program made, and that may already be up. With `accept_dad` 2, the
+    // kernel would switch the bridge's IPv6 off for good.
     for (bridge, script) in [("br8", "true"), ("br7", "ip link set br7 up")] {
         node.sh(&format!(
             "ip link add {bridge} type bridge; echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad; {script}"
@@ -241,7 +241,7 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
     ensure!(doctor()?.contains(able), "{}", doctor()?);
     node.sh(&format!("{able} > /dev/null"))?;
     ensure!(!doctor()?.contains("does not have the gateway"), "{}", doctor()?);
-    // The host end of a pair is at risk too, because its other end is in the container.
+    // The host end of a pair is at risk too, because the pair's other end is in the container.
     let pair = network("pair", "ptp", "fd00:8::/64")?;
     add("c4", &pair)?;
     let ends = node.sh("ip -6 -o address | grep -F fd00:8::1/")?;

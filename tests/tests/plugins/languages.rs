@@ -45,7 +45,7 @@ impl Place {
         self.timed(at, verb, more)?.success().with_context(|| format!("{verb} of plugin {at}"))
     }
 
-    /// Returns the error object of a call that fails.
+    /// Checks the error object of a call that must fail.
     fn fails(&self, at: usize, verb: &str, more: &Value, words: &str) -> Result<()> {
         postern_tests::proof::Refusal::of(&self.timed(at, verb, more)?)?.expect(100, words)
     }

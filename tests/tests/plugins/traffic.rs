@@ -183,7 +183,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             if (answer != "nobody") != is_reached(ingress, question, filters_frames) {
                 wrong.push(format!("{question}: {answer}"));
             }
-            // Our plugins reach more than the native plugins only where the native ones lose a neighbour's answers.
+            // Our plugins reach more than the native plugins only where the native plugins lose a neighbour's answers.
             let native = of_native.get(question).map(String::as_str).unwrap_or_default();
             let is_mended = backend == "nftables" && native == "nobody" && question.contains("to the port");
             if (native == "nobody") != (answer == "nobody") && !is_mended {

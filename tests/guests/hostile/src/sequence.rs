@@ -39,7 +39,7 @@ const NETS: [&str; 12] = [
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
 
-/// The first six port mappings are in the fuzzer's configuration. The others are not.
+/// The first six port mappings are in the fuzzer's configuration. The last six are not.
 const FORWARDS: [&str; 12] = [
     "tcp:8080:80",
     "tcp:8081:81",
@@ -187,7 +187,7 @@ fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
         5 if random.flip() => port_mappings::remove().ok()?,
         6 => firewall::admit(&addresses).ok()?,
         7 => {
-            // The bridge must have a port of this attachment: only then can the guest isolate it.
+            // The guest can isolate the bridge only if the bridge has a port of this attachment.
             if let (Ok(pair), Ok(bridge)) = (veth::create(&veth::Options::default()), bridge::find("hostile0")) {
                 drop(bridge.map(|bridge| bridge.attach(&pair.host, &PortSpec::default())));
                 held.keep(pair);

@@ -89,7 +89,7 @@ const HARMLESS: &[&str] = &[
     "set_tid_address",
     "sigaltstack",
     "umask",
-    // These calls succeed on every kernel on which a run can begin. The tests of confinement test what they forbid.
+    // These calls succeed on every kernel on which a run can begin.
     "geteuid",
     "getrandom",
     "getsockopt",
@@ -121,7 +121,7 @@ fn call_of(line: &str) -> Option<&str> {
 /// One fault in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The operations of a plugin after this number are refused.
+    /// A plugin gets refusals after this number of allowed operations.
     Operations { plugin: String, allowed: usize },
     /// The gate's n-th system call of this name is not made, and fails.
     Error { call: String, errno: &'static str, at: usize },

@@ -74,7 +74,7 @@ fn records_that_others_prepared() -> Result<()> {
             attacked.prepare(prepare)?;
             let answer = attacked.plugin("hostile", "ADD", &good())?;
             if *usable {
-                // The host sets the object aside, and a message says so.
+                // The host sets the object aside, and a message reports this.
                 let deleted = attacked.plugin("hostile", "DEL", &good())?;
                 attacked.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;

@@ -29,7 +29,7 @@ const VALUES: [(&str, &str, u64, &str); 51] = [
     ("bridge", r#"{"ipam": {"type": "host-local\u0000"}}"#, 999, "failed to find plugin"),
     ("bridge", r#"{"ipam": {"type": "unlisted"}}"#, 999, "failed to find plugin \"unlisted\""),
     ("bridge", r#"{"ipam": {"type": "nopolicy"}}"#, 999, "plugin \"nopolicy\" has no policy at"),
-    // A main plugin in the place of an IPAM plugin makes its pair before it is asked for another pair.
+    // A main plugin in the place of an IPAM plugin delegates to `ipam.type`, and so to itself.
     ("bridge", r#"{"ipam": {"type": "ptp"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("bridge", r#"{"ipam": {"type": "bridge"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("bridge", r#"{"vlan": 4095}"#, 999, "invalid VLAN ID 4095"),
