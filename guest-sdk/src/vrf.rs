@@ -4,16 +4,16 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::sys;
 
-/// Puts the own link into the VRF of this name. A missing VRF is made. The link's routes and addresses move with it.
+/// Puts the own link into the VRF `name`. A missing VRF is made. The link's routes and addresses move with it.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`]: another link has the name, the VRF has another table, or the link
-/// has a master.
+/// Among others [`postern_types::ErrorCode::Exists`]: another link is called `name`, the VRF has another table, or the
+/// link has a master.
 pub fn join(link: &Link, name: &str, table: Option<u32>) -> Result<(), Error> {
     sys::vrf::join(&link.0, name, table)
 }
 
-/// Compares the VRF of the own link with the VRF of this name.
+/// Compares the VRF of the own link with the VRF `name`.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

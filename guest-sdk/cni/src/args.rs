@@ -42,7 +42,7 @@ impl Args {
         Ok(args)
     }
 
-    /// Returns the value of a known key; it may be empty.
+    /// Returns the value of a known key. The value may be empty.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }

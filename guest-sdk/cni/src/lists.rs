@@ -96,7 +96,7 @@ mod tests {
             let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
             assert_eq!((json, lists), (Json::parse(text.as_bytes(), 1000).unwrap(), Lists::default()));
             assert!(NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).is_err(), "{text}");
-            // A plugin skips the lists, because its host has reported errors in them.
+            // A plugin skips the lists: the host has already reported the lists' errors.
             assert_eq!(parse(&text).unwrap(), Json::parse(br#"{"name":"n"}"#, 100).unwrap());
         }
     }

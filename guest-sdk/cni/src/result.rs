@@ -1,8 +1,8 @@
 //! The result of ADD, and `prevResult`.
 //!
-//! Plugins work with one type, that of the newest version. Reading converts older versions to this type, and printing
-//! converts back. Three shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and
-//! 1.0.0 with 1.1.0.
+//! Plugins work with one type: the type of the newest version. Reading converts older versions to this type, and
+//! printing converts back. Three shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`),
+//! and 1.0.0 with 1.1.0.
 
 mod decode;
 mod encode;
@@ -46,8 +46,8 @@ pub struct Interface {
 /// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpConfig {
-    /// The index into [`CniResult::interfaces`], as it was written: it may be negative or lie beyond the list, see
-    /// [`CniResult::interface_of`]. IPAM plugins give no index.
+    /// The index into [`CniResult::interfaces`], as written. [`CniResult::interface_of`] ignores a negative index and
+    /// an index beyond the list. IPAM plugins give no index.
     pub interface: Option<i64>,
     /// The address with its prefix length; host bits are kept.
     pub address: IpNet,

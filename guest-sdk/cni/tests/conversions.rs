@@ -21,7 +21,7 @@ fn version() -> impl Strategy<Value = Version> {
     prop::sample::select(Version::ALL.to_vec())
 }
 
-/// Addresses, without IPv4-mapped IPv6 addresses: those are read as IPv4.
+/// Addresses, without IPv4-mapped IPv6 addresses, which are read as IPv4 addresses.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v6 = any::<u128>().prop_filter("an IPv4 address", |bits| bits >> 32 != 0xffff);
     prop_oneof![
@@ -218,7 +218,7 @@ proptest! {
         result.routes.insert(at, CniRoute { dst: None, ..bare });
         // The route is printed as native plugins print it. This output can't be read.
         let Ok(text) = result.to_json(version) else { return Ok(()) };
-        // The oldest versions have routes in another place, and only for an address of their family.
+        // The oldest versions print a route only beside an address of the same family.
         if version >= Version::V0_3_0 {
             prop_assert!(text.contains("\\u003cnil\\u003e"), "{}", text);
         }
@@ -294,7 +294,7 @@ proptest! {
             Ok(version) => prop_assert_eq!(Some(version), expected),
             Err(error) => {
                 prop_assert_eq!(expected, None);
-                // Code 6 only if the verb depends on the version, and the version is no number.
+                // Code 6 only if the verb came after CNI 0.1.0, and the version is no number.
                 let is_number = NumericVersion::parse(&asked).is_ok();
                 let is_new = since > Version::V0_1_0;
                 prop_assert_eq!(error.code, if is_new && !is_number { 6 } else { 1 });

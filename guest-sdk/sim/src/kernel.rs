@@ -104,7 +104,7 @@ pub struct Kernel {
     pub isolated: Option<IngressPolicy>,
     /// The limits of the rate to the container, and from the container.
     pub limits: (Option<RateLimit>, Option<RateLimit>),
-    /// The only address that the attachment may send from.
+    /// The only MAC address that the attachment may send from.
     pub mac_guard: Option<Mac>,
     /// The answers of the IPAM plugin.
     pub ipam: Ipam,
@@ -114,7 +114,7 @@ pub struct Kernel {
     pub delegate: Ipam,
     /// The configuration of the last ADD of this delegate.
     pub delegated: Option<String>,
-    /// Addresses of the attachment with their gateways, besides the addresses in [`Kernel::ipam`]. They are for a
+    /// Addresses of the attachment with their gateways, besides the addresses in [`Kernel::ipam`]. This field is for a
     /// caller that runs delegates outside of the simulation, and answers `ipam.*` itself.
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
     /// The name for the host end of a new pair; the simulation chooses a name for `None`.

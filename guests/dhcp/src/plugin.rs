@@ -10,7 +10,7 @@
 //! * ADD: address, gateway and routes of the lease, for each family. The result has DNS and MTU only if the network
 //!   requests them. The MTU is set on all routes, because an IPAM result has no link.
 //! * DEL: gives the lease back. It does not read the configuration, and succeeds without a service.
-//! * CHECK: the service must have the lease, and `prevResult` must have its addresses.
+//! * CHECK: the service must have the lease, and `prevResult` must have the lease's addresses.
 //! * STATUS: code 50 if the service does not answer.
 //! * GC: gives back the leases of attachments that the runtime no longer has.
 
@@ -66,7 +66,7 @@ pub fn run() -> ExitCode {
     postern_guest::run(&Dhcp)
 }
 
-/// Returns the same failure as an answer to STATUS.
+/// Converts an error to the answer of STATUS: code 50, with the same message.
 fn unavailable(error: &Error) -> Error {
     let object = error.object();
     let unavailable = Error::unavailable(object.msg.clone());

@@ -39,7 +39,7 @@ impl Plugin for Portmap {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A changed configuration does not matter: the attachment's rules are removed by its names.
+        // A changed configuration does not matter: the host finds the rules by the attachment's names.
         let asks_for_none = |conf: &NetConf| {
             conf.runtime_config().is_ok_and(|runtime| {
                 runtime.list("portMappings").is_ok_and(|mappings| mappings.is_none_or(<[_]>::is_empty))

@@ -7,8 +7,8 @@
 //! | `table` | routing table of the VRF; by default the lowest unused table |
 //! | `prevResult` | required on ADD and CHECK; passed on unchanged |
 //!
-//! * ADD: puts the link into the VRF. Global IPv6 addresses stay on the link, and its routes move into the VRF's table.
-//!   The host undoes a failed ADD.
+//! * ADD: puts the link into the VRF. Global IPv6 addresses stay on the link, and the link's routes move into the VRF's
+//!   table. The host undoes a failed ADD.
 //! * DEL: takes the link out of the VRF. CHECK: the link is in the VRF.
 //! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
 

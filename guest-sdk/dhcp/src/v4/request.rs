@@ -38,7 +38,7 @@ impl Request {
     }
 
     fn payload(self, kind: MessageType, client: &Client, options: &Options) -> Payload {
-        // dhcproto's type for a whole message draws a random number, which this client does not have.
+        // dhcproto's type for a whole message draws a random number, and this client has no randomness.
         let (request, ethernet, hardware_length, hops) = (1, 1, 6, 0);
         let mut bytes = vec![request, ethernet, hardware_length, hops];
         bytes.extend(self.xid.to_be_bytes());
@@ -80,7 +80,7 @@ impl Request {
             all.insert(DhcpOption::ServerIdentifier(server));
         }
         let mut bytes = Vec::new();
-        // Writing these options can't fail: all lengths were checked with the configuration.
+        // Writing these options can't fail: all lengths were checked when the configuration was read.
         let _ = all.encode(&mut Encoder::new(&mut bytes));
         bytes
     }

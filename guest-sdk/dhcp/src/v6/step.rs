@@ -150,7 +150,7 @@ fn objection(packet: &Packet<'_>) -> Option<String> {
     }
 }
 
-/// Takes a packet of a server on the way to a lease.
+/// Handles a server's packet while the client has no lease.
 fn offer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link) -> Next<Phase> {
     match phase {
         Phase::Soliciting { acquisition, exchange, hint }
@@ -179,8 +179,8 @@ fn offer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link) 
                     let phase = Phase::Bound { held, acquisition: Some(acquisition) };
                     Next::of(phase).deciding(Outcome::Bound { lease, probe: true })
                 }
-                // The server has taken its offer back. A pause follows, so that client and server don't repeat this at
-                // full speed.
+                // The server has taken its offer back. A pause follows, so that client and server don't repeat this
+                // exchange at full speed.
                 (trouble, _) => {
                     let pause = wait(acquisition.tries, &context.client.timeouts, context.random);
                     let acquisition = trouble.into_iter().fold(acquisition, Acquisition::in_trouble);

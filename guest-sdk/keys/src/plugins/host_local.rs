@@ -37,11 +37,11 @@ const SETS: Kind = Kind::List(&Kind::List(&Kind::Object(RANGE)));
 
 const SUBNET: Key = Key::new("subnet", Kind::Text(Form::Cidr), "Network, without host bits");
 const START: Key =
-    Key::new("rangeStart", Kind::Text(Form::Ip), "First address to give [default: the first after the subnet's own]");
+    Key::new("rangeStart", Kind::Text(Form::Ip), "First address to give [default: the first after the network's]");
 const END: Key =
-    Key::new("rangeEnd", Kind::Text(Form::Ip), "Last address to give [default: the last one, before broadcast]");
+    Key::new("rangeEnd", Kind::Text(Form::Ip), "Last address to give [default: the last before broadcast]");
 const GATEWAY: Key =
-    Key::new("gateway", Kind::Text(Form::Ip), "Gateway, never given [default: the first after the subnet's own]");
+    Key::new("gateway", Kind::Text(Form::Ip), "Gateway; no container gets it [default: the first after the network's]");
 
 /// The keys of one range.
 const RANGE: &[Key] = &[
