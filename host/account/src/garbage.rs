@@ -4,7 +4,7 @@
 //! garbage in three cases:
 //!
 //! * Its attachment was made in another boot.
-//! * Its process was killed before it answered the runtime. This case needs no further proof.
+//! * The process that made it was killed before the runtime had an answer. This case needs no further proof.
 //! * The kernel shows that the container's namespace is gone. A pair with a host end has another end, and so a
 //!   namespace. All namespaces that can be found are looked at. If some can't be looked at, the attachment counts as
 //!   gone only if both its pair and its path are gone.
@@ -31,11 +31,11 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// The reason why a record is garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was made before the last start of the node.
+    /// The record was made before the last start of the node.
     OtherBoot,
-    /// Its namespace is gone.
+    /// The container's namespace is gone.
     Gone,
-    /// Its ADD was killed before the runtime had an answer, or its DEL was killed before the end.
+    /// The attachment's ADD was killed before the runtime had an answer, or its DEL was killed before the end.
     Killed,
 }
 
@@ -52,15 +52,15 @@ impl fmt::Display for Reason {
 /// A record, or a section of one, that is garbage.
 #[derive(Clone, Debug)]
 pub struct Garbage {
-    /// Its attachment.
+    /// The record's attachment.
     pub header: Header,
-    /// Its section ([`plugin_of`](postern_state::plugin_of)); `None` for the whole record.
+    /// The section ([`plugin_of`](postern_state::plugin_of)); `None` for the whole record.
     pub section: Option<String>,
-    /// The reason.
+    /// The reason why it is garbage.
     pub reason: Reason,
-    /// Its effects.
+    /// The effects in the record or section.
     pub effects: Vec<Effect>,
-    /// The reason why its addresses are kept; `None` if the addresses are removed.
+    /// The reason why the attachment's addresses are kept; `None` if the addresses are removed.
     pub keeps: Option<String>,
     key: RecordKey,
     /// True if only the record itself must be removed, because its effects belong to another record by now.
@@ -68,7 +68,7 @@ pub struct Garbage {
 }
 
 impl Garbage {
-    /// True if it is a whole attachment: its ADD succeeded, and no later ADD has made it again.
+    /// True for a whole attachment: the ADD succeeded, and no later ADD has made the attachment again.
     pub fn is_whole(&self) -> bool {
         self.section.is_none() && !self.superseded && self.reason != Reason::Killed
     }
@@ -91,7 +91,7 @@ impl Garbage {
 pub struct Report {
     /// The garbage, which can be removed.
     pub garbage: Vec<Garbage>,
-    /// Attachments with something unusual that stay, each with the reason.
+    /// Attachments that stay although they are unusual, each with the reason.
     pub kept: Vec<(Header, String)>,
     /// The places that could not be looked at.
     pub problems: Vec<String>,
@@ -107,7 +107,8 @@ pub struct Report {
 pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
     // The removed files are empty, and no process has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
-    // The time is taken before the records are read, because the copies in memory lack the later work of an ADD.
+    // The time is taken before the records are read. Work after this time is not in the copies that were read, so the
+    // attachment counts as busy.
     let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
@@ -123,7 +124,7 @@ pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
         }
         match postern_state::is_busy(&places.state, key, current.started) {
             Ok(false) => current.judge(summary, key, header, &summaries, &mut report),
-            Ok(true) => report.kept.push((header.clone(), "a run for it is under way".to_owned())),
+            Ok(true) => report.kept.push((header.clone(), "a run for this attachment is under way".to_owned())),
             Err(error) => report.problems.push(error.to_string()),
         }
     }
@@ -165,7 +166,7 @@ impl<'a> CurrentState<'a> {
             let noted = summary.effects.iter().filter(|noted| section.is_none_or(|section| noted.section == section));
             noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
         };
-        // An effect that this version doesn't know can't be removed. It is among the problems.
+        // An effect that this version doesn't know can't be removed. `problems` names the effect.
         if effects(None).len() != summary.effects.len() {
             return;
         }
@@ -220,8 +221,8 @@ impl<'a> CurrentState<'a> {
 impl CurrentState<'_> {
     /// True if a program that writes no records has made the attachment again, so that objects with its names are in
     /// use. The sign is a link with the attachment's interface name, in a living namespace, with the address of its
-    /// lease or result. A link that another record lists doesn't count. Root in that container can give the link any
-    /// address, so garbage would never be removed.
+    /// lease or result. A link that another record lists doesn't count. Otherwise root in its container could give the
+    /// link this address, and the garbage would never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let others = || all.iter().filter(|other| other.path != summary.path);
         let is_port_claimed = |end: &Link| {
@@ -281,7 +282,7 @@ fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a
         && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
 }
 
-/// True if the section is still killed: a later run may have begun it anew.
+/// True if the section is still unfinished: a later run may have begun the section anew.
 fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     let (sections, effects) = (record.sections(), record.effects(None));
     match section {
@@ -328,8 +329,8 @@ impl Shared {
     }
 }
 
-/// The input of native IPAM programs. The input doesn't come from the record: an attacker who forges a record could run
-/// programs with it.
+/// The input of native IPAM programs. The input doesn't come from the record. Otherwise an attacker who forges a record
+/// could choose the input of programs.
 pub struct Programs<'a> {
     /// The directories of native IPAM programs, as `CNI_PATH`.
     pub path: &'a str,
@@ -388,13 +389,14 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
 }
 
 /// Gives the native programs of the record their input. If a program has no configuration, or if the configurations
-/// differ, no program gets an input. The other effects are removed. The returned text says why some effects stay.
+/// differ, no program gets an input. Effects that need no program are still removed. The returned text says why some
+/// effects stay.
 fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
     // A program gets only input that a runtime could give.
     let names = postern_cni::validate_container_id(container_id);
     if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
-        return Some(format!("no program is run for a record of this name: {error}"));
+        return Some(format!("a runtime can't give these names, so no native plugin is run with them: {error}"));
     }
     let mut given: Option<String> = None;
     // The record of a delegation contains the configuration.
@@ -404,8 +406,8 @@ fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> 
             Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
             _ => {
                 return Some(format!(
-                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", which \
-                    is missing"
+                    "the configuration of network \"{network}\" is missing: native \"{plugin}\" can't be run again \
+                    without a configuration"
                 ));
             }
         }

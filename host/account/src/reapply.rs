@@ -48,7 +48,7 @@ pub fn find(places: &Places) -> Result<Report, String> {
             State::Ok | State::Drift if !wiped.is_empty() => report.wiped.push((header, wiped)),
             State::Ok | State::Drift => report.complete += usize::from(account.unseen.is_empty()),
             State::Stuck | State::Incomplete => {
-                report.skipped.push((header, "a run for it is under way, or was killed".to_owned()));
+                report.skipped.push((header, "a run for this attachment is under way, or was killed".to_owned()));
             }
             // The rules of these attachments can't be put back: `postern gc` and DEL remove them.
             State::Replaced | State::ContainerGone | State::PreviousBoot | State::Damaged | State::Held => {}

@@ -163,7 +163,7 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
     let held = |command: &str| node.sh(&format!("flock /run/postern/attachments/{} {command}", key.trim()));
     let bin = plugin_bin()?;
     let shown = held(&format!("{}/postern gc --yes", bin.display()))?;
-    ensure!(shown.contains("a run for it is under way"), "{shown}");
+    ensure!(shown.contains("a run for this attachment is under way"), "{shown}");
     let empty = json!({"cni.dev/valid-attachments": []});
     let config = net.config(0, &empty)?;
     let gc = format!("sh -c 'CNI_COMMAND=GC CNI_PATH={0} {0}/bridge <<E\n{config}\nE'", bin.display());

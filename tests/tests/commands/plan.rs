@@ -539,7 +539,7 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     ensure!(status == 1 && flat(&stderr).contains("only bridge, of-others, loopback"), "{stderr}");
     let text = place.plan(&list, &[])?.stdout;
     let text = flat(&text);
-    ensure!(text.contains("of-others: a native program, not in Postern's catalog: not run"), "{text}");
+    ensure!(text.contains("of-others: a native plugin, not in Postern's catalog: the plan"), "{text}");
     Ok(())
 }
 

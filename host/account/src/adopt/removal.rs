@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// removed objects, and a text for people for each object that could not be removed.
 ///
 /// # Errors
-/// As [`find`].
+/// The errors of [`find`].
 pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String>), String> {
     let again = find(scope)?.leftovers;
     let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
@@ -41,7 +41,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             | LeftoverObject::StateFile { .. } => {}
         }
     }
-    // Forwards are removed before leases, because they would lead to the next container that gets the address. All
+    // Forwards are removed before leases, because a forward would lead to the next container that gets the address. All
     // forwards of a kind are removed together, because each look reads all rules.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));

@@ -30,7 +30,7 @@ pub const PAGE: Page = Page {
                 Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
                 Switch::Off | Switch::On(_) => String::new(),
             };
-            let text = format!("keep others from the bridge that it is a port of{must}");
+            let text = format!("keep other traffic from the bridge of its own link{must}");
             switched(objects, "ingress", "open", &text)
         }),
         group(&["check"], |_| say("compare the rules that forward its own addresses")),
@@ -58,7 +58,8 @@ pub const PAGE: Page = Page {
         let backend = FirewallBackend::parse(operation.network.text("/backend"));
         match operation.function {
             "admit" => vec![
-                // If the network names no existing backend, the node has at least iptables.
+                // Without a known backend in the network, the gate uses firewalld if it runs, else iptables. The text
+                // assumes iptables.
                 ("backends", backend.map_or("iptables", |backend| backend.name()).to_owned()),
                 ("admin-chains", text("/iptablesAdminChainName", "CNI-ADMIN")),
                 ("zones", text("/firewalldZone", "trusted")),
@@ -74,7 +75,7 @@ impl OperationTexts for ops::Firewall {
         let by = match named.backend {
             Some(FirewallBackend::Iptables) => "by iptables".to_owned(),
             Some(FirewallBackend::Firewalld) => format!("in zone {} of firewalld", named.zone),
-            None => format!("in zone {} of firewalld where that runs, else by iptables", named.zone),
+            None => format!("in zone {} of firewalld if firewalld runs, else by iptables", named.zone),
         };
         match self {
             Self::Admit { addresses } => {

@@ -21,7 +21,7 @@ impl OperationTexts for ops::PointToPoint {
         match self {
             Self::Ensure { host } => {
                 let host = names.link(*host);
-                format!("put gateway {} on {host}, and route {} there", names.gateways(false), names.addresses())
+                format!("put gateway {} on {host}, and route {} to this link", names.gateways(false), names.addresses())
             }
         }
     }

@@ -20,7 +20,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     };
     if let Some(reason) = &trials.reason {
         examination
-            .leave_out(format!("veth, bridge and packet filters of the kernel: no namespace to try them in: {reason}"));
+            .leave_out(format!("veth, bridge and packet filters of the kernel: no namespace for the trials: {reason}"));
     }
     let imports = imports(node);
     let users = |capability: Capability| {
@@ -35,16 +35,16 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     };
     let every = "every plugin's sandbox needs seccomp filters: no plugin runs";
     report(&trials.seccomp, Severity::Error, "seccomp", every.to_owned(), "a kernel with CONFIG_SECCOMP_FILTER");
-    let cookies = "records identify namespaces by them: no plugin runs".to_owned();
+    let cookies = "records identify namespaces by these cookies: no plugin runs".to_owned();
     report(&trials.cookies, Severity::Error, "netns cookies", cookies, "a kernel of 5.14 or later");
     let landlock = "an attacker who controls a gate could reach more files than its run needs".to_owned();
     let boot = "a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in the boot parameter lsm=";
     report(&trials.landlock, Severity::Warning, "Landlock", landlock, boot);
-    let learn = "`postern learn` and these trials need them; plugins do not".to_owned();
+    let learn = "`postern learn` and these trials need user namespaces; plugins do not".to_owned();
     let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
                    kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
-    // A missing feature that only some networks need is an error if the node has such a network, and else a note.
+    // A missing feature that only some networks need is an error if the node has such a network, and otherwise a note.
     let asked = |keys: &[&str]| {
         let plugins = node.lists.iter().flat_map(|list| list.entries());
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));

@@ -1,5 +1,5 @@
-//! Rules of native plugins that lead traffic to an address of no living container. Portmap's rules are an example, if
-//! no DEL was called for the chain. Such rules would lead to the next container that gets the address.
+//! Rules of native plugins that lead traffic to an address of no living container. For example, portmap's rules stay if
+//! the runtime called no DEL. Such rules would lead to the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -34,8 +34,9 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
         let severity = if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
         let what = format!("rules of a native plugin lead traffic to {address}, which no namespace has");
-        let why = "they send traffic for a container that is gone to the next container that gets the address";
-        let words = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";
+        let why = "the next container that gets the address would also get the old container's traffic";
+        let words = "let the runtime remove the old container, or call DEL of its plugins; the address's lease stays \
+                     until then";
         let remedy = match node.is_offered(&address.to_string()) {
             true => Remedy::Command("postern gc --native".to_owned()),
             false => Remedy::Words(words.to_owned()),

@@ -20,7 +20,7 @@ pub fn resolve(guest: &GuestState<'_>, operation: &Operation) -> Result<Operatio
     Ok(resolved)
 }
 
-/// Returns the simulation's answer as the guest gets it, with handles for the links in it.
+/// Returns the simulation's answer, with the guest's handles in place of the simulation's links.
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::Exhausted`].
@@ -32,7 +32,7 @@ pub fn show(
 ) -> Result<Reply, OpError> {
     let mut show = Show { guest, common };
     match operation {
-        // The guest holds the link: its request contains the link's handle.
+        // The guest already has a handle of the link: the request contains this handle.
         Operation::Link(ops::Link::Attributes { link: handle })
         | Operation::Veth(ops::Veth::WaitRunning { host: handle }) => {
             with(&reply, |info| Ok(LinkInfo { handle: *handle, ..info }))
@@ -70,7 +70,7 @@ pub fn show(
         Operation::Ipvlan(ops::Ipvlan::Find) => {
             with_found(&reply, |found: IpvlanInfo| Ok(IpvlanInfo { link: show.own(found.link)?, ..found }))
         }
-        // Their answers name no link, or a link without a handle for the guest.
+        // The answers to these operations name no link, or a link without a handle for the guest.
         Operation::Link(ops::Link::Up { .. } | ops::Link::Delete { .. })
         | Operation::Bridge(ops::Bridge::Attach { .. })
         | Operation::Tap(ops::Tap::Join { .. })
@@ -141,7 +141,7 @@ impl Show<'_, '_> {
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {
-        // Only the guest acts in a simulation, so the pair belongs to its attachment.
+        // Only the guest acts in a simulation, so the pair belongs to the guest's attachment.
         let end = Object::HostEnd { index: pair.host.handle, name: pair.host.name.clone(), ours: true };
         Ok(VethPair { container: self.own(pair.container)?, host: self.give(pair.host, end)?, bridge: pair.bridge })
     }

@@ -21,7 +21,7 @@ pub fn text(report: &Report) -> String {
     }
     lines.push(String::new());
     if !report.result.is_null() {
-        let were = if report.allowed { "" } else { ", if all of it were allowed" };
+        let were = if report.allowed { "" } else { ", if policy allowed all operations" };
         lines.push(format!("the runtime would get{were}"));
         let result = serde_json::to_string_pretty(&report.result).unwrap_or_default();
         lines.extend(result.lines().map(|line| whole(&format!("  {line}"))));
@@ -34,8 +34,8 @@ pub fn text(report: &Report) -> String {
 fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<String>) {
     if plugin.native && plugin.error.is_none() {
         lines.push(format!(
-            "{}: a native program, not in Postern's catalog: not run, and no policy of Postern's is asked; the result \
-             of earlier plugins is assumed to pass through it unchanged",
+            "{}: a native plugin, not in Postern's catalog: the plan does not run it and asks no policy; the plan \
+             assumes that this plugin returns the result of earlier plugins unchanged",
             one_line(&plugin.plugin)
         ));
         return;

@@ -14,14 +14,14 @@ pub fn check(sheet: &mut Sheet<'_>, plugin: &str, conf: &Node, ipam: &Node, plac
     let path = &below(place, "ipam");
     if let Some(why) = without_wire(plugin, conf) {
         let at = ipam.get("type").map_or(ipam.at, |node| node.at);
-        let help = "use bridge, macvlan, vlan or ipvlan in mode l2, or other addresses";
+        let help = "use bridge, macvlan, vlan or ipvlan in mode l2, or another `ipam.type`";
         sheet.error("chain", at, &below(path, "type"), format!("no DHCP server can be asked: {why}"), help);
     }
     if let Some(socket) = ipam.get("daemonSocketPath")
         && let length = socket.text().unwrap_or_default().len()
         && length > LONGEST_PATH
     {
-        let message = format!("no socket can be at this path: it has {length} bytes, and {LONGEST_PATH} are the most");
+        let message = format!("the path has {length} bytes: a socket's path has at most {LONGEST_PATH}");
         let help = "have the service listen at a shorter path (`-socketpath`), and name that path";
         sheet.error("bad-value", socket.at, &below(path, "daemonSocketPath"), message, help);
     }
@@ -38,7 +38,7 @@ fn without_wire(plugin: &str, conf: &Node) -> Option<&'static str> {
     match plugin {
         "ptp" => Some("ptp makes its link after it has addresses"),
         "dummy" => Some("a dummy leads nowhere"),
-        "tap" => Some("no program has opened the tap by then"),
+        "tap" => Some("no program has opened the tap when `ipam` asks"),
         "ipvlan" if ["l3", "l3s"].contains(&conf.word("mode")) => Some("an ipvlan in this mode takes no broadcasts"),
         _ => None,
     }

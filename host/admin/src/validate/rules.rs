@@ -88,11 +88,17 @@ fn mtu_of_pair(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     if is_refused {
         let spelt = word_at(sheet.text, *at).unwrap_or_default();
         let message = format!("the kernel makes no pair with an MTU of {spelt}");
-        sheet.error("bad-value", *at, &below(path, "mtu"), message, "wanted: 68 to 65535, or 0 for the kernel's own");
+        sheet.error(
+            "bad-value",
+            *at,
+            &below(path, "mtu"),
+            message,
+            "wanted: 68 to 65535, or 0 for the kernel's default",
+        );
     }
 }
 
-/// Checks the MTU of a link that gets addresses of IPv6: the kernel has no IPv6 on a link with a smaller MTU.
+/// Checks the MTU of a link that gets addresses of IPv6: the kernel has no IPv6 on a link with an MTU below 1280.
 fn mtu_for_ipv6(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     let Some(Node { at, tree: Tree::Number(number) }) = node.get("mtu") else { return };
     let is_small = number.as_u64().is_some_and(|mtu| (68..1280).contains(&mtu));
@@ -139,7 +145,7 @@ fn access_in_trunk(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
             let message = format!(
                 "VLAN {vlan} is also the access VLAN: the port then carries it only tagged, and drops untagged frames"
             );
-            let help = "take it out of `vlanTrunk`, or leave `vlan` out";
+            let help = "take this VLAN out of `vlanTrunk`, or leave `vlan` out";
             sheet.warning("contradiction", one.at, &item(&below(path, "vlanTrunk"), at), message, help);
         }
     }
@@ -176,7 +182,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
             );
         }
         if version.is_some_and(|version| version < Version::V0_3_0) {
-            let help = "give it an `ipam`, or a `cniVersion` of 0.3.0 or later";
+            let help = "add `ipam`, or use a `cniVersion` of 0.3.0 or later";
             sheet.error(
                 "version",
                 node.at,
@@ -195,7 +201,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
         };
         match (number("minID"), number("maxID")) {
             (Some(min), Some(max)) if min > max => {
-                sheet.error("contradiction", entry.at, &path, "`minID` is greater than `maxID`", "exchange them");
+                sheet.error("contradiction", entry.at, &path, "`minID` is greater than `maxID`", "swap the numbers");
             }
             (Some(_), None) if entry.get("maxID").is_none() => {
                 sheet.error(
@@ -263,7 +269,7 @@ fn gateways(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     }
 }
 
-/// Reads a configuration without errors once more with the reader that plugin and host share.
+/// If no error was found, reads the configuration again, with the reader that plugin and host share.
 fn shared(sheet: &mut Sheet<'_>, node: &Node, path: &str, read: impl Fn(&NetConf) -> Result<(), postern_cni::Error>) {
     if sheet.has_errors_below(path) {
         return;
@@ -291,7 +297,7 @@ fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         let words = words.unwrap_or_default();
         let Some(Err(error)) = Syntax::of(&words).map(|syntax| syntax.read(&words, v6)) else { continue };
         let (at, path) = place(node, path, key);
-        let message = format!("forwards are refused with this: {error}");
+        let message = format!("forwards with these conditions are refused: {error}");
         // Many containers have no IPv6 address. For such a container the key is not read.
         match v6 || !has_capability(node, "portMappings") {
             true => sheet.warning("bad-value", at, &path, message, ""),
@@ -300,7 +306,7 @@ fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     }
     if !has_capability(node, "portMappings") {
         let help = "`\"capabilities\": {\"portMappings\": true}`";
-        sheet.warning("chain", node.at, path, "without the capability `portMappings` it forwards nothing", help);
+        sheet.warning("chain", node.at, path, "without the capability `portMappings` portmap forwards nothing", help);
     }
 }
 
@@ -315,13 +321,19 @@ fn bandwidth(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
                 "chain",
                 node.at,
                 path,
-                "without rates and the capability `bandwidth` it limits nothing",
+                "without rates and the capability `bandwidth` the plugin limits nothing",
                 help,
             );
         }
         (Some(member), true) => {
             let message = "the network's rates win: the runtime's rates are ignored";
-            sheet.warning("unused-capability", member.at, &below(path, &member.name), message, "keep one of the two");
+            sheet.warning(
+                "unused-capability",
+                member.at,
+                &below(path, &member.name),
+                message,
+                "keep the rates or the capability",
+            );
         }
         _ => {}
     }

@@ -245,7 +245,7 @@ fn networks_with_dhcp_that_no_container_joins() {
         (
             json!({"type": "macvlan"}),
             json!({"daemonSocketPath": socket}),
-            "error bad-value ipam.daemonSocketPath: …it has 108 bytes, and 107",
+            "error bad-value ipam.daemonSocketPath: …the path has 108 bytes: a socket's path has at most 107",
         ),
         (json!({"type": "macvlan"}), json!({"daemonSocketPath": &socket[..107]}), ""),
         (
