@@ -28,8 +28,8 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, || {}, Guest::load)
 }
 
-/// As [`run`], for a component that needs all of WASI, without real files and sockets. The process was started for this
-/// component.
+/// Works as [`run`], for a component that needs all of WASI, without real files and sockets. The process was started
+/// for this component.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, crate::full_wasi::make_ready, Guest::load_whole)
@@ -131,7 +131,7 @@ fn finish(channel: &UnixStream, last: &FromSandbox) -> ! {
     exit()
 }
 
-/// Sends a panic of the host's side to the gate, because there is no standard error.
+/// Sends a panic of this process's own code to the gate, because there is no standard error.
 fn report_panics(channel: Arc<UnixStream>) {
     panic::set_hook(Box::new(move |panic| {
         finish(&channel, &FromSandbox::Failed(format!("the sandbox panicked: {panic}")));

@@ -23,7 +23,7 @@ impl Ceiling {
 
 /// The guest asked for more memory than its limit.
 #[derive(Debug, thiserror::Error)]
-#[error("ran out of memory: it may use {} MiB", .limit >> 20)]
+#[error("ran out of memory: the limit is {} MiB", .limit >> 20)]
 pub struct OutOfMemory {
     limit: usize,
 }

@@ -26,7 +26,7 @@ const REACHES: [Reach; 18] = [
     ("poll-some", 999, "resource table has no free keys"),
     ("poll-few", 100, "of 1001 ready [1000]"),
     ("streams", 999, "resource table has no free keys"),
-    ("memory", 999, "ran out of memory: it may use 64 MiB"),
+    ("memory", 999, "ran out of memory: the limit is 64 MiB"),
     ("random", 999, "asked for 1099511627776 random bytes at once"),
     ("flood", 999, "wrote too much to standard output"),
     ("nonsense", 100, "there is no nonsense"),

@@ -250,7 +250,7 @@ fn it_runs_again_with_a_new_memory() {
 
 fn a_memory_bomb_meets_its_limit() {
     let grow = "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) i32.const 0";
-    assert_eq!(Sandbox::start(&guests::running(grow)).failed(), "ran out of memory: it may use 16 MiB");
+    assert_eq!(Sandbox::start(&guests::running(grow)).failed(), "ran out of memory: the limit is 16 MiB");
     let grow = "(drop (table.grow (ref.null func) (i32.const 0x7fffffff))) i32.const 0";
     assert_eq!(Sandbox::start(&guests::running(grow)).end(), finished("", 0));
 }

@@ -34,7 +34,7 @@ const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 /// A name, and the attempt from inside, with the reservation as its argument.
 type Attempt = (&'static str, fn(*mut u8));
 
-/// A limit from outside, as far as the test may set it: the soft and the hard limit.
+/// A limit from outside, at most the test's own hard limit: the soft and the hard limit.
 type Limit = (Resource, u64, u64);
 
 const ATTEMPTS: [Attempt; 19] = [
@@ -211,7 +211,7 @@ fn moved(reserved: *mut u8) {
     }
 }
 
-/// Takes blocks from the heap, as the host's side of the process does. Only the kernel limits the heap.
+/// Takes blocks from the heap, as the sandbox's own code does. Only the kernel limits the heap.
 fn the_heap() {
     let layout = std::alloc::Layout::from_size_align(STEP, PAGE).unwrap();
     for _ in 0..WANTED / STEP {
@@ -290,7 +290,7 @@ fn page_tables() {
 }
 
 fn page_tables_that_stay(_: *mut u8) {
-    // The tables of a replaced page stay while there are neighbours.
+    // The page table of a replaced page stays while neighbouring pages are mapped.
     for _ in 0..512 {
         let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_NONE) else { return };
         for at in (PAGE..1 << 30).step_by(2 << 20) {

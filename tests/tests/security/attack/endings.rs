@@ -27,7 +27,7 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     ("flood-stdout", 999, "plugin \"hostile\" …wrote too much to standard output"),
     ("flood-stderr", 123, "flooded; as ordered"),
     ("error", 123, "on purpose; as ordered"),
-    ("allocate", 999, "plugin \"hostile\" ran out of memory: it may use 64 MiB"),
+    ("allocate", 999, "plugin \"hostile\" ran out of memory: the limit is 64 MiB"),
     ("recurse", 999, "plugin \"hostile\" trapped: "),
     ("hoard", 999, "plugin \"hostile\" trapped: resource table has no free keys"),
     ("claim-interface", 999, "plugin \"hostile\" claims interface \"eth9\", which it neither made nor was given"),

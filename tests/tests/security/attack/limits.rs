@@ -37,10 +37,10 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
         rogue("handles, the same one often", r#"["veth-create", {"times": 20, "step": {"call": {"op": "link-own"}}}]"#)
             .policy("[limits]\nhandles = 2")
             .ends(0, ""),
-        hostile("memory", "allocate").ends(999, "ran out of memory: it may use 64 MiB"),
+        hostile("memory", "allocate").ends(999, "ran out of memory: the limit is 64 MiB"),
         hostile("memory, set", "allocate")
             .policy("[limits]\nmemory-mib = 8")
-            .ends(999, "ran out of memory: it may use 8 MiB"),
+            .ends(999, "ran out of memory: the limit is 8 MiB"),
         hostile("4 GiB at once", "allocate-at-once").ends(999, "plugin \"hostile\""),
         hostile("tables", "good").ends(0, ""),
         hostile("tables, set", "good").policy("[limits]\ntables = 1").ends(999, "plugin \"hostile\""),
