@@ -55,8 +55,9 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
 
 /// Opens a plugin's code in a catalog that [`crate::places::trust`] has accepted, for an engine with this fingerprint.
 ///
-/// # Errors The plugin or its manifest does not exist. Another user could write to the code or manifest. The code is
-/// truncated or for another engine.
+/// # Errors
+/// The plugin or its manifest does not exist. Another user could write to the code or manifest. The code is truncated
+/// or for another engine.
 pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
     let code = code_path(catalog, plugin);
     let absent = || {
@@ -139,7 +140,7 @@ impl Unverified {
         }
         Err(PluginError(format!(
             "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {}; find out \
-             who changed it, then {AGAIN}",
+             who changed the code, then {AGAIN}",
             self.plugin,
             self.path().display(),
             Manifest::path(&self.catalog, &self.plugin).display(),

@@ -39,7 +39,7 @@ const SAID: &str = "no-landlock";
 /// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of
 /// delegates, if it differs from the runtime's request.
 ///
-/// A rule of Landlock needs an existing directory. So the directory of leases is made before, if an ADD may need it.
+/// A rule of Landlock needs an existing directory. So the directory of leases is made first, if an ADD may need it.
 /// [`MadeDirectories`] removes it again if it stays empty. If the kernel refuses a step, no guest may run.
 pub fn confine(
     parts: &mut RunParts,
@@ -74,8 +74,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     parts.system.runner = if rights.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
-        // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
-        // ended.
+        // The helper's programs hold the record's lock. If this process is killed, the removal waits until these
+        // programs have ended.
         let run = parts.context();
         run.journal.begin_for(run.view(), namespace.as_ref()).map_err(internal)?;
         let lock = run.journal.record().map(Record::lock);
@@ -102,8 +102,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
     let confinement = confined(GATE.with(sandboxes), &[])?;
     let own = match rights.device {
-        // Only this thread, in the host's namespace, searches for BPF programs on a device that came home, and reads
-        // the device's files.
+        // Only this thread, in the host's namespace, searches for BPF programs on a device that was moved back, and
+        // reads the device's files.
         true => {
             parts.system.sight();
             let files = parts.system.link_files();
@@ -198,7 +198,7 @@ fn tell_of_missing_landlock(state: &Path) {
     // If the file can't be made, the next run reports it again.
     let _ = state.file(SAID, OpenMode::ChangeOrCreate(0o600));
     crate::say!(
-        "postern: this kernel has no Landlock: guests still reach no file, but an attacker in the gate would \
-         (this message appears once)"
+        "postern: this kernel has no Landlock: guests still reach no file, but an attacker who controls the gate \
+         could (this message appears once)"
     );
 }

@@ -39,8 +39,8 @@ pub struct PortClaims {
     known: HashMap<RecordKey, Option<Claim>>,
 }
 
-/// Claims ports for the attachment. The error is [`ErrorCode::Exists`] if another container has one of them. The caller
-/// then writes the ports into the record, and calls [`PortClaims::note`].
+/// Claims ports for the attachment. The error is [`ErrorCode::Exists`] if another container has one of the ports. The
+/// caller then writes the ports into the record, and calls [`PortClaims::note`].
 pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError> {
     let cookie = view.system.home_cookie()?;
     let index = match view.system.known.ports.take() {
@@ -55,7 +55,7 @@ pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError
     conflicting.map_or(Ok(claims), Err)
 }
 
-/// Returns the attachments that have a port of these forwards, by the index without its lock. A later [`claim`] uses
+/// Returns the attachments that have a port of these forwards. Reads the index without its lock. A later [`claim`] uses
 /// the open index.
 pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {

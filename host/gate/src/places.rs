@@ -228,8 +228,8 @@ impl TrustedDir {
         let opened = self.dir.file(name, OpenMode::Read);
         if opened.as_ref().is_err_and(is_link) {
             return Err(PluginError(format!(
-                "{} is a symbolic link: users who can write to its target could change it; put the file itself at this path \
-                 (`make install`, or `postern add FILE.wasm --policy FILE`)",
+                "{} is a symbolic link: users who can write to the target could change the file; put the file itself \
+                 at this path (`make install`, or `postern add FILE.wasm --policy FILE`)",
                 path.display()
             )));
         }

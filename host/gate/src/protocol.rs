@@ -54,7 +54,7 @@ pub fn main(name: &str, engine: Engine) -> u8 {
 }
 
 /// Converts the outcome of a write to standard output. `Stdout` of the standard library is not used: it would write the
-/// last line by itself, and could wait for ever.
+/// last line only at the process's end, and could wait for ever.
 fn printed(written: nix::Result<()>) -> Result<(), Error> {
     written.map_err(|errno| {
         crate::say!("postern: standard output cannot be written: {errno}");

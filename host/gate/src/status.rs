@@ -32,7 +32,8 @@ pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<()
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
     let granted = plugin.granted_for(view.request);
     let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
-    // The settings are read here, because a confined process can't read them. The guest may find a fault later.
+    // The settings are read here, because a confined process can't read them. They also decide about faults that the
+    // guest finds later.
     let _ = view.fixed.settings();
     match could_add(view, &plugin.policy, &granted, keeps_leases) {
         Err(Fault::Node(error)) if settings::is_said(view, &error) => Ok(()),

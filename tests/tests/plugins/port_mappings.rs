@@ -697,7 +697,7 @@ fn forwards_of_ids_that_begin_alike() -> Result<()> {
         // An attachment without a record is removed. Its `prevResult` has another address or none.
         for previous in [Value::Null, json!({"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.99/24"}]})] {
             let answer = call(net, 1, "DEL", "c1", "three", &previous)?;
-            ensure!(answer.stderr.contains("only the beginning of its ID"), "{answer:?}");
+            ensure!(answer.stderr.contains("only the beginning of this container's ID"), "{answer:?}");
             answer.success()?;
             ensure!(place.rules()? == before, "{}", place.rules()?);
         }

@@ -60,7 +60,7 @@ impl ByContents for Delegated {
     }
 }
 
-/// Writes the native plugin's file. A file of another attachment is not changed; then `None` is returned.
+/// Returns the directory for the native plugin's file; `None` if the file there is about another attachment.
 pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
     let id = &view.request.container_id;
     if !Path::new(directory).is_absolute() {

@@ -77,7 +77,7 @@ impl EffectKind for LinkChange {
         // protection go with the attachment.
         let is_whole = run.journal.sections().iter().all(|section| section.stage == Stage::Ending);
         if let (None, Some(why), false) = (container, run.system.hidden.as_deref(), is_whole) {
-            let message = format!("its namespace may still exist, with the changed link in it: {why}");
+            let message = format!("the container's namespace may still exist, with the changed link in it: {why}");
             return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                 .hint("run DEL, or `postern gc` once the container is gone"));
         }
@@ -148,8 +148,8 @@ pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> 
     Ok(())
 }
 
-/// Restores the earlier attributes of a link. An attribute that root in the container has made impossible to restore
-/// stays, and is no error.
+/// Restores the earlier attributes of a link. Root in the container can make an attribute impossible to restore. This
+/// is no error: the attribute stays.
 pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) -> Result<(), OpError> {
     let mut done = change(netlink, link, before);
     if done.iter().any(|(_, done)| done.is_err()) {

@@ -35,7 +35,8 @@ impl Masquerade {
     }
 
     /// Makes the rules, and notes their handles. With `is_first`, the attachment has no rules yet, and nftables is not
-    /// searched. The noted handles must be complete. Otherwise the next check searches all rules.
+    /// searched. Handles are noted only if there is one for each address. Without noted handles the next check searches
+    /// all rules.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
         if self.backend == Backend::Iptables {

@@ -65,8 +65,8 @@ impl PortMappings {
     }
 
     /// Makes the rules, and notes their handles. With `is_first`, the attachment has no rules yet, and nftables is not
-    /// searched for existing rules. For nftables the noted handles must be complete. Otherwise the next check searches
-    /// all rules.
+    /// searched for existing rules. For nftables, handles are noted only if they are complete. Without noted handles
+    /// the next check searches all rules.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         if self.backend == Backend::Iptables {
@@ -242,8 +242,8 @@ pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let own: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     if hostport::nft::is_cut(&key.container_id) {
         crate::say!(
-            "postern: the rules of this container name only the beginning of its ID: of its nftables rules, only forwards to \
-             addresses of prevResult are removed; `postern gc --native` finds the others"
+            "postern: nftables rules name only the beginning of this container's ID: only its forwards to addresses of \
+             prevResult are removed; `postern gc --native` finds the other forwards"
         );
     }
     view.system.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
