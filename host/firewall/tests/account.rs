@@ -1,4 +1,4 @@
-//! The list of rules and owners is right, and the commands that it prints do remove the rules.
+//! The list of rules and owners is right, and the commands in the list do remove the rules.
 
 mod common;
 

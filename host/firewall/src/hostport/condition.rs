@@ -24,7 +24,7 @@ pub enum About {
     Source(IpNet),
     /// The destination lies in this network.
     Destination(IpNet),
-    /// The link has this name. A `*` at the end stands for any further characters.
+    /// The input link has this name. A `*` at the end stands for any further characters.
     Input(String),
 }
 
@@ -39,7 +39,7 @@ pub enum Syntax {
 
 /// Words that are no condition of the grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no condition: it can be {1}; NETWORK is an {2} network with a prefix length above 0")]
+#[error("\"{0}\" is no condition: a condition can be {1}; NETWORK is an {2} network with a prefix length above 0")]
 pub struct NotACondition(String, &'static str, &'static str);
 
 const IPTABLES: &str = "`-s NETWORK`, `-d NETWORK` or `-i LINK`, with or without a `!` before it";
@@ -114,7 +114,8 @@ fn nft<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) 
 
 fn network(text: &str, v6: bool) -> Option<IpNet> {
     let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?.trunc();
-    // Every packet matches a prefix of length 0. iptables doesn't show such a condition, so CHECK would miss it.
+    // Every packet matches a prefix of length 0. iptables doesn't show such a condition, so CHECK would report it as
+    // missing.
     (matches!(network, IpNet::V6(_)) == v6 && network.prefix_len() > 0).then_some(network)
 }
 

@@ -130,9 +130,9 @@ impl HostPorts {
         rules.into_iter().map(|rule| (IptablesPlace::Last, rule)).collect()
     }
 
-    /// Makes sure that the rules are there. `variant` is the variant of earlier rules. With `None`, the variant for new
+    /// Makes sure that the rules exist. `variant` is the variant of earlier rules. With `None`, the variant for new
     /// rules is used. Returns the handles of the new rules that lead to the attachment's chain, unless a program made
-    /// them. The record keeps the handles, to find the rules again.
+    /// these rules. The record keeps the handles, to find the rules again.
     ///
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
@@ -152,8 +152,8 @@ impl HostPorts {
         let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
             let way_out = format!(
-                "table {NAT} of {} has no such chain: the chain's program does not run, or has another backend, as kube-proxy \
-                 in mode nftables; without `externalSetMarkChain`, portmap makes its own chain",
+                "table {NAT} of {} has no such chain: the chain's program does not run, or uses another backend, as \
+                 kube-proxy in mode nftables does; without `externalSetMarkChain`, portmap makes its own chain",
                 programs.name()
             );
             FirewallError::new("find", format!("chain {chain} (externalSetMarkChain)"), way_out)
@@ -172,7 +172,7 @@ impl HostPorts {
     /// True if all rules are there. With handles from [`HostPorts::iptables_ensure_in`], no other rules are read.
     ///
     /// # Errors
-    /// As [`HostPorts::iptables_ensure_in`].
+    /// The errors of [`HostPorts::iptables_ensure_in`].
     pub fn iptables_check(&self, known: RuleHandles<'_>, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
         let (sets, v6) = (self.sets()?, self.address.addr().is_ipv6());
         in_any(known.recorded, v6, NAT, runner, |place| IptablesRuleSet::check(&sets, known.handles, place))
@@ -206,7 +206,7 @@ impl HostPorts {
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
         if others.is_empty() {
             let mut changes = set.owner.removals(saved, |rule| is_owned(rule, &self.key));
-            // A foreign rule keeps the chain. The chain forwards nothing any more.
+            // If a foreign rule leads to the chain, the chain stays, but loses its rules.
             if !changes.iter().any(|change| matches!(change, TableChange::DeleteChain(_))) {
                 let left = saved.rules.iter().filter(|saved| inside(&saved.rule));
                 changes.extend(left.cloned().map(TableChange::Delete));
@@ -245,7 +245,7 @@ fn narrow(rule: &mut IptablesRule, condition: &PacketCondition) {
         About::Destination(network) => once(&mut rule.destination, (is, *network)),
         About::Input(name) => once(&mut rule.input, (is, name.replace('*', "+"))),
     };
-    // iptables reports an error for a second condition of the same kind.
+    // A second condition of the same kind is passed on unchanged: iptables reports the error.
     if is_new.is_none() {
         rule.matches.push(Match::Other(condition.to_string().split(' ').map(str::to_owned).collect()));
     }
@@ -275,7 +275,7 @@ fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
 /// the number of changes.
 ///
 /// # Errors
-/// As [`HostPorts::iptables_remove`].
+/// The errors of [`HostPorts::iptables_remove`].
 pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let Ok(owners) = Forwards.owners(key) else { return Ok(0) };
     let mut changes = 0;
@@ -317,7 +317,7 @@ impl SeenForwardChain {
 /// Returns the chains of all containers' forwards, in both families, whatever program made them. Changes nothing.
 ///
 /// # Errors
-/// As [`remove_all`].
+/// The errors of [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenForwardChain>, FirewallError> {
     Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| SeenForwardChain::all(&seen.saved, seen.v6)).collect())
 }
@@ -326,7 +326,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenForwardChain>, Firewall
 /// Returns the number of changes.
 ///
 /// # Errors
-/// As [`remove_all`].
+/// The errors of [`remove_all`].
 pub fn remove_seen(seen: &[SeenForwardChain], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
@@ -440,7 +440,7 @@ mod tests {
     fn owners_are_read_from_rules() {
         let rules = ports("cid1").sets().unwrap()[0].rules.clone();
         let keys: Vec<AttachmentKey> = rules.iter().filter_map(|(_, rule)| Forwards.key_of(rule)).collect();
-        // This family has no SCTP forward.
+        // The SCTP forward is for IPv6, so IPv4 has no rule for it.
         assert_eq!(keys.len(), 2);
         assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));
     }

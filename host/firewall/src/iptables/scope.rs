@@ -6,11 +6,11 @@ use super::prelude::*;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope<'a> {
     pub(super) table: &'static str,
-    /// The owners' chains. All rules that lead to them matter, wherever they are.
+    /// The owners' chains. All rules that lead to these chains matter, in any chain.
     pub(super) own: Vec<&'a str>,
     /// Chains that all owners share.
     pub(super) shared: Vec<&'a str>,
-    /// The rules that may be there already.
+    /// The rules that may exist already.
     pub(super) wanted: Vec<&'a IptablesRule>,
     /// The chains with the rules that lead to the owners' chains, or with the rules of an owner without chains.
     pub(super) homes: Vec<&'a str>,
@@ -60,7 +60,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A question about all copies of these rules. Their owner has no chains.
+    /// A question about all copies of these rules, whose owner has no chains.
     pub(super) fn of_rules(table: &'static str, rules: &'a [IptablesRule], home: &'a str) -> Self {
         Self { table, wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
     }

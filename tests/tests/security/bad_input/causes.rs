@@ -99,7 +99,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "portmap",
         r#"{"conditionsV4": ["-d", "10.0.0.0/8", "-m", "set", "--match-set", "x", "dst"]}"#,
-        "conditionsV4: \"-m set\" is no condition: it can be `-s NETWORK`, `-d NETWORK` or `-i LINK`…IPv4",
+        "conditionsV4: \"-m set\" is no condition: a condition can be `-s NETWORK`, `-d NETWORK` or `-i LINK`…IPv4",
     ),
     (
         "portmap",
