@@ -51,7 +51,7 @@ impl Bus {
         Some(Self { path: locate(BUSCTL)?, zones })
     }
 
-    /// True if this is one of the calls.
+    /// True if these arguments make one of the allowed calls.
     pub(crate) fn allows(&self, arguments: &[String], environment: &Environment, input: &str) -> bool {
         *environment == Environment::Empty
             && input.is_empty()

@@ -95,8 +95,8 @@ impl Helper {
     /// Forks the helper. `bus` has calls on the message bus that the helper may also make. The caller must have one
     /// thread, and must still have all its rights.
     ///
-    /// `lock` stays open in the helper and in its programs. If this process is killed, the next holder of the lock
-    /// waits for them too.
+    /// `lock` stays open in the helper and in its programs. If this process is killed, the next run waits until the
+    /// helper and its programs have ended too.
     ///
     /// # Errors
     /// The kernel can't make a process or a channel.
@@ -166,7 +166,7 @@ impl Helper {
     }
 }
 
-/// Sends a text in pieces; `None` is its end.
+/// Sends a text in pieces; `None` marks the end.
 fn send_text(channel: &UnixStream, text: &str, until: Option<Instant>) -> Result<(), ChannelError> {
     let mut rest = text;
     while !rest.is_empty() {
@@ -186,13 +186,13 @@ fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, 
     Ok(text)
 }
 
-/// Serves the client until it ends.
+/// Serves the client until the client ends.
 fn serve(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>, lock: Option<BorrowedFd<'_>>) -> ! {
     // Standard error stays open for messages of the C library. All other descriptors belong to the parent.
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
-    // Orphans of its programs become the helper's own children, so that the helper can find and kill them.
+    // Orphans of the helper's programs become its own children, so that the helper can find and kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs, bus).is_ok() {}
     crate::end_process(0)
@@ -209,7 +209,7 @@ fn answer(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>) -> Resu
         (None, _) => return Err(ChannelError::Closed),
     };
     if !is_allowed {
-        let text = format!("{} may not be started like this", path.display());
+        let text = format!("{} may not be started with these arguments, variables or input", path.display());
         return send(channel, &Answer::Failed { errno: None, text }, None);
     }
     let path = path.clone();

@@ -244,7 +244,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
         },
     ] {
         let error = helper.run(&refused, soon()).unwrap_err();
-        assert!(error.to_string().contains("may not be started like this"), "{error}");
+        assert!(error.to_string().contains("may not be started with these arguments"), "{error}");
     }
     let other = helper.run(&program("/bin/ls", &[], String::new()), soon()).unwrap_err();
     assert!(other.to_string().contains("/bin/ls is not among the programs"), "{other}");

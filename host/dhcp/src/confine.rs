@@ -77,7 +77,7 @@ const REMOVER_CALLS: &[c_long] = &[
 ];
 
 /// Confines a process that runs steps. The process may read code and policies, and write notes about verified code. Its
-/// children become sandboxes. So the process keeps the rights that sandboxes give up by themselves, and the calls by
+/// children become sandboxes. So the process keeps the rights that a sandbox gives up at its start, and the calls by
 /// which a sandbox gives rights up.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
@@ -94,7 +94,7 @@ const STEPS_RULES: &[CallRule] = &[
     CallRule(libc::SYS_clone, &[Argument::Lacks(0, SHARING)]),
     // The sockets between this process and its child.
     CallRule(libc::SYS_socketpair, &[Argument::OneOf(0, &[libc::AF_UNIX as u32]), Argument::OneOf(2, &[0])]),
-    // This process kills a step at its end.
+    // This process kills the process of a step when the step ends.
     CallRule(libc::SYS_kill, &[Argument::OneOf(1, &[libc::SIGKILL as u32])]),
 ];
 
@@ -223,7 +223,7 @@ const STEPS_CALLS: &[c_long] = &[
     libc::SYS_set_robust_list, // a child's own thread
     libc::SYS_set_tid_address, // a child's own thread
     libc::SYS_rseq,            // a child's own thread
-    libc::SYS_membarrier,      // code was written
+    libc::SYS_membarrier,      // all threads see new code
     #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink, // as readlinkat
     #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! The process that removes the service's own files after the service's end: the socket, and the file with the process
-//! ID. It also removes them after a kill of the service. It is started only if the service has its own files. A socket
-//! of systemd stays.
+//! ID. The process also removes the files after a kill of the service. It is started only if the service has its own
+//! files. A socket of systemd stays.
 //!
 //! The process knows the files from the start. It gets no messages: it only waits for the end of the service.
 
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub struct OwnFile {
     path: PathBuf,
     identity: Identity,
-    /// The time of its last change. A later file with the same inode has another time.
+    /// The time of the file's last change. A later file with the same inode has another time.
     changed: (i64, i64),
 }
 

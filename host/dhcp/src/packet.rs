@@ -69,12 +69,13 @@ impl PacketSocket {
         Self::open(index, libc::ETH_P_IP, PACKET_BROADCAST, &program)
     }
 
-    /// Opens a socket for ARP on that link.
+    /// Opens a socket for ARP on the link of that index.
     pub fn arp(index: u32) -> nix::Result<Self> {
         Self::open(index, libc::ETH_P_ARP, PACKET_BROADCAST, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
     }
 
-    /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on that link. `frame6` checks more.
+    /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on the link of that index. `frame6`
+    /// checks more.
     pub fn dhcpv6(index: u32) -> nix::Result<Self> {
         // Distances to the last instruction, which drops the frame.
         let program = [
@@ -101,7 +102,7 @@ impl PacketSocket {
         Self::open(index, libc::ETH_P_IPV6, PACKET_MULTICAST, &program)
     }
 
-    /// Opens a socket for neighbour discovery on that link. Questions about an address come to `group`.
+    /// Opens a socket for neighbour discovery on the link of that index. Questions about an address come to `group`.
     pub fn neighbours(index: u32, group: MacBytes) -> nix::Result<Self> {
         let program = [
             load(BPF_H | BPF_ABS, 12),

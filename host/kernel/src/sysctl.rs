@@ -168,7 +168,7 @@ impl<'a> SysctlFile<'a> {
         let subject = self.subject(WRITE);
         let file = match self.open(OFlag::O_RDWR) {
             Ok(file) => file,
-            // The write failed, but the setting may have the value already.
+            // The file can't be opened for writing, but the setting may have the value already.
             Err(_) if self.get()?.as_deref() == Some(value) => return Ok(false),
             Err(errno) => return Err(subject.failed(errno)),
         };

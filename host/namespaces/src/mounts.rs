@@ -1,8 +1,9 @@
 //! Mounts that keep a namespace alive (`proc_pid_mountinfo(5)`), and a way to open only the namespace.
 //!
 //! The processes of a mount namespace control its paths. A path can be a link to another place, a FIFO, or on a file
-//! system served by a program that never answers. So a path is walked without following links, and only as far as the
-//! kernel has it in memory. The object found is opened only after its mount has proved to be the right one.
+//! system served by a program that never answers. So a path is walked without following links, and only through
+//! directories that the kernel has in memory. The object at the path's end is opened only after a check that it is on
+//! the expected mount.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use nix::errno::Errno;
@@ -41,14 +42,14 @@ pub(crate) struct Mount {
     pub key: NamespaceId,
     /// The kind of the namespace: `net`, `mnt`, …
     pub kind: String,
-    /// Its path, as seen from the root of the process whose mounts were read.
+    /// The mount's path, as seen from the root of the process whose mounts were read.
     pub point: PathBuf,
 }
 
 /// Returns the mounts of nsfs that a process sees, by number.
 ///
 /// # Errors
-/// Those of `open(2)` and `read(2)`; `ENOENT`, `ESRCH` or `EINVAL` if the process has gone. `TimedOut` after
+/// The errors of `open(2)` and `read(2)`; `ENOENT`, `ESRCH` or `EINVAL` if the process has gone. `TimedOut` after
 /// `deadline`.
 pub(crate) fn read(process: &Path, deadline: Instant) -> io::Result<BTreeMap<u64, Mount>> {
     let mut lines = BufReader::with_capacity(1 << 18, File::open(process.join("mountinfo"))?.take(LONGEST));
@@ -108,11 +109,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Walks to a mount from the directory `root`. The result can't be read from, and nothing was opened.
+/// Walks to a mount from the directory `root`. The result is an `O_PATH` descriptor: nothing was opened, and nothing
+/// can be read from it.
 ///
 /// # Errors
-/// Those of `openat2(2)`. `EAGAIN` if the walk would have to wait for a file system. `ELOOP` if there is a link in the
-/// path. `EXDEV` if another mount is on top of the expected mount.
+/// The errors of `openat2(2)`. `EAGAIN` if the walk would have to wait for a file system. `ELOOP` if the path has a
+/// link. `EXDEV` if another mount is on top of the expected mount.
 pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let how = OpenHow::new()

@@ -53,7 +53,8 @@ pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
     true
 }
 
-/// True if the ports of this grant are in VLANs. Such a bridge must filter. Otherwise its VLANs separate nothing.
+/// True if the ports of this grant are in VLANs. Then the bridge must filter VLANs. Otherwise the VLANs separate
+/// nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())
 }

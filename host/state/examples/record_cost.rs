@@ -88,8 +88,8 @@ fn measure(root: &Path) -> Result<Vec<(&'static str, Duration)>, Box<dyn Error>>
         "record: begin",
         "note 5 effects",
         "stages, and close",
-        "open it for DEL",
-        "note that 5 are gone, end, remove",
+        "open the record for DEL",
+        "note 5 removed effects, end, remove",
     ];
     let mut rows: Vec<_> = names.into_iter().zip(of).collect();
     rows.insert(3, ("journal of an ADD", begin + append + stages));

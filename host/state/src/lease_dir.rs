@@ -98,7 +98,7 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     let known = known_path(data_dir);
     let looked = known.clone().map_or_else(|| trust_way(data_dir, true), Ok);
     let directory = match (Directory::open(data_dir).map_err(no_directory), &looked) {
-        // The defect of the path is the error to report: the path's owner decides what the path leads to.
+        // The defect of the path is the error to report: the path's owner decides where the path leads.
         (Err(_), Err(TrustError::Defect { .. })) => None,
         (opened, _) => opened?.map(Directory::refuse_replaceable).transpose()?,
     };
@@ -118,8 +118,8 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     Ok((real, directory))
 }
 
-/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`. A link at its end is not followed.
-/// `None` if the directory is missing, or if another user could have put it there.
+/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`. A link at the path's end is not
+/// followed. `None` if the directory is missing, or if another user could have put it there.
 #[must_use]
 pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
     // The data directory was missing before, and another user may have made it meanwhile.
@@ -130,7 +130,7 @@ pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
     Directory::open_itself(place).ok()??.trusted().ok().map(|directory| directory.dir)
 }
 
-/// As [`place`]; also returns the open data directory if it exists.
+/// Works as [`place`], and also returns the open data directory if it exists.
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
         let reason = format!("network name {network:?} is no plain file name; choose another name");
@@ -212,8 +212,8 @@ impl LeaseDir {
         Ok(self.directory.names()?.iter().filter_map(|name| address_of(name)).collect())
     }
 
-    /// As [`Self::addresses`], and removes the temporary files of a crashed Postern process. The caller must hold the
-    /// lock.
+    /// Works as [`Self::addresses`], and removes the temporary files of a crashed Postern process. The caller must hold
+    /// the lock.
     pub(crate) fn clean_addresses(&self) -> Result<Vec<IpAddr>> {
         let names = self.directory.names()?;
         for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
@@ -271,8 +271,8 @@ impl LeaseDir {
 
     /// Writes `content` to the file of the first candidate that has no file yet.
     ///
-    /// The link call itself fails if the file exists. So nothing is listed or read, and no file is replaced. The
-    /// deadline limits long searches.
+    /// linkat(2) fails if the file exists. So nothing is listed or read, and no file is replaced. The deadline limits
+    /// long searches.
     pub(crate) fn place<T>(
         &self,
         content: &str,
@@ -320,7 +320,7 @@ impl LeaseDir {
         Ok(((stat.st_mtime, nanoseconds(stat.st_mtime_nsec)), (stat.st_ctime, nanoseconds(stat.st_ctime_nsec))))
     }
 
-    /// Sets the time of the last content change to a second ago; `lease_index` gives the reason.
+    /// Sets the time of the last content change to a second ago. So a later change by any program sets another time.
     pub(crate) fn set_back_mtime(&self) -> io::Result<Time> {
         let past = SystemTime::now() - Duration::from_secs(1);
         let since = past.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 /// The types of `types` that are written by hand, with their names in host/types.
 const BY_HAND: [(&str, &str); 2] = [("link-attributes", "LinkInfo"), ("address", "Address")];
 
-/// Returns the first line of a file.
+/// Returns the first lines of a file.
 pub fn heading(what: &str) -> String {
     let written = "Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.";
     format!("{}//!\n{}\n", wrapped("//! ", what), wrapped("//! ", written))
 }
 
-/// True for a type of the interface `types` of this name.
+/// True for the type of this name in the interface `types`.
 pub fn is_common(ty: &Ty, wanted: &str) -> bool {
     matches!(ty, Ty::Of(interface, name) if interface == "types" && name == wanted)
 }
@@ -131,7 +131,7 @@ pub fn closure(argument: &str, code: &str) -> String {
     }
 }
 
-/// Returns a comment's line; empty for an empty text.
+/// Returns a text as a doc comment; empty for an empty text.
 pub fn doc(text: &str) -> String {
     if text.is_empty() { String::new() } else { wrapped("/// ", text) }
 }

@@ -114,7 +114,7 @@ fn lo() -> NetlinkRequest {
     NetlinkRequest::new(&RouteNetlinkMessage::GetLink(lo), 0)
 }
 
-/// The kernel refuses a second dump on a socket with an unfinished one (`EBUSY`).
+/// The kernel refuses a second dump on a socket with an unfinished dump (`EBUSY`).
 #[test]
 fn a_dump_that_was_left_is_read_before_the_next_one() {
     let connection = open();
