@@ -29,9 +29,9 @@ fn rules(node: &Node) -> Result<String> {
     node.sh("nft -s list ruleset 2>/dev/null | sort; iptables-save | grep -v '^[#:]' | sort")
 }
 
-/// Returns what `postern reapply` must not change.
+/// Returns the state that `postern reapply` must not change.
 fn links(node: &Node) -> Result<String> {
-    // Duplicate address detection ends by itself.
+    // Duplicate address detection may end between two calls.
     node.sh("ip -o link; ip -o addr | sed 's/ tentative//'; ip route; ls /var/lib/cni/networks/*")
 }
 
@@ -96,7 +96,7 @@ fn bare(node: &Node) -> Result<String> {
 }
 
 /// Lists of three plugins, with both packet filters, after several ways in which other programs remove rules. doctor
-/// names what is missing, and no link is changed.
+/// names the missing rules, and `reapply` changes no link.
 #[test]
 fn forwards_and_forwarding_are_put_back() -> Result<()> {
     let node = Node::new()?;

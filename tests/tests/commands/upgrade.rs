@@ -39,7 +39,8 @@ fn installation(build: &str) -> String {
     format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
 }
 
-/// A network of a plugin that delegates. Its runs open code twice: the second time after they read the configuration.
+/// A network of a plugin that delegates. A run of this plugin opens code twice: the second time after it has read the
+/// configuration.
 fn network(node: &Node) -> Result<Network> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
     Ok(Network::new(node, &json!({"cniVersion": "1.0.0", "type": "ptp", "ipam": ipam}))?.by(Path::new(BIN)))
@@ -295,7 +296,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     Ok(())
 }
 
-/// A command that names one plugin, or only shows, never removes an installation.
+/// A command that names one plugin, or that only shows a list, never removes an installation.
 #[test]
 fn uninstall_removes_nothing_unasked() -> Result<()> {
     let node = node()?;
@@ -340,7 +341,7 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     Ok(())
 }
 
-/// Plugins can be uninstalled from one of several directories. What the other directories need stays.
+/// Plugins can be uninstalled from one of several directories. The files that the other directories need stay.
 #[test]
 fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     let node = node()?;

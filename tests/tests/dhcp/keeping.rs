@@ -80,7 +80,7 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     wait(seconds(12), || Ok(!lab.is_up("c1")?))
         .with_context(|| format!("{}\n{}", lab.log("service"), lab.log("kea")))?;
     refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "is lost")?;
-    // The lost lease has no timer. If its container dies without DEL, the service lists it no longer.
+    // The lost lease has no timer. If its container dies without DEL, the service no longer lists the lease.
     lab.node.remove_container("c1")?;
     ensure!(lab.leases()?.is_empty(), "{:?}", lab.leases()?);
     let files = lab.node.sh("ls /var/lib/postern/dhcp")?;
@@ -88,7 +88,7 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     Ok(())
 }
 
-/// Endless leases have no timer. Leases of containers that are gone end at a list of leases, or at a request for
+/// Endless leases have no timer. Leases of containers that are gone end when a client lists the leases or requests
 /// another lease.
 #[test]
 fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {

@@ -1,5 +1,5 @@
 //! Cases of the bandwidth plugin. Instead of an earlier plugin in the list, the preparation makes a pair on a bridge.
-//! The operator's policy allows its host end.
+//! The operator's policy allows the pair's host end.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

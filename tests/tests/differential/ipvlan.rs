@@ -1,4 +1,4 @@
-//! Cases of the ipvlan plugin. Many kernels have no such links: `tests/vm/kernel` runs these cases in a virtual machine.
+//! Cases of the ipvlan plugin. Many kernels lack ipvlan, so `tests/vm/kernel` runs these cases in a virtual machine.
 
 use crate::macvlan::{INSIDE, MASTER};
 use postern_tests::{Case, merge};

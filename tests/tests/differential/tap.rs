@@ -10,7 +10,7 @@ fn base() -> Value {
     })
 }
 
-/// Returns a case `tap/NAME`: one IPv4 range, with a merge patch. No duplicate address detection.
+/// Returns a case `tap/NAME`: one IPv4 range, with a merge patch. Duplicate address detection is off.
 fn tap(name: &str, patch: &Value) -> Case {
     let mut config = base();
     merge(&mut config, patch);

@@ -225,8 +225,8 @@ fn forwards_of_others_are_not_read() -> Result<()> {
             cost(&at(&bridge, number), "ADD", &json!({}))?;
         }
         let full = life()?;
-        // portmap compares the names of all chains, and reads rules if it does not know a name. So only firewall is
-        // compared.
+        // portmap compares the names of all chains, and reads rules if it does not know a name. So the test compares
+        // only firewall's GC.
         if patch.get("type") == Some(&json!("firewall")) {
             let (all, _) = cost(&net, "GC", &valid(0..=OTHERS))?;
             ensure!(
@@ -253,7 +253,7 @@ fn forwards_of_others_are_not_read() -> Result<()> {
     Ok(())
 }
 
-/// Behind a native plugin, ADD searches the index for records with its address. It opens no other records.
+/// Behind a native plugin, ADD searches the index for records with the attachment's address. It opens no other records.
 #[test]
 fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     let node = Node::new()?;

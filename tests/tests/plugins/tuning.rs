@@ -148,8 +148,8 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     lo.is_clean()
 }
 
-/// Root in the container gives the old address to another link on the same wire. The kernel then refuses to put it
-/// back.
+/// Root in the container gives the old address to another link on the same wire. The kernel then refuses the old
+/// address for `eth0`.
 #[test]
 fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
@@ -164,7 +164,7 @@ fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
     )?;
     let answer = c1.call_at(1, "DEL")?;
     ensure!(answer.status == 0 && answer.stderr.contains("impossible in the container, and skipped: "), "{answer:?}");
-    // What is possible comes back.
+    // The MTU comes back.
     let (mac, mtu, ..) = place.link()?;
     ensure!((mac.as_str(), mtu) == ("02:00:00:00:00:aa", 1500), "{mac} {mtu}");
     c1.call_at(0, "DEL")?.success()?;
@@ -200,7 +200,7 @@ fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
 }
 
 /// With some settings the kernel changes other links too, and removes their addresses and routes. A failed ADD puts all
-/// of them back, even another network's attachment.
+/// of them back, even those of another network's attachment.
 #[test]
 fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
     let look = "ip -o -6 address show scope global | sed 's/ valid_lft.*//; s/ nodad//' | sort
@@ -301,7 +301,8 @@ fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The file for a native plugin has the values from before. If another program changes the file, the record decides.
+/// The file for a native plugin has the values before the first change. If another program changes the file, the record
+/// decides.
 #[test]
 fn the_record_is_believed_and_not_the_file() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});

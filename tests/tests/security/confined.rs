@@ -1,4 +1,4 @@
-//! The test reads /proc to see what the running gate keeps while a guest runs.
+//! The test reads /proc to see the rights that the gate keeps while a guest runs.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::test_bin;
@@ -63,7 +63,7 @@ fn look(config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
         let Some(gate) = gate else { continue };
         let pids: Vec<u32> = std::iter::once(gate).chain(descendants(gate)?).collect();
         let all: Result<Vec<Process>> = pids.into_iter().map(process).collect();
-        // A process with a seccomp filter is confined. Data from before do not count.
+        // A process with a seccomp filter is confined. Data before the confinement do not count.
         seen = all.unwrap_or_default();
         let confined = seen.iter().all(|process| process.threads.iter().all(|thread| thread.field("Seccomp") == "2"));
         if seen.len() == want && confined {

@@ -1,5 +1,5 @@
 //! Measures many calls at once: 1 to 200 ADDs that begin together, then the same number of DELs. The native plugins,
-//! ours and the floor take turns. The wall time ends with the last call; the CPU time is the sum.
+//! our plugins and the floor take turns. The wall time ends with the last call; the CPU time is the sum.
 
 use crate::rounds::{REST, SIDES};
 use crate::{Options, PluginSet, Sets};

@@ -6,11 +6,11 @@
 //! FILE] [--then COMMAND] [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
 //!
 //! The *floor* is measured too: a program that only sends the same netlink messages. The time of a run beyond the floor
-//! is the plugin's own. The *witness* shows the effect of the processor's caches: a run of the plugin `static`, which
-//! uses no netlink, directly after the floor. The witness does the same work on each node. If it takes longer on a full
-//! node, the kernel's work on many rules has replaced the contents of the caches.
+//! is the plugin's own time. The *witness* shows the effect of the processor's caches: a run of the plugin `static`,
+//! which uses no netlink, directly after the floor. The witness does the same work on each node. If it takes longer on
+//! a full node, the kernel's work on many rules has replaced the contents of the caches.
 //!
-//! With `--behind` each attachment's list also has this plugin, and its runs are measured instead of bridge's runs.
+//! With `--behind` each attachment's list also has the given plugin, whose runs are measured instead of bridge's runs.
 //! `PORT` in the text stands for a number that differs for each attachment.
 //!
 //! With `--no-flood` the ports of the existing attachments get no frames for unknown receivers. By default, the kernel
@@ -38,7 +38,7 @@ use stand::Stand;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The number of rounds before the first that counts.
+/// The number of rounds before the first measured round.
 const WARM_UP: usize = 2;
 
 /// The plugins to measure.

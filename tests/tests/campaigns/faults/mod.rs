@@ -1,10 +1,10 @@
 //! The n-th step fails, for every n and every plugin. A step is an operation that is refused, or a system call of the
 //! gate that fails or at which the gate is killed. After any outcome, DEL, `postern gc` and the next ADD each restore
-//! the node. A failed ADD leaves nothing even before that.
+//! the node. A failed ADD itself already leaves nothing.
 //!
 //! No address is ever free and used. No lease returns to a DHCP service while a link has the address. No port is up
-//! without its guard. If an ADD succeeds despite a fault, its record says so, and no link takes router advertisements.
-//! A system call that the lists of [`fault`] lack fails the test.
+//! without its guard. If an ADD succeeds despite a fault, its record shows a successful ADD, and no link takes router
+//! advertisements. A system call that the lists of [`fault`] lack fails the test.
 //!
 //! `make test` refuses every operation of each scenario, and tries a sample of the other faults. The sample has six
 //! faults of each kind in the few scenarios that together have all kinds of effect. It has one of each kind in the
@@ -34,7 +34,7 @@ use std::time::Instant;
 /// The number of faults of one kind that `make test` tries in one scenario and verb, if [`covering`] returns the
 /// scenario.
 const SAMPLE: usize = 6;
-/// The same number for the other scenarios.
+/// The number for each of the other scenarios.
 const REST: usize = 1;
 /// The greatest number of nodes at the same time.
 const THREADS: usize = 8;
@@ -75,7 +75,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }
     }
-    // A virtual machine tests only what other kernels lack.
+    // A virtual machine tests only the plugins that other kernels lack.
     let group = std::env::var("POSTERN_FAULTS_OF").unwrap_or_default();
     scenarios.retain(|scenario| group.is_empty() || group.split(' ').any(|plugin| plugin == scenario.plugin));
     let kinds = each_of(&scenarios, |scenario| Ok(Place::new(scenario, "ADD")?.kinds))?;
@@ -87,7 +87,8 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
         // A plugin that makes nothing on the node has no garbage.
         .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
-        // This kernel allows a parent only one link, but a collection needs two containers.
+        // The kernel allows a parent only one passthru link or one link per VLAN, but a collection needs two
+        // containers.
         .filter(|(_, scenario, verb)| {
             *verb != "GC" || !(scenario.name.contains("passthru") || scenario.plugin == "vlan")
         })
@@ -168,8 +169,8 @@ fn each_of<T: Send>(scenarios: &[Scenario], look: impl Fn(&Scenario) -> Result<T
     Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Returns the scenarios that together have every kind of effect. It chooses scenarios with most kinds first, and the
-/// first among equals.
+/// Returns the scenarios that together have every kind of effect. It first chooses the scenario with most kinds that no
+/// chosen scenario has. Among equal scenarios the first counts.
 fn covering(kinds: &[BTreeSet<String>]) -> BTreeSet<usize> {
     let (mut chosen, mut covered) = (BTreeSet::new(), BTreeSet::new());
     loop {

@@ -172,7 +172,7 @@ impl BrokenNode {
         self.is_healthy().context("after the remedy")
     }
 
-    /// Runs doctor's further commands as doctor prints them: a link that was down has lost its routes too.
+    /// Runs doctor's further commands as doctor prints them, because a link that was down has also lost its routes.
     fn run_further_commands(&self) -> Result<()> {
         for _ in 0..3 {
             let findings = self.findings()?.0;

@@ -110,14 +110,14 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     // firewalld forgets the addresses when it reloads.
     place.node.sh("firewall-cmd --reload")?;
     ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
-    // The native plugin does not read the answer to its own query.
+    // The native plugin does not read the answer to its query, so its CHECK succeeds.
     Side::Native.of(&c1)?.call_at(1, "CHECK")?.success()?;
     let refused = Refusal::of(&c1.call_at(1, "CHECK")?)?;
     refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
     let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
     ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
     ensure!(firewalld.sources("trusted")? == own(&c1), "{:?}", firewalld.sources("trusted")?);
-    // DEL has only the record.
+    // DEL gets no `prevResult`, and uses the record.
     for _ in 0..2 {
         c1.network.call_at(1, "DEL", "c1", &json!({}))?.success()?;
         ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
@@ -235,8 +235,8 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
     Ok(())
 }
 
-/// firewalld's entries end with firewalld, so DEL succeeds without it. An ADD that names firewalld says that it is
-/// missing.
+/// firewalld's entries end with firewalld, so DEL succeeds without firewalld. An ADD that names firewalld reports that
+/// firewalld is missing.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn del_ends_without_firewalld_too() -> Result<()> {

@@ -76,7 +76,7 @@ fn handles_of_what_is_gone() -> Result<()> {
     ])
 }
 
-/// While a plugin runs, root in the container replaces its link by another link.
+/// While a plugin runs, root in the container replaces the plugin's link by another link.
 #[test]
 fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
