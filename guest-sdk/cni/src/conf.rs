@@ -38,7 +38,7 @@ pub struct NetConf {
 }
 
 /// `prevResult`, decoded at its first use, because a run asks for it up to ten times. Comparisons of configurations
-/// ignore it: it follows from the other fields.
+/// ignore the decoded result, because it follows from `raw`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Previous(OnceCell<Result<Option<CniResult>, Error>>);
 
@@ -142,7 +142,7 @@ impl NetConf {
 
     /// Returns all keys; a plugin reads its own keys from them.
     pub fn fields(&self) -> Fields<'_> {
-        // Parsing has checked that this is an object. A NetConf that was made in another way has no keys.
+        // Parsing has checked that `raw` is an object. A NetConf that was made in another way has no keys.
         self.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE))
     }
 
@@ -187,8 +187,8 @@ impl NetConf {
     }
 
     /// Returns the attachments that GC must keep: all attachments of both lists. Removing a valid attachment is worse
-    /// than keeping an invalid attachment. `None` if there is no list: GC may remove nothing. An empty list means that
-    /// no attachment is valid.
+    /// than keeping an invalid attachment. Returns `None` if there is no list. Then GC may remove nothing. An empty list
+    /// means that no attachment is valid.
     pub fn still_valid(&self) -> Option<Vec<&ValidAttachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;

@@ -19,8 +19,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns the times that a server wants, if they are valid. The defaults are those of the native client: half of
-    /// the lease, and 85 % of it. Zero counts as absent: with zero the native client would renew without a pause.
+    /// Returns the times that a server wants. A default replaces an invalid time. The defaults are those of the native
+    /// client: half of the lease, and 85 % of the lease. Zero counts as absent, because with zero the native client
+    /// would renew without a pause.
     pub fn of(lease: u32, t1: Option<u32>, t2: Option<u32>) -> Self {
         Self::by(lease, lease, 85, t1, t2)
     }

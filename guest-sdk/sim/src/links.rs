@@ -26,7 +26,7 @@ impl Kernel {
         Err(refused(EBUSY, &lower.info.name, &text))
     }
 
-    /// Adds a link and returns its handle. Addresses are made from the handle, so that they are the same every time.
+    /// Adds a link and returns its handle. The MAC address is made from the handle, so it is the same every time.
     pub fn add_link(&mut self, place: Place, name: &str, kind: &str) -> Handle {
         let handle = self.links.keys().last().map_or(1, |last| last + 1);
         let [_, _, high, low] = handle.to_be_bytes();

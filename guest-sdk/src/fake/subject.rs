@@ -59,7 +59,7 @@ pub struct Subject<P> {
 }
 
 impl<P: Plugin> Subject<P> {
-    /// Returns a subject with these keys, on the node that the function makes.
+    /// Returns a subject with these keys, on the node that `node` makes.
     pub const fn new(plugin: P, keys: &'static str, node: fn() -> Kernel) -> Self {
         Self { plugin, keys: Cow::Borrowed(keys), node }
     }
@@ -167,8 +167,8 @@ impl<P: Plugin> Subject<P> {
     }
 
     /// Makes each operation of each verb fail in turn, as [`each_operation_fails`](super::each_operation_fails). ADD has
-    /// a new node, and the other verbs have an attachment. Returns the numbers of the operations of ADD, DEL, CHECK,
-    /// STATUS and GC.
+    /// a new node, and the other verbs have an attachment. Returns how many operations ADD, DEL, CHECK, STATUS and GC
+    /// have.
     #[track_caller]
     pub fn every_operation_may_fail(&self) -> [usize; 5] {
         let prepare = |verb: &str| match verb {

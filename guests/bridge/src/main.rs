@@ -2,7 +2,7 @@
 //!
 //! | key | default | meaning |
 //! |---|---|---|
-//! | `bridge` | `cni0` | name of the bridge; it is made if it is missing |
+//! | `bridge` | `cni0` | name of the bridge; a missing bridge is made |
 //! | `ipam` | none | with it the attachment has addresses (layer 3), without it only a link (layer 2) |
 //! | `isGateway` | false | the bridge gets the gateway's address, and the node forwards |
 //! | `isDefaultGateway` | false | as `isGateway`, and the container gets a default route through the bridge |
@@ -21,13 +21,13 @@
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
 //! | `dns` | IPAM's | replaces IPAM's `dns`, if any of its keys is given |
 //! | `CNI_ARGS` `MAC` | random | address of the container's end, if no other key gives it |
-//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | the same address; `runtimeConfig.mac` counts first |
+//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | address of the container's end; `runtimeConfig.mac` counts first |
 //!
 //! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading. ADD then waits until the port is
 //!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>`
 //!   if there is one.
-//! * ADD after a plugin that made a link of the host (`prevResult`): this link joins instead of a pair, if policy
-//!   allows it. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
+//! * ADD after a plugin that made a link of the host (`prevResult`): this link joins the bridge instead of a
+//!   pair, if policy allows the link. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
 //! * DEL: removes everything of the attachment; all parts are tried, and the first failure is reported. The bridge stays.
 //! * CHECK: calls IPAM's CHECK (layer 3). Bridge and pair must be up. Compares addresses, routes, spoofing protection
 //!   and masquerading. The host looks for the gateways.
@@ -108,7 +108,7 @@ impl Plugin for Bridge {
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            // Rules come first: the kernel then waits only once for their readers, while it removes the link.
+            // Rules come first. The kernel then waits for readers of the rules while it removes the link.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
             link::delete_own(),

@@ -4,8 +4,8 @@
 //! | key | meaning |
 //! |---|---|
 //! | `subnetFile` | the file of flanneld (default: `/run/flannel/subnet.env`) |
-//! | `delegate` | keys of the delegate's configuration; its `type` by default `bridge` |
-//! | `ipam` | keys of the delegate's `ipam`; its `type` by default `host-local` |
+//! | `delegate` | keys of the delegate's configuration; default of `type`: `bridge` |
+//! | `ipam` | keys of the delegate's `ipam`; default of `type`: `host-local` |
 //! | `dataDir` | directory of the native plugin's files (default: `/var/lib/cni/flannel`); the host takes it from the configuration |
 //! | `runtimeConfig` | passed on |
 //!
@@ -13,7 +13,7 @@
 //! node's subnets as `ranges`, and routes to the networks of all nodes. It also sets `ipMasq` (unless flanneld
 //! masquerades), `mtu`, and for bridge `isGateway`, if `delegate` lacks these keys.
 //!
-//! * ADD: runs the delegate with this configuration. The host compares it with its own configuration.
+//! * ADD: runs the delegate with this configuration. The host also makes the configuration, and compares the two.
 //! * DEL, CHECK: runs the delegate with the configuration of its ADD.
 //! * STATUS: the subnet file can be read, and the delegate is ready. GC: runs the delegate's GC.
 

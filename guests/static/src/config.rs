@@ -25,8 +25,8 @@ impl Config {
         };
         let routes = routes_of(&ipam)?;
         let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
-        // The keys that replace the list are read first, as in the native decoder: their errors come before the errors
-        // of addresses.
+        // The keys that replace `addresses` are read first, as in the native decoder. So errors in these keys come
+        // before errors in `addresses`.
         let (by_args, by_runtime) = (replacement(&conf.args_cni()?)?, replacement(&conf.runtime_config()?)?);
         let configured = ipam.objects("addresses")?.unwrap_or_default();
         let arguments = arguments(request, by_args.is_some())?;
@@ -62,8 +62,8 @@ fn replacing_address(text: &str) -> Result<IpConfig, Error> {
     Ok(IpConfig { interface: None, address, gateway: None })
 }
 
-/// Reads the addresses of `CNI_ARGS` with their gateways. The gateways can't match other addresses, and a later gateway
-/// wins. By the conventions, an equivalent in `args` replaces `CNI_ARGS`: then the addresses are not even read.
+/// Reads the addresses of `CNI_ARGS`. Each gets the last gateway of `CNI_ARGS` that lies in its network. By the
+/// conventions, `ips` in `args` replaces `CNI_ARGS`. Then (`are_silenced`) the addresses are not even read.
 fn arguments(request: &Request, are_silenced: bool) -> Result<Vec<IpConfig>, Error> {
     let args = request.args(&["IP", "GATEWAY"])?;
     if are_silenced {

@@ -10,7 +10,8 @@
 //! | `prevResult` | required; passed on with the new address |
 //!
 //! The address has four sources: `args.cni.mac` counts first, then `runtimeConfig.mac`, then `MAC` in `CNI_ARGS`, then
-//! `mac`. The other keys can be in `args.cni`, too; each sysctl in `args.cni` replaces only itself.
+//! `mac`. The other keys can be in `args.cni`, too; a sysctl in `args.cni` replaces only the same
+//! sysctl.
 //!
 //! * ADD: sets the sysctls and attributes. The host undoes a failed ADD.
 //! * DEL: puts back the attributes of the link. Sysctls stay as they are until the namespace ends.
@@ -31,7 +32,7 @@ impl Plugin for Tuning {
         let (config, previous) = Config::read(request)?;
         let mut result = previous.ok_or_else(|| Error::new("Required prevResult missing"))?;
         let settings = config.to_set()?;
-        // Sysctls that change other links come last: most failures happen before them.
+        // Sysctls that change other links come last, so that most failures come before such a change.
         let (far, near): (Vec<_>, Vec<_>) = config.sysctls.iter().partition(|(key, _)| reaches_far(key));
         let set = |keys: Vec<(&String, &String)>| {
             keys.into_iter().try_for_each(|(key, value)| namespace_sysctl::set(key, value))

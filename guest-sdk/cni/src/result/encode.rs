@@ -39,7 +39,7 @@ impl CniResult {
             members.put("dns", self.dns.to_tree());
         }
         let tree = members.object();
-        // From 1.0.0 on, native plugins print through a map.
+        // From 1.0.0 on, native plugins print through a map, which sorts the keys.
         Ok(if family == Family::Plain { tree.sorted() } else { tree })
     }
 
@@ -50,7 +50,7 @@ impl CniResult {
         }
         for (name, v4) in [("ip4", true), ("ip6", false)] {
             let Some(ip) = self.ips.iter().find(|ip| is_v4(&ip.address) == v4) else { continue };
-            // A route without destination counts as IPv6: native plugins only test if it is IPv4.
+            // A route without destination counts as IPv6, because native plugins only test if a destination is IPv4.
             let routes = self.routes.iter().filter(|route| route.dst.as_ref().is_some_and(is_v4) == v4);
             let mut pair = Members::default();
             pair.text("ip", &ip.address.to_string());
@@ -128,7 +128,7 @@ impl Dns {
     }
 }
 
-/// An object that is being built, in the order of declaration. Only `put` keeps empty values.
+/// An object that is being built. The keys have the order of the calls. Only `put` keeps empty values.
 #[derive(Default)]
 struct Members(Vec<(String, Json)>);
 

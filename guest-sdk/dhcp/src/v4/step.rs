@@ -10,7 +10,7 @@ use crate::{Event, Input, Outcome, Output};
 pub fn step(input: &Input) -> Output {
     let (context, refusal) = Context::new(input);
     let next = match (&input.event, refusal) {
-        // An existing lease is kept, even if its configuration is invalid by now.
+        // Only the start fails with an invalid configuration. An existing lease is kept.
         (Event::Start { .. }, Some(error)) => ended(Outcome::Failed { reason: error.msg }),
         (Event::Start { previous }, None) => acquire::start(&context, *previous),
         (event, _) => match Phase::read(input.state.as_ref()) {

@@ -9,7 +9,7 @@ use crate::{Lease, LeaseAddress, LeaseDns, LeaseRoute};
 use ipnet::{IpNet, Ipv6Net};
 use std::net::IpAddr;
 
-/// DHCP numbers of the options that a configuration requests. The client asks for them with DHCPv6's numbers.
+/// DHCP numbers of the options that a configuration requests. The client asks for these options by DHCPv6's numbers.
 const DNS: u8 = 6;
 const DOMAIN: u8 = 15;
 const MTU: u8 = 26;

@@ -12,13 +12,13 @@ pub const PLUGIN: Plugin = Plugin {
     ipam: Delegation::Optional,
     since: Version::V0_1_0,
     keys: &[
-        Key::text("bridge", "Name of the bridge; it is made if it is missing").default("\"cni0\"").sample("\"br0\""),
+        Key::text("bridge", "Name of the bridge; a missing bridge is made").default("\"cni0\"").sample("\"br0\""),
         Key::flag("isGateway", "The bridge gets the gateway's address, and the node forwards"),
         Key::flag("isDefaultGateway", "As `isGateway`, and the container's default route leads to the bridge"),
         Key::flag("forceAddress", "Replace an address of the bridge that conflicts"),
         MASQUERADE,
         MASQUERADE_BACKEND,
-        Key::number("mtu", 0, U32, "MTU of the pair in bytes, and of a bridge that is made; 0 is the kernel's")
+        Key::number("mtu", 0, U32, "MTU of the pair and of a new bridge, in bytes; 0 is the kernel's default")
             .sample("1400")
             .lenient(),
         Key::flag("hairpinMode", "Frames may leave by the port through which they came"),
@@ -33,7 +33,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::flag("portIsolation", "No traffic to other isolated ports"),
     ],
     runtime: &[mac("Address of the container's end")],
-    args: &[mac("Address of the container's end, unless the capability `mac` has one")],
+    args: &[mac("Address of the container's end, unless the capability `mac` gives an address")],
     example: r#"{"bridge": "br0"}"#,
 };
 

@@ -69,7 +69,7 @@ impl host::Bridge for Kernel {
             }
             link.addresses.retain(|known| !in_the_way(known));
             link.addresses.push(Address { net, scope: 0, tentative: false });
-            // The bridge gets the address that it had before its ports joined.
+            // The bridge gets the MAC address that it had before its ports joined.
             link.pinned = true;
             link.info.mac = link.lent_over.or(link.info.mac);
         }
