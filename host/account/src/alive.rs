@@ -37,7 +37,7 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
         // A plugin that never entered the namespace recorded only its path.
         None => path.is_ok(),
     };
-    // Unreadable lists of links are no gap here: the cookies of their namespaces are known.
+    // An unreadable list of links is no gap here, because the cookie of its namespace is known.
     match namespaces.gap_of_search() {
         _ if found => Ok(true),
         None => Ok(false),

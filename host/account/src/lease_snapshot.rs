@@ -11,14 +11,14 @@ use std::net::IpAddr;
 /// The leases of one network at one time, and the addresses taken from them since, in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSnapshot {
-    /// The taken addresses with the text of their lease; empty for a file that can't be read.
+    /// The taken addresses, each with the text of its lease. The text is empty for a file that can't be read.
     taken: HashMap<IpAddr, String>,
     /// The address last taken for each range set.
     last: BTreeMap<usize, IpAddr>,
 }
 
 impl LeaseSnapshot {
-    /// Reads the leases of a network; a network without a directory has none. `sets` is the number of range sets.
+    /// Reads the leases of a network; a network without a directory has no leases. `sets` is the number of range sets.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] as [`Leases::open`], [`StateError::Io`] for a directory that can't be read.
@@ -187,6 +187,6 @@ mod tests {
             }
         }
         std::fs::remove_dir_all(&scratch).unwrap();
-        assert!((5..35).contains(&failures), "{failures} of 40 rounds failed: they were to be of both kinds");
+        assert!((5..35).contains(&failures), "{failures} of 40 rounds failed: some must fail, some must succeed");
     }
 }

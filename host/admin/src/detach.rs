@@ -1,5 +1,5 @@
-//! Detaches attachments that are gone and that the runtimes' cache knows. It calls DEL of the whole list that made an
-//! attachment, the last plugin first, as a runtime would. The plugins get the cached result and arguments. Plugins of
+//! Detaches attachments that are gone and that the runtimes' cache knows. [`Detacher`] calls DEL of the whole list that
+//! made an attachment, the last plugin first, as a runtime would. The plugins get the cached result and arguments. Plugins of
 //! Postern and native plugins are executed alike.
 //!
 //! Only root or this user may be able to write the entry of the cache, each program, and each directory of programs.
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// The plugin that finds its delegate by itself, even if its own program has another name.
+/// The plugin that searches and starts its delegate. A program whose name ends in `flannel` counts as this plugin.
 const FLANNEL: &str = "flannel";
 
 /// Finds the lists of attachments, and calls the lists' plugins.
@@ -57,7 +57,7 @@ impl Detachment {
     /// Returns the lines for people about the executed programs.
     pub fn words(&self) -> Vec<String> {
         let program = |(plugin, path): &(String, PathBuf)| format!("  {plugin}: {}", path.display());
-        let heading = format!("DEL of its list executes these programs, each for {} s at most:", self.limit.as_secs());
+        let heading = format!("DEL of the list executes these programs, each for {} s at most:", self.limit.as_secs());
         let mut lines: Vec<String> = std::iter::once(heading).chain(self.programs.iter().map(program)).collect();
         if !self.delegates_in.is_empty() {
             let directories: Vec<_> = self.delegates_in.iter().map(|one| one.display().to_string()).collect();
@@ -72,7 +72,7 @@ impl Detachment {
         (self.programs.iter().map(program).collect(), json!(self.delegates_in))
     }
 
-    /// Returns its name for people: `NETWORK/CONTAINER/INTERFACE`.
+    /// Returns the attachment's name for people: `NETWORK/CONTAINER/INTERFACE`.
     pub fn name(&self) -> String {
         format!("{}/{}/{}", self.list.name, self.attachment.container_id, self.attachment.ifname)
     }
@@ -98,8 +98,8 @@ impl<'a> Detacher<'a> {
         }
     }
 
-    /// Returns the attachments without a record that the cache knows and whose container is gone. The container's path
-    /// leads nowhere, and no namespace has its addresses. `is_known` tells which attachments have a record. Attachments
+    /// Returns the attachments without a record that the cache knows and whose container is gone: the container's path
+    /// leads nowhere, and no namespace has the attachment's addresses. `is_known` tells which attachments have a record. Attachments
     /// that can't be detached come second, each with the reason.
     pub fn unrecorded(&self, is_known: impl Fn(&Cached) -> bool) -> (Vec<Detachment>, Vec<(String, String)>) {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ impl<'a> Detacher<'a> {
             let gap = self.namespaces().map(Namespaces::gap);
             let prepared = match gap {
                 Ok(None) => self.prepare(cached),
-                Ok(Some(gap)) => Err(format!("it is unknown whether its container is alive: {gap}")),
+                Ok(Some(gap)) => Err(format!("it is unknown whether the container is alive: {gap}")),
                 Err(error) => Err(error),
             };
             match prepared {
@@ -164,12 +164,12 @@ impl<'a> Detacher<'a> {
     fn directories(&self) -> Result<(), String> {
         for directory in self.programs.directories() {
             let path = std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-            // Another user could make a directory that is missing.
+            // If the directory is missing, the owner of the nearest existing parent could make it.
             let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(&path);
             if let Err(why) = places::trust(there) {
                 return Err(format!(
                     "plugins find other programs in {}, a directory of CNI_PATH, and another user could put a program \
-                     there: {why}; or leave that directory out (--cni-path)",
+                     there: {why}; another remedy is to leave that directory out (--cni-path)",
                     directory.display()
                 ));
             }
@@ -187,7 +187,7 @@ impl<'a> Detacher<'a> {
                 found.addresses.iter().any(|(index, have)| have.net.addr() == address && of_link(*index))
             });
             if found {
-                return Err(format!("a living {} has its address {address}", attachment.ifname));
+                return Err(format!("a living link {} has the attachment's address {address}", attachment.ifname));
             }
         }
         Ok(())

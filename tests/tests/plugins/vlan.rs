@@ -151,10 +151,10 @@ fn doctor_finds_a_port_in_another_vlan() -> Result<()> {
     };
     same("findings", Vec::<String>::new(), found()?)?;
     place.node.sh(&format!("bridge vlan add dev {port} vid 7"))?;
-    let in_7 = format!("its port {port} is in VLAN 7 too, where the network demands otherwise");
+    let in_7 = format!("its port {port} is in VLAN 7 too, but the network demands otherwise");
     same("findings in VLAN 7 too", vec![in_7], found()?)?;
     place.node.sh(&format!("bridge vlan del dev {port} vid 7; bridge vlan del dev {port} vid 100"))?;
-    let in_none = format!("its port {port} is in no access VLAN, where the network demands otherwise");
+    let in_none = format!("its port {port} is in no access VLAN, but the network demands otherwise");
     same("findings in no VLAN", vec![in_none], found()?)
 }
 

@@ -9,8 +9,8 @@ use postern_types::{OpError, RateLimit, Reply, ops};
 pub const PAGE: Page = Page {
     cannot: "limit the rate of its traffic",
     always: Some(
-        "only at this attachment's own host end, and only to the rates that the runtime asks for: it can name no link, \
-         queueing discipline or filter",
+        "only at this attachment's own host end, and only to the rates that the runtime asks for; the plugin can name \
+         no link, queueing discipline or filter",
     ),
     groups: &[
         group(&["limit"], |_| {

@@ -17,19 +17,19 @@ pub const PAGE: Page = Page {
             changes(objects, "")?;
             about(objects, "modes", "mode", |mode| {
                 format!(
-                    "make its own link as one macvlan on a link that it may stack on, in {mode}, and no other while it lives"
+                    "make its own link as a macvlan on a link that it may stack on, in {mode}, one such link at a time"
                 )
             })
         }),
-        with(&["create"], &["[method]options.set-mac"], |objects| changes(objects, "choose that link's address")),
+        with(&["create"], &["[method]options.set-mac"], |objects| changes(objects, "choose the macvlan's address")),
         with(&["create"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
-            _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of that link"),
+            _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of the macvlan"),
             _ if objects.only_looks() => None,
             Switch::Off => None,
-            Switch::On(_) => Some(format!("give that link {}", objects.words_but("mtu", "MTU", "0"))),
+            Switch::On(_) => Some(format!("give the macvlan {}", objects.words_but("mtu", "MTU", "0"))),
         }),
         with(&["create"], &["[method]options.set-broadcast-queue"], |objects| {
-            changes(objects, "choose how many frames wait to be broadcast to the links of that link's parent")
+            changes(objects, "choose how many frames wait to be broadcast to the links of the macvlan's parent")
         }),
     ],
     keys: &[

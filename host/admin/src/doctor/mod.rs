@@ -41,7 +41,7 @@ const ERRORS: u8 = 1;
 /// Exit status when there are warnings only.
 const WARNINGS: u8 = 3;
 /// The remedy if a part of the node can't be looked at.
-const ELSEWHERE: &str = "run `postern doctor` as root on the host, in its PID namespace: there it sees all namespaces";
+const ELSEWHERE: &str = "run `postern doctor` as root in the host's PID namespace, where it sees all namespaces";
 /// The largest number of files and names that one check looks at. Further files and names are only counted.
 const MOST: usize = 4096;
 
@@ -61,7 +61,7 @@ enum Severity {
 #[derive(Debug, Serialize)]
 struct Finding {
     severity: Severity,
-    /// The area of the check that found it.
+    /// The area of the check that made the finding.
     area: &'static str,
     /// The file, link, rule or attachment.
     place: String,
@@ -215,7 +215,7 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
         Ok((node_state, Ok(accounts))) => (Ok(node_state), accounts),
         Ok((_, Err(reason))) => {
-            // The check of directories reports records that can't be trusted. This check does not use their content.
+            // The check of directories reports records that can't be trusted. No check uses the content of the records.
             examination.leave_out(format!("records of attachments: {reason}"));
             (Err("without the records, the owners of objects are unknown".to_owned()), Vec::new())
         }

@@ -67,14 +67,14 @@ fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Gran
     };
     let Err((what, _)) = port::verify(grant, end.isolated, &vlans) else { return };
     let place = account.header.as_ref().map(account::name).unwrap_or_default();
-    let what = format!("its port {} is {what}, and the network demands otherwise", end.name);
+    let what = format!("its port {} is {what}, but the network demands otherwise", end.name);
     let remedy = Remedy::Words(
         "start the container again, so that its runtime calls DEL and ADD; or restore the configuration that \
          the network had at ADD"
             .to_owned(),
     );
     let why =
-        "the container may reach ports that its network must not reach, or lack access; its CHECK may not see that";
+        "the container may reach ports that its network must not reach, or lack access; CHECK may overlook such a port";
     examination.found(Severity::Error, place, what, why, remedy);
 }
 

@@ -1,4 +1,4 @@
-//! A reader for a log that is written and rotated meanwhile.
+//! A reader for a log that other processes write and rotate meanwhile.
 
 use anyhow::{Context, Result};
 use std::fs::File;

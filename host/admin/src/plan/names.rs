@@ -9,7 +9,7 @@ use postern_types::{Handle, Operation};
 /// The existence of an operation's object before the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectBefore {
-    /// An object of that name exists.
+    /// An object of the name that the operation uses exists.
     Other,
     /// The object doesn't exist, or its existence is unknown.
     Unknown,

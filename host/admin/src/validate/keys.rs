@@ -56,15 +56,15 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
             let again =
                 if counting.name == member.name { String::new() } else { format!(", as {}", quoted(&counting.name)) };
             // On a node, a trial run finds the keys that plugins of Postern refuse.
-            let message = format!("{} is given again{again}: native plugins use the last one", quoted(&member.name));
-            sheet.warning("duplicate-key", member.at, &here, message, "keep one of them");
+            let message = format!("{} is given again{again}: native plugins use the last value", quoted(&member.name));
+            sheet.warning("duplicate-key", member.at, &here, message, "keep only one of these keys");
         }
         match known().find(|key| is_same(key.name)) {
             Some(key) => {
                 // For several spellings of a key one finding is enough.
                 if key.name != member.name && count < 2 {
                     let message = format!(
-                        "{} is read as `{}`, because plugins in Go ignore the case; other readers do not",
+                        "{} is read as `{}` by plugins in Go, which ignore the case; other programs do not ignore it",
                         quoted(&member.name),
                         key.name
                     );
@@ -104,18 +104,18 @@ fn unknown_key<'n>(
     let help = match nearest(&member.name, names.iter().copied()) {
         Some(name) if name.eq_ignore_ascii_case(&member.name) => format!("write `{name}`: the case matters here"),
         Some(name) => format!("`{name}` may be meant"),
-        None => "take it away, or look for it in the plugin's documentation".to_owned(),
+        None => "remove the key, or look for the key in the plugin's documentation".to_owned(),
     };
     sheet.warning(
         "unknown-key",
         member.at,
         path,
-        format!("{whose} has no key {}: it is ignored", quoted(&member.name)),
+        format!("{whose} has no key {}: the key is ignored", quoted(&member.name)),
         help,
     );
 }
 
-/// True for a key that is meant for people and editors: it is known that no plugin reads it.
+/// True for a key that is meant for people and editors. No plugin reads such a key.
 fn is_for_people(name: &str) -> bool {
     let begins = |mark: &str| name.starts_with(mark);
     ["$", "_", "#", "//"].into_iter().any(begins)
@@ -170,7 +170,7 @@ pub fn value(sheet: &mut Sheet<'_>, path: &str, node: &Node, kind: &Kind, is_str
                 }
                 Some(_) if spelt.contains(['.', 'e', 'E']) => {
                     let message = format!(
-                        "{spelt} is read as {number}, because libcni passes that number on; other readers refuse it"
+                        "{spelt} is read as {number}, because libcni passes {number} on; other programs refuse {spelt}"
                     );
                     sheet.warning("spelling", node.at, path, message, format!("write {number}"));
                 }

@@ -294,7 +294,7 @@ fn networks_with_dhcp_that_no_container_joins() {
 fn cases_that_only_look_odd() {
     for config in [
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "other", "isGatway": 1, "ipam": {"type": "more", "x": 1}}]}),
-        // Plugins of other vendors complete these keys, or have no program of that name.
+        // Plugins of other vendors complete these keys, or run no program of the name in `ipam.type`.
         json!({"cniVersion": "0.3.0", "name": "n", "plugins": [{"type": "antrea", "ipam": {"type": "host-local"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "plugins": [{"type": "calico", "ipam": {"type": "host-local", "subnet": "usePodCidr"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "type": "calico", "ipam": {"type": "loopback"}}),
@@ -313,7 +313,7 @@ fn cases_that_only_look_odd() {
     }
 }
 
-/// As in a NetworkAttachmentDefinition.
+/// A NetworkAttachmentDefinition has its name outside of the configuration.
 #[test]
 fn a_network_without_a_name_is_one_for_multus() {
     for text in [r#"{"cniVersion": "0.3.1", "type": "loopback"}"#, r#"{"plugins": [{"type": "loopback"}]}"#] {

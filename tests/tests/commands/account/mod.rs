@@ -198,7 +198,7 @@ fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let (findings, status) = broken_node.findings()?;
     let [found] = findings.as_slice() else { bail!("{findings:?}") };
     ensure!(text(found, "place") == "net/c1/eth0" && text(found, "severity") == "error" && status == 1, "{found}");
-    ensure!(text(found, "what").ends_with("is without isolation, where the network demands otherwise"), "{found}");
+    ensure!(text(found, "what").ends_with("is without isolation, but the network demands otherwise"), "{found}");
     broken_node.attach_again("c1")?;
     let (findings, _) = broken_node.findings()?;
     ensure!(findings.is_empty(), "after a new ADD: {findings:?}");

@@ -1,5 +1,5 @@
-//! `postern net validate` on a node: its findings in files, and what a policy or a policy change would refuse. Native
-//! plugins refuse what `validate` calls an error, and accept the same file without the error.
+//! `postern net validate` on a node: findings in files, and refusals by a policy or a policy change. Native plugins
+//! refuse each file in which `validate` finds an error, and accept the same file without the error.
 //! `differential/validated.rs` looks for false alarms in every differential case whose ADD succeeds.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
@@ -81,7 +81,7 @@ fn findings_lead_to_the_file() -> Result<()> {
     place.write("/etc/cni/net.d/10-val.conflist", &list("\n      \"isGatway\": true,\n      \"mtu\": \"1400\","))?;
     let Answer { status, stdout, .. } = place.validate("valnet")?;
     let expected = "/etc/cni/net.d/10-val.conflist:8:7: warning: plugins[0].isGatway: bridge has no
-  key `isGatway`: it is ignored [unknown-key]
+  key `isGatway`: the key is ignored [unknown-key]
   help: `isGateway` may be meant
 /etc/cni/net.d/10-val.conflist:9:14: error: plugins[0].mtu: this is a text, and
   must be a whole number [wrong-type]
@@ -103,7 +103,8 @@ note: policy was not asked, because of the errors
     Ok(())
 }
 
-/// A network of other vendors' programs and Postern's plugins. Validation does not claim what it can't know.
+/// A network of other vendors' programs and Postern's plugins. Validation reports no failure of a plugin behind a
+/// native program, because the result of that program is unknown.
 #[test]
 fn no_add_is_said_to_fail_behind_a_native_program() -> Result<()> {
     let place = Place::new()?;
@@ -332,7 +333,7 @@ fn what_this_node_makes_of_a_network() -> Result<()> {
     )?;
     let (found, report) = check(&native)?;
     ensure!(found.is_empty() && report["notes"].to_string().contains("which plan does not run"), "{report:#}");
-    // A native program with our plugin's name is not a foreign plugin's program.
+    // A native plugin need not run a program of the name in `ipam.type`, so no program is missing.
     let (found, report) = check(&foreign.replace("host-local", "calico-ipam").replace("whereabouts", "calico"))?;
     ensure!(found.is_empty(), "{report:#}");
     // Multus gives the network its name.
