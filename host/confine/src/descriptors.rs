@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 /// the closed descriptors.
 ///
 /// # Errors
-/// Those of close_range(2).
+/// The errors of close_range(2).
 pub fn close_all_but(kept: &[RawFd]) -> Result<(), ConfineError> {
     let mut kept = kept.to_vec();
     kept.sort_unstable();

@@ -51,7 +51,7 @@ fn given() -> Result<Option<OwnedFd>, String> {
     }
     let count = number("LISTEN_FDS").unwrap_or(0);
     if count != 1 {
-        return Err(format!("systemd gives {count} sockets, and it has to be one: see postern-dhcp.socket"));
+        return Err(format!("systemd gives {count} sockets instead of one: see postern-dhcp.socket"));
     }
     // SAFETY: by the protocol of sd_listen_fds(3) this process owns the descriptor, and nothing else uses it.
     #[expect(unsafe_code, reason = "a descriptor that systemd hands over by its number")]

@@ -1,7 +1,8 @@
 //! The cost of firewall changes: Postern's netlink transactions compared with the programs that native plugins start.
 //!
 //! `cargo run --release -p postern-firewall --example firewall_cost` prints medians of 40 rounds, in microseconds of
-//! wall-clock time. It runs in its own network namespace (the cargo runner's), with 0 and with 100 other attachments.
+//! wall-clock time. It measures with 0 and with 100 other attachments, in a network namespace that the cargo runner
+//! makes.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -99,7 +100,7 @@ fn programs() -> Outcome {
         times[2].push(timed(|| run("nft", &list, ""))?);
         run("nft", &["flush", "chain", "inet", "cni_plugins_masquerade", "masq_checks"], "")?;
     }
-    report(&["add two rules", "the same, declaring table and chains", "list the chain"], times);
+    report(&["add two rules", "add table, chains and two rules", "list the chain"], times);
 
     let (ours, addrs) = (key("cid1"), addresses()?);
     let one = addrs.get(..1).unwrap_or_default();

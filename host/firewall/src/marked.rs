@@ -11,7 +11,7 @@ pub struct Marked {
     pub mark: String,
     /// The addresses that the rules masquerade.
     pub addresses: Vec<IpAddr>,
-    /// The commands that remove the rules, in this order. Empty if a shell could read the text as more than plain
+    /// The commands that remove the rules, in this order. Empty if a shell could read a command as more than plain
     /// words.
     pub commands: Vec<String>,
 }

@@ -36,8 +36,7 @@ fn forwards_are_removed_by_their_numbers() {
     // A second removal finds nothing, and removes no foreign rule.
     assert_eq!(own.nft_remove(&mut nft, &handles, table).unwrap(), 0);
     assert_eq!(ruleset(), others);
-    // One rule is gone already, and one number belongs to another attachment. The other rules are found by their
-    // content.
+    // One rule is gone already. The other rules are found by their content.
     let handles = own.nft_ensure(&mut nft, true).unwrap();
     tool("nftables", &format!("nft delete rule ip cni_hostport hostports handle {}", handles[0]));
     assert_eq!(own.nft_remove(&mut nft, &handles, table).unwrap(), handles.len() - 1);

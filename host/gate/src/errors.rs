@@ -13,7 +13,7 @@ pub fn obstacle(error: impl fmt::Display) -> Error {
     Error::internal(error.to_string())
 }
 
-/// Converts the error of a program that is no guest: it must not have the code of the gate's refusals.
+/// Converts the error of a program that is no guest. Such an error must not have the code of the gate's refusals.
 pub fn of_program(error: Error) -> Error {
     if error.code == DENIED { error.with_code(code::INTERNAL) } else { error }
 }

@@ -50,8 +50,8 @@ const DATA: Limit = Limit {
     unit: 1 << 10,
 };
 
-/// The address space. The sandbox reserves 4 GiB of address space for a guest's memory, and uses very little of it. It
-/// checks that the rest is enough for a guest's limit.
+/// The address space. The sandbox reserves 4 GiB of address space for a guest's memory, and uses very little of it. The
+/// sandbox checks that the remaining address space is enough for the guest's limit.
 const ADDRESSES: Limit = Limit {
     resource: Resource::RLIMIT_AS,
     wanted: 6 << 30,
@@ -96,7 +96,7 @@ impl Limit {
     /// Raises the limit as far as the runtime allows.
     fn raise(&self) -> Result<(), String> {
         let Self { resource, wanted, least, name, option, unit } = self;
-        let (soft, hard) = getrlimit(*resource).map_err(|e| format!("the limit of its {name} is not known: {e}"))?;
+        let (soft, hard) = getrlimit(*resource).map_err(|e| format!("the limit of the {name} is not known: {e}"))?;
         let most = hard.min(*wanted);
         if soft >= *wanted
             || soft < most && setrlimit(*resource, most, hard).is_ok() && most >= *least
@@ -106,8 +106,8 @@ impl Limit {
         }
         let (has, needs) = (soft / unit, least / unit);
         Err(format!(
-            "the runtime limits its {name} to {has}, and it needs {needs}; raise it where the runtime is started (`ulimit \
-             {option} {needs}`), or in its service"
+            "the runtime limits the {name} to {has}, and a run needs {needs}; raise the limit where the runtime is started \
+             (`ulimit {option} {needs}`), or in the runtime's service"
         ))
     }
 }

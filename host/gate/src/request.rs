@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// The request that the protocol reads from environment and standard input, or the request of a delegate.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The plugin that the runtime called. The effects of its delegates are in its section of the record, so that its
-    /// DEL removes them too.
+    /// The plugin that the runtime called. Effects of delegates are in this plugin's section of the record, so that DEL
+    /// of this plugin also removes these effects.
     pub plugin: String,
     /// The verb.
     pub verb: Verb,

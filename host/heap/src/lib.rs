@@ -99,7 +99,7 @@ fn map(length: usize) -> Option<NonNull<u8>> {
     start.ok().map(NonNull::cast)
 }
 
-/// Gives back a part of a [`map`] that never became writable.
+/// Gives back a part of a mapping that never became writable.
 fn unmap(start: *mut u8, length: usize) {
     if let Some(start) = NonNull::new(start) {
         // SAFETY: this part was never accessible, so nothing refers to it. If munmap fails, the part only stays mapped.
@@ -178,7 +178,7 @@ pub fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
         let space = blocks.allocator();
         if space.left() < size { space.reserve(size) } else { Some(()) }
     })
-    .ok_or("there is no address space for its heap")
+    .ok_or("there is no address space for the sandbox's heap")
 }
 
 /// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on the address
@@ -218,7 +218,7 @@ impl Heap {
         let block = with(act);
         if block.is_null() && ANSWERS.load(Relaxed) {
             end("the runtime leaves this process no memory: raise the runtime's limits of data and of address space \
-                 (`ulimit -d` and `ulimit -v`, or in its service)");
+                 (`ulimit -d` and `ulimit -v`, or in the runtime's service)");
         }
         block
     }

@@ -39,7 +39,7 @@ fn set_context(context: &str) -> Result<()> {
 /// Checks if programs can be started in a context, and starts no program. A thread of its own does the check, so that
 /// no later program gets the context.
 pub(crate) fn try_context(context: &str) -> Result<()> {
-    let failed = || Subject { operation: "set context", object: &context }.broken("its thread has ended");
+    let failed = || Subject { operation: "set context", object: &context }.broken("the thread of this check has ended");
     thread::scope(|scope| scope.spawn(|| set_context(context)).join().unwrap_or_else(|_| Err(failed())))
 }
 
@@ -64,7 +64,7 @@ impl TapMaker {
             .map_err(|error| subject.failed(error))?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(requests), Some(answers)) => Ok(Self { process, requests, answers }),
-            _ => Err(subject.broken("it has no pipe")),
+            _ => Err(subject.broken("the new process has no pipe")),
         }
     }
 
@@ -89,7 +89,7 @@ pub(crate) fn serve(make: impl FnOnce([u8; REQUEST]) -> nix::Result<()>) {
     let mut request = [0; REQUEST];
     if io::stdin().lock().read_exact(&mut request).is_ok() {
         let errno = make(request).err().map_or(0, |errno| errno as i32);
-        // An error is ignored: the parent process has ended.
+        // An error is ignored, because it means that the parent process has ended.
         let mut answers = io::stdout().lock();
         let _ = answers.write_all(&errno.to_ne_bytes()).and_then(|()| answers.flush());
     }

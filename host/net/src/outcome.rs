@@ -11,7 +11,7 @@ const LIMIT: usize = 4 << 20;
 pub struct Outcome {
     /// The parts of the attachment.
     pub result: CniResult,
-    /// The version of its text.
+    /// The version of the result's text.
     pub version: Version,
 }
 

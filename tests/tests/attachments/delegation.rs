@@ -138,7 +138,7 @@ fn a_native_program_that_fails_without_json_is_quoted_once() -> Result<()> {
     Ok(())
 }
 
-/// No message advises to let a native program of the same name run with all of the host's privileges.
+/// No message advises to let a native program of the plugin's name run with all of the host's privileges.
 #[test]
 fn a_plugin_whose_code_is_gone_is_no_native_program() -> Result<()> {
     let net = network(&json!({}))?;
@@ -159,7 +159,7 @@ fn a_plugin_whose_code_is_gone_is_no_native_program() -> Result<()> {
     Ok(())
 }
 
-/// Attaches with all effects on the host, then removes what DEL usually reads.
+/// Attaches with all effects on the host. Then `lose` removes or changes data that DEL usually reads.
 fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()> {
     let net = network(&json!({"ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}))?;
     let previous = json!({"prevResult": net.add("c1")?.result});
@@ -317,8 +317,8 @@ fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
 }
 
 /// Makes a network with a program that hangs while `/run/hang` exists. If the program is killed, the programs that it
-/// started remain. Their argument distinguishes them from other tests' programs, because all tests see the same
-/// processes.
+/// started remain. The argument of these programs distinguishes them from other tests' programs, because all tests see
+/// the same processes.
 fn hanging(seconds: u32) -> Result<Network> {
     let mark = mark(seconds);
     let net = network(&script(json!({"cniVersion": "1.1.0"})))?;
@@ -417,7 +417,7 @@ fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
     for (other, name) in [(&net, "script-ipam"), (&fixed, "static")] {
         let refused = other.call("ADD", "c1")?;
         for words in [
-            format!("IPAM plugin \\\"{name}\\\" gave 10.9.0.42, and rules of this node lead to it"),
+            format!("IPAM plugin \\\"{name}\\\" gave 10.9.0.42, and rules of this node lead to this address"),
             "attachment net/c0/eth0 has forwards to 10.9.0.42, by its record".to_owned(),
             "postern gc".to_owned(),
         ] {

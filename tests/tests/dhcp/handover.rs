@@ -84,8 +84,8 @@ fn what_is_no_listening_socket_is_refused() -> Result<()> {
         Ok(UnixListener::bind(lab.socket())?.into())
     };
     for (variables, given, words) in [
-        (many.as_str(), listener()?, "gives 2 sockets, and it has to be one"),
-        (none.as_str(), listener()?, "gives 0 sockets, and it has to be one"),
+        (many.as_str(), listener()?, "gives 2 sockets instead of one"),
+        (none.as_str(), listener()?, "gives 0 sockets instead of one"),
         (OWN, File::open("/dev/null")?.into(), "is no listening socket"),
         (OWN, UnixStream::pair()?.0.into(), "is no listening socket"),
         (OWN, UnixDatagram::unbound()?.into(), "is no listening socket"),

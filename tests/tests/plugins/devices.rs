@@ -85,7 +85,7 @@ fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
     let hidden = place.net.request(0, "DEL", "c1", &json!({}))?.env("CNI_NETNS", "/proc/1/ns/net");
     let answer = place.node.call(&hidden)?;
     let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
-    ensure!(error["code"] == 11 && answer.stdout.contains("its namespace may still exist"), "{answer:?}");
+    ensure!(error["code"] == 11 && answer.stdout.contains("namespace may still exist"), "{answer:?}");
     place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
     place.node.sh("ls /var/lib/cni/networks/net/10.9.0.2")?;
     place.net.call("DEL", "c1")?.success()?;

@@ -24,9 +24,9 @@ use End::{Either, Fails, Unheard, Works};
 /// A condition: its name, the shell code that makes it and continues with `"$@"`, and the ends of VERSION, ADD and DEL.
 type Condition = (&'static str, &'static str, [End; 3]);
 
-const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
+const LIMIT_OF_STACK: &str = "the runtime limits the stack to 64, and a run needs 128";
 
-const LIMIT_OF_DATA: &str = "the runtime limits its data to 8192, and it needs 16384";
+const LIMIT_OF_DATA: &str = "the runtime limits the data to 8192, and a run needs 16384";
 const NO_DATA: &str = "(`ulimit -d";
 
 const ODD: [Condition; 32] = [
@@ -50,8 +50,8 @@ const ODD: [Condition; 32] = [
         "ulimit -n 16; exec \"$@\"",
         [
             Works,
-            Fails("the runtime limits its number of open files to 16, and it needs"),
-            Fails("the runtime limits its number of open files to 16, and it needs"),
+            Fails("the runtime limits the number of open files to 16, and a run needs"),
+            Fails("the runtime limits the number of open files to 16, and a run needs"),
         ],
     ),
     ("16 open files, which may be raised", "ulimit -S -n 16; exec \"$@\"", [Works, Works, Works]),
@@ -61,14 +61,14 @@ const ODD: [Condition; 32] = [
         "4 GiB of addresses",
         "ulimit -v 4194304; exec \"$@\"",
         // DEL uses the record, and needs no engine.
-        [Works, Fails("the runtime limits its address space to 4194304, and it needs 6291456"), Works],
+        [Works, Fails("the runtime limits the address space to 4194304, and a run needs 6291456"), Works],
     ),
     ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
     ("6 GiB of addresses", "ulimit -v 6291456; exec \"$@\"", [Works, Works, Works]),
     (
         "64 MiB of addresses",
         "ulimit -v 65536; exec \"$@\"",
-        [Works, Fails("the runtime limits its address space to 65536, and it needs 6291456"), Works],
+        [Works, Fails("the runtime limits the address space to 65536, and a run needs 6291456"), Works],
     ),
     ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
     // The heap is almost empty, so the run can't even build an error object.

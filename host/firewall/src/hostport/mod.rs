@@ -21,9 +21,9 @@ use ipnet::IpNet;
 use postern_types::{NatSources, Transport};
 use std::net::IpAddr;
 
-/// The beginning of the chains of iptables that have an attachment's forwards.
+/// The beginning of the names of iptables chains that have one attachment's forwards.
 pub(crate) const CHAIN_PREFIX: &str = ChainKind::Forwards.prefix();
-/// The beginning of the chains of iptables that all attachments' forwards share.
+/// The beginning of the names of iptables chains that all attachments share.
 const SHARED_PREFIX: &str = "CNI-HOSTPORT-";
 
 /// True if a chain, or a table of nftables, has forwards or masquerading rules of plugins.

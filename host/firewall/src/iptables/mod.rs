@@ -6,7 +6,7 @@
 //! | module | |
 //! |---|---|
 //! | `programs` | the choice between netlink and programs; the programs and their arguments |
-//! | `netlink` | reading and changing rules without a program |
+//! | `netlink` | reading and changing rules over netlink |
 //! | `scope` | the part of a table that a question is about |
 //! | `rule` | a rule as data |
 //! | `text`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
@@ -87,7 +87,7 @@ fn has_chain(nft: &mut Nft, name: &'static str, chains: &[impl AsRef<str>]) -> R
     Ok(false)
 }
 
-/// A table of both families at one moment, in each variant that has it and can be read.
+/// A table of both families at one moment, in each readable variant of iptables that has the table.
 pub struct Tables(Vec<SeenTable>);
 
 /// A table of one family and variant.

@@ -34,7 +34,7 @@ pub struct SharedTable {
     pub(crate) chains: Vec<SharedChain>,
     /// The beginning of the comments of all owners' rules. Empty if they have no common beginning.
     pub(crate) kind: &'static str,
-    /// True if the plugins chose the table's name: they made an empty table of this name.
+    /// True if only plugins use this name of a table. Then an empty table of this name is a plugin's, too.
     pub(crate) is_named_for_plugins: bool,
 }
 

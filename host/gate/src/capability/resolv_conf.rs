@@ -12,7 +12,7 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
-/// The greatest size of a resolver configuration, in bytes. A larger file is no resolver file.
+/// The number of bytes that are read of a resolver file. Bytes behind this limit are ignored.
 const LIMIT: u64 = 64 << 10;
 
 pub(crate) const FACTS: Facts = Facts {
@@ -31,7 +31,8 @@ impl host::ResolvConf for Gate<'_> {
 
 /// Reads a resolver file.
 ///
-/// # Errors [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if the file can't be read or is not a resolver file.
+/// # Errors
+/// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if the file can't be read or is not a regular file.
 #[expect(clippy::disallowed_methods, reason = "the file that the configuration names, wherever links lead")]
 pub fn load(path: &str) -> Result<Dns, OpError> {
     let failed = |e: std::io::Error| {
@@ -44,7 +45,7 @@ pub fn load(path: &str) -> Result<Dns, OpError> {
         let is_file = open.metadata()?.is_file();
         Ok((open, is_file))
     });
-    // The null device is treated as empty: it is no regular file, so no right lets a confined gate open it.
+    // The null device counts as an empty file. It is no regular file, so a confined gate has no right to open it.
     if !matches!(open, Ok((_, true))) && is_null(path) {
         return Ok(Dns::default());
     }

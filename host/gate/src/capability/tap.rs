@@ -1,7 +1,7 @@
 //! `tap`: the attachment's own link, whose frames a program in the container reads and writes.
 //!
-//! The thread in the container's namespace makes the tap, with a descriptor that it opened before it was confined. At
-//! first the tap ends with this descriptor. A complete and recorded tap is made persistent.
+//! The thread in the container's namespace makes the tap, with a descriptor that the thread opened before its
+//! confinement. At first the tap ends with this descriptor. A complete and recorded tap is made persistent.
 
 use super::inner;
 use crate::capability::facts::{ALWAYS, Facts};

@@ -32,8 +32,8 @@ impl MadeDirectories {
                 }
             }
         }
-        // Directories of backups are checked again: another user may have put a symbolic link into the path while it
-        // was missing. Directories of leases are checked when their rule is made.
+        // Directories of backups are checked again, because another user may have put a symbolic link into the path
+        // while a directory was missing. Directories of leases are checked when their rule is made.
         rights.backups.retain(|directory| !made.contains(directory) || is_trusted_way(directory));
         // The deepest directories are removed first.
         made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));

@@ -43,7 +43,7 @@ pub fn named(
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 
-/// Returns the attachment's end on the host: another plugin's link that joined a bridge, or the host end of its pair.
+/// Returns the attachment's end on the host: another plugin's link that joined a bridge, or the attachment's host end.
 pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     match run.journal.ports().first() {
         Some(port) => port.link(run.system.host()?),
@@ -51,7 +51,7 @@ pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     }
 }
 
-/// Returns the link of the host that an earlier plugin made. The record names the link, or on ADD `prevResult`.
+/// Returns the link of the host that an earlier plugin made. The record names the link, or `prevResult` on ADD.
 /// The second value is the hardware address of the container's end, if `prevResult` has it.
 pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, Option<Mac>)>, OpError> {
     if let Some(port) = run.journal.ports().first() {

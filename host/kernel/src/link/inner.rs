@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// A link to be made that is no pair. The parent, if any, is in the namespace of the sending socket.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerSpec<'a> {
-    /// The link's name. The kernel also compares it with the links of the socket's own namespace.
+    /// The link's name. The kernel also compares it with the links' names in the socket's own namespace.
     pub name: &'a str,
     /// The kind of the link, with the settings of that kind.
     pub kind: InnerLinkKind,

@@ -1,4 +1,4 @@
-//! Tests of rules that are written and read without the program, compared with the programs; and of collections.
+//! Tests that compare rules over netlink with the iptables programs, and tests of garbage collection.
 
 use super::text::SavedTable;
 use super::{SeenTable, Tables};

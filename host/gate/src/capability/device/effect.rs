@@ -90,7 +90,7 @@ pub struct Device {
     /// The directory of the link's files below a sysfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysfs: Option<String>,
-    /// The settings in these files.
+    /// The settings in the files below `sysfs`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: FileSettings,
 }
@@ -150,8 +150,8 @@ impl Device {
         }
     }
 
-    /// Like [`Device::of_link`], but reads the link anew, with all its other settings. `link` is the link as policy
-    /// judged it: since then a DEL may have restored its settings.
+    /// Like [`Device::of_link`], but reads the link anew, with all its other settings. `link` is the state that policy
+    /// judged. A DEL may have restored the link's settings since.
     ///
     /// # Errors
     /// The kernel refuses to show the settings. [`ErrorCode::TryAgain`]: the index belongs to another link now, or the
@@ -208,7 +208,7 @@ impl Device {
         self.is_same(link) && (self.device.is_some() || self.index == link.index)
     }
 
-    /// True if a network that names a device by this key and value means this device.
+    /// True if this device has the name or address `value` of the key `by`.
     pub fn has_key(&self, by: DeviceKey, value: &str) -> bool {
         let is_address = |mac: &Mac| value.parse() == Ok(*mac);
         match by {
@@ -222,8 +222,8 @@ impl Device {
         }
     }
 
-    /// Returns the link in the container's namespace. If it is not found, the second value is the reason why the link
-    /// may still be there.
+    /// Returns the link in the container's namespace. If no link is found, the second value is the reason why the
+    /// device may still be in the namespace.
     fn find(&self, run: &Context, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
         let indices = run.journal.indices(self);
         // The recorded indices are tried first: root in the container can make so many links that a list takes long.
@@ -255,8 +255,8 @@ impl Device {
     }
 
     /// Returns the link on the host. The link may have any name there. A virtual link has its earlier index or its
-    /// index in the container (`noted`): a move keeps an index that is free. Another link with the device's name is not
-    /// the device.
+    /// index in the container (`noted`), because a move keeps an index that is free. Another link with the device's
+    /// name is not the device.
     fn find_on_host(&self, host: &Netlink, noted: &[u32]) -> Result<Option<Link>, OpError> {
         if self.device.is_some() {
             return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
@@ -269,8 +269,8 @@ impl Device {
         Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
-    /// True if `link`, a link of the host with an index of this virtual link, is this link. The kernel may have given
-    /// the index to another link meanwhile. A pair is identified by its other end. A link of another kind must also
+    /// True if a link of the host is this virtual link. `link` has an index that this virtual link had. The kernel may
+    /// have given the index to another link meanwhile. A pair is identified by its other end. A link of another kind must also
     /// have the recorded address, the recorded name or an ordinary name.
     fn is_back(&self, link: &Link) -> bool {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
@@ -320,7 +320,7 @@ impl Device {
             }
             if let Some(why) = run.system.hidden.as_deref() {
                 let message =
-                    format!("its namespace may still exist, with \"{}\" of this node in it: {why}", self.name);
+                    format!("the container's namespace may still exist, with \"{}\" of this node: {why}", self.name);
                 return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));
             }

@@ -133,7 +133,7 @@ impl EffectKind for Firewall {
     fn words(&self) -> String {
         match &self.zone {
             Some(zone) => format!("sources in zone {zone} of firewalld"),
-            None => "rules that let its addresses be forwarded".to_owned(),
+            None => "rules that let the attachment's addresses be forwarded".to_owned(),
         }
     }
 

@@ -13,7 +13,7 @@ use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{Capability, ErrorCode, OpError, host, ops};
 use std::net::IpAddr;
 
-/// The plugin whose leases the host can find by itself.
+/// The plugin whose leases the host can find without the plugin.
 const HOST_LOCAL: &str = "host-local";
 
 pub(crate) const FACTS: Facts = Facts {
@@ -118,7 +118,7 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
         );
         return Ok(());
     }
-    let message = format!("IPAM plugin \"{name}\" gave {}, and rules of this node lead to it", led.address);
+    let message = format!("IPAM plugin \"{name}\" gave {}, and rules of this node lead to this address", led.address);
     Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(leases::kept(run.view(), led)))
 }
 
