@@ -202,13 +202,14 @@ impl Granted {
         Capability::ALL.iter().copied().filter(asks)
     }
 
-    /// Returns the hint for a refusal that these changes of a table would lift. The hint has the policy lines, their
-    /// file, and the table that they replace.
+    /// Returns the hint for a refusal that these changes of a table would lift. The hint has the policy line, its file,
+    /// and a note if the line replaces a shipped table.
     fn way_out(&self, table: TableName, changes: Vec<Change>) -> String {
         let file = self.operator_file();
         let Some(line) = line::table(&self.file, table, changes) else {
             return format!(
-                "no line of a policy file can name it; a placeholder in {file} can: see the shipped policy"
+                "no line of a policy file can name this object; only a placeholder in {file} can name it (see the \
+                 shipped policy)"
             );
         };
         let mut hint = format!("an operator can allow it with `{line}` in {file}");
@@ -221,7 +222,7 @@ impl Granted {
         hint
     }
 
-    /// As [`Granted::object_hint`], for an address. The line names the address's network, because a line for each
+    /// Works as [`Granted::object_hint`], for an address. The policy line names the address's network, because a line for each
     /// address of a pool would be useless.
     pub fn addresses_hint(&self, rule: &'static str, address: &IpNet) -> String {
         // A prefix of a single address or of all addresses is shown as an address, not as a network.

@@ -3,8 +3,8 @@
 //! A range of the configuration covers all ranges inside it with the same subnet and gateway. A network in the policy
 //! covers every range whose subnet and gateway are inside the network.
 //!
-//! A plugin gets one address from each set that it requests. So each granted set serves only one requested set: a range
-//! that is cut into pieces gives no more addresses.
+//! A plugin gets one address from each set that it requests. Each granted set serves only one requested set. So a
+//! plugin that cuts a range into pieces gets no more addresses.
 
 use super::error::Ambiguous;
 use super::granted::Grant;
@@ -111,8 +111,8 @@ fn granted_sets(grant: &Grant) -> Vec<Set> {
     sets
 }
 
-/// Checks that every range is granted. An invalid range passes: nothing can be leased from it. The lease store refuses
-/// it with the native plugin's words. The error has the first range that is not granted.
+/// Checks that every range is granted. An invalid range passes, because the lease store refuses the range with the
+/// native plugin's words. The error has the first range that is not granted.
 pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), RangeRefusal> {
     let granted = granted_sets(grant);
     let mut used: Vec<Option<usize>> = vec![None; granted.len()];

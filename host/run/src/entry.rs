@@ -32,8 +32,8 @@ fn fill_standard_descriptors() {
         }
     };
     for one in standard {
-        // If poll(2) fails, each descriptor is checked by itself: with a limit of open files below 3, poll(2) is
-        // refused. SAFETY: both calls use no memory except the constant path.
+        // With a limit of open files below 3, the kernel refuses poll(2). Then each descriptor is checked alone.
+        // SAFETY: both calls use no memory except the constant path.
         unsafe {
             let is_closed =
                 if asked < 0 { libc::fcntl(one.fd, libc::F_GETFD) < 0 } else { one.revents & libc::POLLNVAL != 0 };

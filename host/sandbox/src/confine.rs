@@ -91,8 +91,8 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
 /// Gives up the runtime's protection from the kernel's out-of-memory killer. Services such as containerd have the value
 /// -999, and their children inherit it. Without `/proc` the value stays.
 ///
-/// Any process may raise its own value, but only the owner of its files in `/proc` may open this file. So this step
-/// comes before the change of user.
+/// Any process may raise its own value, but only the owner of the process's files in `/proc` may open the file with the
+/// value. So this step comes before the change of user.
 fn give_up_protection() {
     let Ok(mut score) = File::options().read(true).write(true).open("/proc/self/oom_score_adj") else { return };
     let mut sign = [0];
@@ -151,7 +151,7 @@ fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sets the two limits that count all memory growth which [`crate::seal`] allows.
+/// Sets the limits. Those of stack and data count all memory growth that [`crate::seal`] allows.
 fn limit_resources(data: u64) -> nix::Result<()> {
     for resource in [Resource::RLIMIT_NOFILE, Resource::RLIMIT_NPROC, Resource::RLIMIT_CORE, Resource::RLIMIT_FSIZE] {
         setrlimit(resource, 0, 0)?;

@@ -102,7 +102,7 @@ impl Leases {
     pub fn open(store: &LeaseStore) -> Result<Self> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
         let path = || store.data_dir.join(&store.network);
-        let vanished = || StateError::untrusted(&path(), "it was removed while this run opened it; try again");
+        let vanished = || StateError::untrusted(&path(), "the directory was removed while this run opened it; try again");
         directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
@@ -141,7 +141,7 @@ impl Leases {
         let mut taken = Vec::new();
         let outcome = session.reserve_all(owner, sets, (requested, avoided), deadline, &mut taken);
         if let Err(error) = &outcome {
-            // After other errors the content of the directory is unknown.
+            // After an error of another kind the content of the directory is unknown.
             session.intact &= matches!(error, StateError::Refused(_) | StateError::Exhausted(_));
             for (ip, _) in taken.drain(..) {
                 // The first failure is reported. A remaining file belongs to this owner, and the owner's DEL removes
@@ -211,8 +211,8 @@ impl Leases {
 
     /// Removes every lease of this network whose owner isn't in `valid`, whichever program wrote the lease. Returns the
     /// removed leases. An old lease that names only a container stays if the container has a valid attachment. Before
-    /// each removal `spared` is called with the address, under the lock. A current run may have taken an address that
-    /// the runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
+    /// each removal `spared` is called with the address, under the lock, because a current run may have taken an
+    /// address that the runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
     pub fn retain(
         &self,
         valid: &[(&str, &str)],
@@ -230,8 +230,8 @@ impl Leases {
         Ok(removed)
     }
 
-    /// Returns the first set without a free address, if any. Files are counted without the lock. The files are read
-    /// only if their number could fill a set.
+    /// Returns the first set without a free address, if any. Files are counted without the lock. Only if the number of
+    /// files could fill a set, the files are read under the lock.
     pub fn exhausted(&self, sets: &[RangeSet], deadline: Instant) -> Result<Option<usize>> {
         if full_set(sets, &self.directory.addresses()?).is_none() {
             return Ok(None);
@@ -339,7 +339,7 @@ struct Session<'a> {
     index: LeaseIndex,
     /// True if the index has followed all changes.
     intact: bool,
-    /// True if directory or index changed since the mark.
+    /// True if directory or index changed since the last mark (see [`Session::finish`]).
     changed: bool,
 }
 
@@ -512,7 +512,7 @@ impl Session<'_> {
     }
 
     /// Marks the directory and writes the mark into the index. A failure (a full disk) is no error, because the work of
-    /// this call is done: the next call reads the directory.
+    /// this call is done. After a failure the next call reads the directory.
     fn finish(self) {
         if !self.changed || !self.intact {
             return;

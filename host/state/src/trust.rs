@@ -156,7 +156,8 @@ pub fn is_trusted_way(path: &Path) -> bool {
     trust_way(path, false).is_ok_and(|real| !is_system(&real))
 }
 
-/// `on_the_way` is true if the path itself is above the place that will be made.
+/// Tests a path and all directories above the path, and returns the real path. `on_the_way` is true if only an object
+/// below the path is used.
 fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     let given: PathBuf = std::path::absolute(path).map_err(|e| TrustError::unknown(path, e))?;
     if let Some(stats) = straight(&given) {
@@ -234,9 +235,9 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
         return Ok(());
     }
     let way_out = match (is_one_of(path, &SHARED), on_the_way) {
-        (false, _) => format!("`chmod go-w {}` mends it, once you have looked at what is there", path.display()),
-        (true, true) => format!("`chmod +t {}` mends it, once you have looked at what is there", path.display()),
-        (true, false) => "every user may write to it: name a directory that belongs to root alone".to_owned(),
+        (false, _) => format!("check the content first, then repair the mode by `chmod go-w {}`", path.display()),
+        (true, true) => format!("check the content first, then repair the mode by `chmod +t {}`", path.display()),
+        (true, false) => "name a directory that belongs to root alone, not a directory of all users".to_owned(),
     };
     let mode = stat.st_mode & 0o7777;
     Err(TrustError::defect(path, format!("can be written by others than its owner (mode {mode:o}); {way_out}")))
@@ -263,14 +264,14 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     let way_out = match (on_the_way, user) {
         // The directory may be a user's home: a change of its owner would do more harm.
         (true, _) => format!(
-            " below it with its privileges; use a directory whose parents all belong to root{}",
+            " below this directory with postern's privileges; use a directory whose parents all belong to root{}",
             if user == 0 { String::new() } else { format!(" or to user {user}") }
         ),
         (false, 0) => {
             let path = path.display();
-            format!(" with its privileges; `chown root {path}` mends it, once you have looked at what is there")
+            format!(" with postern's privileges; check the content first, then repair the owner by `chown root {path}`")
         }
-        (false, _) => format!(" with its privileges; use a path that belongs to root or to user {user}"),
+        (false, _) => format!(" with postern's privileges; use a path that belongs to root or to user {user}"),
     };
     let could = "who could replace files that postern runs or trusts";
     Err(TrustError::defect(path, format!("belongs to user {owner}, {could}{way_out}")))
@@ -379,7 +380,7 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Tests the file's attributes with another owner, mode and path.
+    /// Returns the attributes of a directory or file with this owner.
     fn seen(is_directory: bool, owner: u32) -> FileStat {
         let mut stat = lstat("/").unwrap();
         stat.st_mode = if is_directory { SFlag::S_IFDIR } else { SFlag::S_IFREG }.bits() | 0o755;

@@ -41,7 +41,7 @@ impl WholeRoute {
         })
     }
 
-    /// Returns the route with only the next hops for which `wanted` is true. `None` if no next hop is left.
+    /// Returns the route with only the next hops that `wanted` accepts. `None` if no next hop is left.
     #[must_use]
     pub fn with(&self, wanted: impl Fn(&NextHop) -> bool) -> Option<Self> {
         let mut hops: Vec<NextHop> = self.hops.iter().filter(|hop| wanted(hop)).cloned().collect();

@@ -43,7 +43,7 @@ fn main() -> Result<()> {
         stale.push(path.display().to_string());
     }
     let what = stale.join("\n  ");
-    ensure!(!check || stale.is_empty(), "these files differ from wit/: run `cargo xtask surface`\n  {what}");
+    ensure!(!check || stale.is_empty(), "files differ from wit/ (`cargo xtask surface` writes them):\n  {what}");
     if !stale.is_empty() {
         println!("written:\n  {what}");
     }

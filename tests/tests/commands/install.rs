@@ -212,7 +212,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
 
 /// The changes to an installation, and the outcome of a call. An operator must understand each message.
 const SPOILT: [(&str, &str); 19] = [
-    ("chmod 777 .", "/run/copy can be written by others than its owner (mode 777); `chmod go-w /run/copy` mends it"),
+    ("chmod 777 .", "/run/copy can be written by others than its owner (mode 777); …by `chmod go-w /run/copy`"),
     ("chmod 775 postern.d", "postern.d can be written by others than its owner (mode 775)…chmod go-w"),
     ("chmod 666 postern.d/static.cwasm", "static.cwasm can be written by others…chmod go-w"),
     ("chmod 664 postern.d/static.toml", "static.toml can be written by others…chmod go-w"),

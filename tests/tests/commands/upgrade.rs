@@ -201,7 +201,7 @@ fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
             "no link of Postern's; take it away",
         ),
         ("ln -s /bin/true /usr/local/bin/postern", "rm /usr/local/bin/postern", String::new(), "no link of Postern's"),
-        ("chmod 777 /usr/local/lib", "chmod 755 /usr/local/lib", String::new(), "`chmod go-w /usr/local/lib` mends it"),
+        ("chmod 777 /usr/local/lib", "chmod 755 /usr/local/lib", String::new(), "`chmod go-w /usr/local/lib`"),
         (
             "rm /run/first/postern.d/ptp.json",
             "cp $from/postern.d/ptp.json /run/first/postern.d",

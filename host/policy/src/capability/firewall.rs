@@ -22,7 +22,8 @@ const ADMIN_CHAIN: &str = "CNI-ADMIN";
 /// The names of a network's configuration for the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `backend`. If it is absent or unknown: firewalld if it runs, and otherwise iptables.
+    /// `backend`; `None` if it is absent or unknown. The gate then takes firewalld if firewalld runs, and otherwise
+    /// iptables.
     pub backend: Option<FirewallBackend>,
     /// `firewalldZone`.
     pub zone: String,
@@ -33,7 +34,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Reads the keys. A key of the wrong type counts as absent: the plugin refuses it.
+    /// Reads the keys. A key of the wrong type counts as absent, because the plugin refuses such a key.
     pub fn of(conf: &NetConf) -> Self {
         let fields = conf.fields();
         let text = |key| fields.string(key).ok().flatten().unwrap_or_default();
@@ -122,7 +123,7 @@ impl Granted {
         }
     }
 
-    /// Returns the isolation that policy requires. An ADD without it is refused.
+    /// Returns the isolation that policy requires. An ADD without this isolation is refused.
     pub fn required_ingress(&self) -> Option<IngressPolicy> {
         let grant = self.written(Capability::Firewall)?;
         grant.texts("required").find_map(|text| IngressPolicy::parse(&text))

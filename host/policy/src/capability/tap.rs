@@ -65,7 +65,7 @@ impl Granted {
     }
 }
 
-/// Checks one setting of the tap: owner, group or context. The policy must name its value. If the policy names no
+/// Checks one setting of the tap: owner, group or context. The policy must name the setting's value. If the policy names no
 /// value, the tap must not have the setting.
 fn belongs(
     input: &RuleInput<'_>,

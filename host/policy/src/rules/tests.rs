@@ -236,7 +236,7 @@ fn other_lines_are_read_as_well() {
     assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
     // A text that would have another meaning in a file is not offered.
     let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
-    assert!(star.hint.contains("no line of a policy file can name it"), "{}", star.hint);
+    assert!(star.hint.contains("no line of a policy file can name this object"), "{}", star.hint);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn keep(&mut self, section: &str, text: &str) -> Result<()> {
         if self.content.length + text.len() as u64 > ROOM_FOR_NOTES {
             return Err(StateError::Exhausted(format!(
-                "record {}: its room for notes of plugins, {} KiB, is used up",
+                "record {}: the room for notes of plugins, {} KiB, is used up",
                 self.directory.path_of(&self.name).display(),
                 ROOM_FOR_NOTES >> 10
             )));

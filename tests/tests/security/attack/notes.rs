@@ -40,7 +40,7 @@ fn notes_have_limits() -> Result<()> {
         one("on DEL", set(SECRET)).on("DEL").ends(110, "notes.set is not for DEL"),
         one("on STATUS", set(SECRET)).on("STATUS").ends(50, "notes.set is not for STATUS"),
         one("on GC", set(SECRET)).on("GC").ends(110, "notes.set is not for GC"),
-        behind("more than the record has room for", &json!(many)).ends(999, "its room for notes of plugins, 256 KiB"),
+        behind("more than the record has room for", &json!(many)).ends(999, "the room for notes of plugins, 256 KiB"),
         behind("the same note many times", &json!([{"times": 900, "step": {"call": set(&long)}}])).ends(0, ""),
         behind(
             "the same note more often than operations allow",
