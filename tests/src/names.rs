@@ -65,9 +65,8 @@ fn is_hardware(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
 }
 
-/// Replaces every part of `length` bytes for which `is` is true. Each part has the ASCII character `mark` after
-/// `before` bytes. `is` sees only text around a mark, because tests are built without optimisation and snapshots are
-/// long.
+/// Replaces every part that `is` accepts. Each part has `length` bytes, with the ASCII character `mark` after `before`
+/// bytes. `is` sees only text around a mark, because tests are built without optimisation and snapshots are long.
 fn scan(
     text: &str,
     (mark, before): (char, usize),

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use postern_tests::{Attachment, Network, Node, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Makes a node that Postern attached, and native plugins then detached and attached again. The returned attachment has
-/// the native plugins' result, and our plugins.
+/// Makes a node with a container that Postern attached. Native plugins then detached the container and attached it
+/// again. The returned attachment has the native plugins' result, and our plugins.
 fn rolled_back(lose: &str, backend: &str) -> Result<Attachment> {
     let node = Node::new()?;
     node.add_container("c1")?;

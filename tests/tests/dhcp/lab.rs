@@ -22,7 +22,7 @@ const BACKGROUND: &str =
     "setsid sh -c 'echo $$ > \"$0\".pid; exec \"$@\"' \"$NAME\" \"$@\" >>\"$NAME\".log 2>&1 </dev/null &";
 
 impl Lab {
-    /// Makes the node with these containers. Each container has a link eth0 on the switch, which is down.
+    /// Makes the node with these containers. Each container has a link eth0 on the switch. The link is down.
     pub fn new(containers: &[&str]) -> Result<Self> {
         Self::with_client(containers, client_bin()?)
     }
@@ -98,7 +98,7 @@ impl Lab {
         self.until_said("dnsmasq", "sockets bound exclusively")
     }
 
-    /// Starts Kea for these addresses, with leases of this length. They are renewed after a third of the time.
+    /// Starts Kea for these addresses, with leases of this length. A lease is renewed after a third of this length.
     pub fn kea(&self, pool: &str, seconds: u32) -> Result<()> {
         let config = json!({"Dhcp4": {
             "interfaces-config": {"interfaces": ["s0"], "dhcp-socket-type": "raw"},
@@ -148,8 +148,8 @@ impl Lab {
         text.trim().parse().with_context(|| text.clone())
     }
 
-    /// Starts Kea for these IPv6 addresses, with leases of this length. They are renewed after a third of the time. Kea
-    /// keeps the server identity of its last start, unless the file of the identity was removed.
+    /// Starts Kea for these IPv6 addresses, with leases of this length. A lease is renewed after a third of this
+    /// length. Kea keeps the server identity of its last start, unless the file of the identity was removed.
     pub fn kea6(&self, pool: &str, seconds: u32) -> Result<()> {
         let options = json!([{"name": "dns-servers", "data": "2001:db8:5::53"},
             {"name": "domain-search", "data": "one.example, two.example"}]);

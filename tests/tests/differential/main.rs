@@ -3,7 +3,7 @@
 //! equal. The allowed differences are in `tests/differences.toml`, each with a reason.
 //!
 //! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [--fresh] [PATTERN...]`: a
-//! pattern selects cases whose name contains it; a pattern `GROUP/` selects a group. `--all` prints every mismatch.
+//! pattern selects cases whose name contains the pattern; a pattern `GROUP/` selects a group. `--all` prints every mismatch.
 //! `--show` runs only Postern's side and prints its observations. `--fresh` observes the native side anew
 //! ([`observed`]). With `POSTERN_CNI_BIN` set to the native plugins, the test checks itself.
 
@@ -41,7 +41,7 @@ use std::time::Instant;
 
 /// The number of further runs of a case after a delay of the kernel.
 const TRIES: usize = 2;
-/// The maximum number of repeated runs. More of them show that our ADD does not wait for addresses.
+/// The maximum number of repeated runs. More repeated runs show that our ADD does not wait for addresses.
 const REPEATED: usize = 3;
 
 struct Options {
@@ -233,8 +233,8 @@ struct Outcome {
 
 impl Outcome {
     /// True if all differences are addresses that are not ready yet. Native plugins and ours wait 5 seconds for
-    /// addresses, and then accept a link that does not run. This happens on a busy machine (twice in thousands of
-    /// runs), so the case runs again.
+    /// addresses, and then accept a link that does not run. A busy machine can delay addresses that long (twice in
+    /// thousands of runs), so the case runs again.
     fn is_slow_kernel(&self) -> bool {
         !self.unintended.is_empty() && self.unintended.iter().all(|mismatch| mismatch.path.ends_with("/tentative"))
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
 
-/// A bridge with both IP versions, and a peer on the wire.
+/// A link `wire0` of the node with both IP versions. The link's peer is in the namespace `outside`.
 const WIRE: &str = "
     ip link set lo up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
     ip link add wire0 type veth peer name wire1; ip link set wire1 netns outside
@@ -291,7 +291,7 @@ s.sendto(b\"x\", (\"10.1.0.1\", 7777))'",
 }
 
 /// `route_localnet` is set only for forwards that need it, and only on their link. `postern gc --node` switches the
-/// setting off when no forward needs it. Only then is the guard removed.
+/// setting off when no forward needs the setting. A later run removes the guard.
 #[test]
 fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
     let port = |ip: &str| of_host(ip, 8080, 80, "tcp");
@@ -388,8 +388,8 @@ fn one_port_has_one_container() -> Result<()> {
     Ok(())
 }
 
-/// portmap deletes tracked UDP connections that are older than the forward or outlive it. Connections of other programs
-/// stay.
+/// portmap deletes tracked UDP connections that began before the forward, or remain after the forward. Connections of
+/// other programs stay.
 #[test]
 fn udp_follows_the_forward() -> Result<()> {
     let of_family = [
@@ -548,8 +548,8 @@ fn mixed_lists() -> Result<()> {
     Ok(())
 }
 
-/// CHECK of what a native plugin made by nftables: the forms of 1.9.1, of older and of later versions, and damaged
-/// forms.
+/// CHECK of forwards that a native plugin made by nftables: in the forms of 1.9.1, of older and of later versions, and
+/// in damaged forms.
 #[test]
 fn native_forms_by_nftables() -> Result<()> {
     let place = Place::new("nftables")?.by(plugin_bin()?, native_bin()?);
@@ -638,7 +638,7 @@ fn del_without_an_earlier_result() -> Result<()> {
     Ok(())
 }
 
-/// Below 0.4.0, with our own interface plugin: its record has the addresses.
+/// Below 0.4.0, with our own interface plugin, the record has the addresses.
 #[test]
 fn del_by_the_record_alone() -> Result<()> {
     for backend in ["nftables", "iptables"] {

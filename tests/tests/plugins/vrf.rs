@@ -170,8 +170,8 @@ fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
     Ok(())
 }
 
-/// IPv4 behaves the same, although the kernel keeps a route with several next hops as one object. A route that replaced
-/// the remaining route stays at DEL.
+/// A next hop of an IPv4 default route moves into the VRF and back, although the kernel keeps a route with several next
+/// hops as one object. If another route replaced the remaining route, DEL keeps the other route.
 #[test]
 fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
     if !is_here()? {
@@ -351,8 +351,7 @@ fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD leaves the link where it was, and other attachments' VRF. Native plugins can replace ours, and the
-/// reverse.
+/// Native plugins can replace ours, and the reverse. DEL keeps a VRF that the container itself made.
 #[test]
 fn undo_and_native_plugins() -> Result<()> {
     if !is_here()? {
@@ -360,7 +359,7 @@ fn undo_and_native_plugins() -> Result<()> {
     }
     let place = Place::new()?;
     let first = place.network("eth0", "vrfd4", vrf("blue", &json!({})))?.add_first(1, "c1")?;
-    // Each side checks and removes what the other side made.
+    // Each side checks and removes the VRF that the other side made.
     for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
         let mut c1 = first.by(&makes);
         c1.add_at(1)?;
@@ -388,8 +387,8 @@ fn undo_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// A runtime's directory of plugins is switched while the container runs. The installed side finds both VRFs, and the
-/// other link still reaches its gateway.
+/// A runtime's directory of plugins is switched while the container runs. The installed side finds both VRFs, and
+/// each link reaches its gateway.
 #[test]
 fn a_node_whose_plugins_are_switched() -> Result<()> {
     if !is_here()? {

@@ -1,5 +1,5 @@
-//! Names that consist of two other names. Rules of two attachments would have the same name, or a name is impossible
-//! for rules.
+//! Names of rules that consist of two other names, such as container ID and interface. Rules of two attachments would
+//! have the same name, or no rule can have the name.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Network, Node};
@@ -39,7 +39,7 @@ impl<'a> Named<'a> {
         self.network.node.call(&self.request(verb)?)
     }
 
-    /// Tests the protection with CHECK, and with frames from another address.
+    /// Tests the spoofing protection with CHECK, and with frames from another address.
     fn is_guarded(&self) -> Result<()> {
         let (node, interface) = (&self.network.node, self.interface);
         let of = || format!("{} {interface}", self.id);
@@ -109,7 +109,7 @@ fn guards_whose_names_run_together() -> Result<()> {
 
             let (goes, stays) = if the_first_goes_first { (earlier, later) } else { (later, earlier) };
             goes.call("DEL")?.success()?;
-            // The first attachment has no record now. Its names belong to the second attachment.
+            // The removed attachment has no record now. The names of its rules belong to the other attachment.
             goes.call("DEL")?.success()?;
             stays.is_guarded()?;
             collect(json!([]))?;
@@ -146,7 +146,7 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
     Ok(())
 }
 
-/// A note in the record fails. If ADD still succeeds, CHECK finds the guard, and the guard follows a new address of the
+/// A write into the record fails. If ADD still succeeds, CHECK finds the guard. The guard follows a new address of the
 /// link, and the old address again.
 #[test]
 fn a_lost_note_loses_no_guard() -> Result<()> {
@@ -200,7 +200,7 @@ fn names_that_no_rules_can_have() -> Result<()> {
     Ok(())
 }
 
-/// An earlier version's record with such an effect does not block DEL or GC.
+/// An earlier version's record with an impossible effect does not block DEL or GC.
 #[test]
 fn records_of_what_cannot_exist() -> Result<()> {
     let long = "c".repeat(240);

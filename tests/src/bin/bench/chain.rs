@@ -131,7 +131,7 @@ fn measure_one(
                     *row.failures.entry(way.side.to_owned()).or_default() += 1;
                     said.insert(way.side, errors);
                 }
-                // The first native DEL may fail: see `rounds.rs`.
+                // With iptables 1.8.9, the first native DEL with `ipMasq` fails.
                 if verb == "del" {
                     (way.call)(verb)?;
                 }

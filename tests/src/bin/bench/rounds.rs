@@ -68,7 +68,7 @@ impl PluginSet {
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
             }
-            // A second DEL removes the rest. With iptables 1.8.9, the first native DEL with `ipMasq` fails.
+            // With iptables 1.8.9, the first native DEL with `ipMasq` fails. A second DEL removes the other objects.
             if !made.succeeded && *verb == "DEL" {
                 self.call(scenario.plugin, config, verb, &previous)?;
             }

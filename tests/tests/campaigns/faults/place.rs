@@ -179,7 +179,7 @@ impl Place {
         if matches!(verb, "CHECK" | "DEL") && self.previous.is_object() && container == "c1" {
             merge(&mut config, &json!({"prevResult": self.previous}));
         } else if verb == "CHECK" {
-            // Only c2's printed result is known.
+            // `previous` is the result of c2's ADD.
             let printed = self.previous.clone();
             merge(&mut config, &json!({"prevResult": printed}));
         }
@@ -468,15 +468,15 @@ impl Place {
     }
 
     /// Runs `postern gc`, which never removes anything that a living namespace uses. If the attachment was complete,
-    /// its namespace is removed first. The kernel removes the objects in a namespace with it, so only DEL tests their
-    /// removal.
+    /// its namespace is removed first. The kernel then removes the objects in the namespace, so only DEL tests the
+    /// removal of these objects.
     fn collect(&mut self, container: &str, gone: bool) -> Result<()> {
         if gone {
             self.node.remove_container(container)?;
         }
         let mut kept = collect_garbage(&self.node)?;
-        // On a busy machine, the last process of an earlier run leaves the namespace late. Only then does the kernel
-        // end the namespace.
+        // On a busy machine, the last process of an earlier run leaves the namespace late. The kernel ends the
+        // namespace only after that.
         let start = Instant::now();
         while gone && kept.is_empty() && is_recorded(&self.node, container)? && start.elapsed() < PROMPT {
             std::thread::sleep(Duration::from_millis(20));

@@ -24,12 +24,12 @@ pub enum Remedy {
     Native,
     /// The remedy in words: the container's DEL and ADD.
     Again,
-    /// The remedy in words. This script does it.
+    /// The remedy in words. This script carries out the remedy.
     Script(&'static str),
     /// The remedy in words. The object's use is unknown, so doctor names no command that removes anything.
     Words(&'static str),
-    /// The version that wrote the record, because only that version knows it. The script undoes the change to a later
-    /// version's record.
+    /// The remedy names the version that wrote the record, because only that version can read the record. The script
+    /// turns the record back into a record of this version.
     Writer(&'static str),
 }
 

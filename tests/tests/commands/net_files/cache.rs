@@ -132,7 +132,7 @@ impl Model {
             fs::remove_dir_all(root)?;
         }
         fs::create_dir_all(root.join("outside"))?;
-        // Files that a name outside of the cache's directory would reach.
+        // Files outside of the cache's directory that an invalid name would reach.
         fs::write(root.join("outside/kept-c-eth0"), "kept")?;
         fs::write(root.join("kept-c-eth0"), "kept")?;
         let cache = Cache::of(&root.join("cni"));

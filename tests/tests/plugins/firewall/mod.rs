@@ -80,7 +80,7 @@ fn check_says_what_is_missing() -> Result<()> {
     Refusal::of(&check()?)?.expect(999, "bridge br1 is not isolated")
 }
 
-/// Two bridges accept all forwarding except what the policy forbids.
+/// The node forwards all packets except packets that the network's `ingressPolicy` forbids.
 #[test]
 fn bridges_are_isolated_as_the_network_says() -> Result<()> {
     for (policy, same, other) in [("open", true, true), ("same-bridge", true, false), ("isolated", false, false)] {
@@ -110,7 +110,8 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
     Ok(())
 }
 
-/// The native plugin can't do this: DEL without `prevResult`, below 0.4.0 or from a runtime that has lost it.
+/// DEL removes the rules without `prevResult`: below 0.4.0, or if the runtime has lost `prevResult`. The native DEL
+/// needs `prevResult`.
 #[test]
 fn del_goes_by_the_record() -> Result<()> {
     let place = Place::new()?;
