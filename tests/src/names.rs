@@ -11,7 +11,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes an empty set of symbols. `literal` is the case's input: its addresses are not random and get no symbol.
+    /// Makes an empty set of symbols. `literal` is the case's input. Addresses in the input get no symbol.
     pub fn new(literal: &str) -> Self {
         Self { symbols: BTreeMap::new(), literal: literal.to_lowercase() }
     }

@@ -14,7 +14,7 @@
 //! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | requested addresses; a prefix length is ignored. All requests count, as in the native plugin, although by the conventions `args` replaces `CNI_ARGS` |
 //!
 //! * ADD: one address of each set: the requested address in the set, or the next free address, round robin. The host
-//!   checks ranges and requests; its messages are those of the native plugin.
+//!   checks ranges and requests. The host's messages are those of the native plugin.
 //! * DEL: releases the addresses. DEL does not read the configuration, so a broken configuration does not stop it.
 //! * CHECK: the attachment must have an address.
 //! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. The native plugin reports

@@ -53,7 +53,7 @@ pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Opti
     }
 }
 
-/// The methods of a route have no sentence: they have no effect outside of the sandbox.
+/// The methods of a route. They have no sentence, because they have no effect outside of the sandbox.
 pub const IN_THE_SANDBOX: &str = "routes#[method]route.";
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Checks a payload that a guest wants to send: it must be a DHCP message of this client.
+//! Checks that a payload that a guest wants to send is a DHCP message of this client.
 
 use crate::frame::MacBytes;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The longest payload that is sent, in bytes: it fits into one frame.
+/// The longest payload that is sent, in bytes. This length fits into one frame.
 pub const LONGEST: usize = 1400;
 
 const REQUEST: u8 = 1;

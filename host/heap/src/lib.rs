@@ -168,7 +168,7 @@ pub fn is_used() -> bool {
 /// Prepares the heap of a sandbox: reserves address space for `size` bytes, because a sealed sandbox can map none. From
 /// now on the heap prints no error of CNI.
 ///
-/// Without this call the heap may have less: the process may have a low limit, or may have allocated much.
+/// Without this call the heap may have less address space, if the process has a low limit or has allocated much.
 ///
 /// # Errors
 /// The limits of this process leave no such address space.

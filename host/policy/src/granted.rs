@@ -78,7 +78,7 @@ impl Grant {
         self.patterns("addresses").any(|pattern| is_address(pattern, address))
     }
 
-    /// True if the grant applies to this run: it has no `when`, or its `when` is true.
+    /// True if the grant applies to this run: `when` is absent or true.
     pub(super) fn holds(&self) -> bool {
         !self.sets("when") || self.on("when")
     }

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// The first of the sandboxes' users and groups; the process ID is added. These numbers are above the numbers of
+/// The first user and group number of sandboxes; the process ID is added. These numbers are above the numbers of
 /// distributions and container runtimes, so such users own nothing. Neither another sandbox nor `nobody` can send
 /// signals to such a process.
 const NOBODY: u32 = 0x7fff_0000;

@@ -60,7 +60,8 @@ impl State {
         bytes
     }
 
-    /// Makes a call: the only way from an imported function to the gate. Each function knows the type of its answer.
+    /// Sends an operation to the gate, and returns the answer. Imported functions have no other way to the gate. `T` is
+    /// the type of the answer.
     pub(crate) fn call<T: DeserializeOwned>(&mut self, operation: impl Into<Operation>) -> Result<T, Failure> {
         self.forward_stderr();
         Ok(self.gate.call(operation.into())?.read()?)

@@ -1,4 +1,4 @@
-//! An index of what attachments claim: their addresses, links of the host, and settings that several attachments share.
+//! An index of attachments' claims on addresses, on links of the host, and on settings that several attachments share.
 //! The index tells which records may have a claim.
 //!
 //! A slot is used again when its record is gone. The first run that asks makes the file, and then reads all records. So

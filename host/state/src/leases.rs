@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The owner of a lease. A lease of very old native plugins names no interface: its `ifname` is empty.
+/// The owner of a lease. A lease of very old native plugins names no interface. The owner's `ifname` is then empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseOwner {
     /// `CNI_CONTAINERID`.

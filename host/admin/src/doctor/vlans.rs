@@ -56,7 +56,7 @@ fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
 
 fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Granted, account: &Account) {
     let Some(grant) = granted.bridge().filter(|grant| port::demands(grant)) else { return };
-    // Another check reports an end without a bridge.
+    // Another check reports a host end without a bridge.
     let Some(end) = node_state.end_of(account).filter(|end| end.master.is_some()) else { return };
     let vlans = match port::has_vlans(grant) {
         true => match node_state.port_vlans(end) {

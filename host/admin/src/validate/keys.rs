@@ -39,7 +39,7 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
         Case::Ignored => name.to_ascii_lowercase(),
         Case::Matters => name.to_owned(),
     };
-    // The number of times that a key is given, and its last place.
+    // How often a key is given, and the place of its last value.
     let mut given: HashMap<String, (usize, usize)> = HashMap::new();
     for (at, member) in members.iter().enumerate() {
         let (count, last) = given.entry(spelling(&member.name)).or_default();

@@ -20,7 +20,7 @@ pub(crate) struct SharedChain {
     /// The error text if the base chain exists with another kind. `None` if any kind is allowed.
     pub(crate) wrong_kind: Option<&'static str>,
     pub(crate) comment: Option<&'static str>,
-    /// Rules that belong to no owner: they lead to the owners' rules.
+    /// Rules that belong to no owner, and lead to the owners' rules.
     pub(crate) rules: Vec<(NftPlace, Vec<Expression>)>,
     /// True if owners have rules in this chain.
     pub(crate) has_entries: bool,

@@ -143,8 +143,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
             // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if !gate.run.journal.has(&listed) {
                 crate::say!(
-                    "postern: policy does not allow native \"{name}\", so it is not run for this DEL; addresses that it gave \
-                     the container stay reserved"
+                    "postern: policy does not allow native \"{name}\", so this DEL does not run the program; addresses \
+                     that the program gave the container stay reserved"
                 );
             }
             return Ok(None);
