@@ -571,7 +571,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     }
     let (status, plan) = place.object(&behind, &[])?;
     ensure!(status == 0 && plan["plugins"][2]["error"].is_null(), "{plan:#}");
-    ensure!(plan["notes"].to_string().contains("without what it does, vrf fails ("), "{plan:#}");
+    ensure!(plan["notes"].to_string().contains("without its effects, vrf fails ("), "{plan:#}");
     // A plugin's own failure and a refusal by policy are still reported.
     let (status, plan) = place.object(&list(json!([portmap])), &["--capability-args", given])?;
     ensure!(status == 1 && !plan["plugins"][0]["error"].is_null(), "{plan:#}");
