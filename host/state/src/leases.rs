@@ -102,7 +102,8 @@ impl Leases {
     pub fn open(store: &LeaseStore) -> Result<Self> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
         let path = || store.data_dir.join(&store.network);
-        let vanished = || StateError::untrusted(&path(), "the directory was removed while this run opened it; try again");
+        let vanished =
+            || StateError::untrusted(&path(), "the directory was removed while this run opened it; try again");
         directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
