@@ -42,6 +42,10 @@ integration() { # integration PROGRAM[::MODULE] [ARGUMENT...]: runs a program of
   fi
   run tests "${program[$name]}" --quiet "$@"
 }
+with() { # with VARIABLE=VALUE COMMAND...: each part is a separate process, so the variable affects only this part
+  export "${1?}"
+  "${@:2}"
+}
 language() { # language NAME: builds a plugin in this language as an author does, and tests it
   tests/languages/build "$1" || return
   run tests "${program[plugins]}" --ignored --exact --nocapture "languages::$1"

@@ -418,7 +418,7 @@ fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
         ensure!(kinds == ["mac-guard"], "{printed}");
         let problems = printed.get("problems").map(ToString::to_string).unwrap_or_default();
         ensure!(problems.contains("4 leases and masquerading rules were not judged"), "{printed}");
-        ensure!(problems.contains("run it as root on the host, in its PID namespace"), "{printed}");
+        ensure!(problems.contains("run the command as root on the host, in its PID namespace"), "{printed}");
         ensure!(status == Some(1), "gc did not report that leases were not judged: {status:?}");
         ensure!(compare(&before, &picture(&node)?).is_empty() && guards == node.sh("nft list table bridge nat")?);
     }

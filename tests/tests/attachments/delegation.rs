@@ -243,7 +243,7 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     let gc = |more: &str| net.node.sh(&format!("{BIN}/postern gc --yes --cni-path {BIN} {more} 2>&1 || true"));
     net.node.sh("mkdir /run/none /run/net.d; : > /run/script-ipam.log")?;
     let refused = gc("--conf-dir /run/none")?;
-    ensure!(refused.contains("configuration of network \"net\", and there is none"), "{refused}");
+    ensure!(refused.contains("the configuration of network \"net\" is missing"), "{refused}");
     ensure!(net.node.sh("cat /run/script-ipam.log")?.is_empty(), "the program ran");
     ensure!(rules()? == "0\n", "rules stay because the IPAM program can't run");
     ensure!(net.node.sh("ls /run/postern/attachments")?.lines().count() == 1, "the record is gone");

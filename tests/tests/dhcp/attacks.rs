@@ -178,7 +178,7 @@ fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
         ("c1", json!("trap"), "trapped"),
         ("c2", json!("loop"), "ran past its deadline"),
         ("c3", json!("call"), "has no operation"),
-        ("c4", json!("nonsense"), "makes no sense"),
+        ("c4", json!("nonsense"), "printed invalid output"),
     ];
     let mut asked = Vec::new();
     for (container, script, words) in scripts {
@@ -231,7 +231,7 @@ fn what_a_client_gives_back_is_bounded() -> Result<()> {
         (bound(json!({}), json!({"dns": {"domain": "x".repeat(20_000)}})), "gave a lease of"),
         (bound(json!({}), json!({"routes": vec![json!({"dst": "0.0.0.0/0"}); 500]})), "gave a lease with 500 routes"),
         (json!({"state": {}, "outcome": {"failed": {"reason": "x".repeat(50_000)}}}), "xxx"),
-        (json!("x".repeat(50_000)), "makes no sense"),
+        (json!("x".repeat(50_000)), "printed invalid output"),
     ];
     for (output, words) in cases {
         let answer = lab.ask(&Ask::Acquire(script(output)))?;

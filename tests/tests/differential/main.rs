@@ -47,6 +47,8 @@ const REPEATED: usize = 3;
 struct Options {
     patterns: Vec<String>,
     jobs: usize,
+    /// Of this number of neighbouring cases, only the first runs.
+    of: usize,
     list: bool,
     show: bool,
     all: bool,
@@ -54,7 +56,8 @@ struct Options {
 }
 
 fn options() -> Result<Options> {
-    let mut options = Options { patterns: Vec::new(), jobs: 2, list: false, show: false, all: false, fresh: false };
+    let mut options =
+        Options { patterns: Vec::new(), jobs: 2, of: 1, list: false, show: false, all: false, fresh: false };
     options.jobs = std::thread::available_parallelism().map_or(2, |count| count.get() + 1);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -63,6 +66,7 @@ fn options() -> Result<Options> {
             "--show" => options.show = true,
             "--all" => options.all = true,
             "--fresh" => options.fresh = true,
+            "--one-of" => options.of = arguments.next().context("--one-of needs a number")?.parse()?,
             "--jobs" => options.jobs = arguments.next().context("--jobs needs a number")?.parse()?,
             // An option that `cargo test` passes to every test.
             flag if flag.starts_with('-') => {}
@@ -111,6 +115,7 @@ fn test() -> Result<()> {
     cases.retain(|case| {
         options.patterns.is_empty() || options.patterns.iter().any(|pattern| is_chosen(&case.name, pattern))
     });
+    let mut cases: Vec<_> = cases.into_iter().step_by(options.of.max(1)).collect();
     let chosen = cases.len();
     ensure!(chosen > 0, "no case matches the patterns");
     if !options.list {

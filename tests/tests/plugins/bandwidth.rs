@@ -237,7 +237,7 @@ fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
     }
     place.node.sh("ip link delete $(ip -br link show type ifb | grep -o 'bwp[0-9a-f]*')")?;
     let shown = place.node.sh(&format!("{postern} doctor || true"))?;
-    ensure!(shown.contains(", which limits the container's sent traffic, is gone"), "{shown}");
+    ensure!(flat(&shown).contains(", which limits the container's sent traffic, is gone"), "{shown}");
     detach(&c1)
 }
 

@@ -129,7 +129,7 @@ const CODE: [(&str, &str); 19] = [
         "sed -i s/wasmtime-48/wasmtime-47/g ptp.cwasm; manifest ptp code \"\\\"$(sum ptp.cwasm)\\\"\"",
         "plugin \"ptp\" cannot load the compiled code: …`postern add",
     ),
-    ("rm ptp.json", "no plugin \"ptp\" is installed: /mnt/bin/postern.d/ptp.json is missing…`postern add"),
+    ("rm ptp.json", "no plugin \"ptp\" is installed: its manifest /mnt/bin/postern.d/ptp.json is missing…`postern add"),
     ("echo '{' > ptp.json", "/mnt/bin/postern.d/ptp.json is no valid manifest: …`postern add"),
     ("rm ptp.cwasm; mkfifo ptp.cwasm", "ptp.cwasm is no regular file; …install the plugin again"),
     (

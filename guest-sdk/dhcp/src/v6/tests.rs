@@ -400,7 +400,7 @@ fn a_state_of_the_other_family_or_a_damaged_one_is_refused() {
     assert!(loss(&lab.on(Event::Timer)).contains("damaged"));
     let mut lab = Lab::bound();
     lab.state.as_mut().unwrap().0["held"]["t1"] = 4000.into();
-    assert!(loss(&lab.on(Event::Timer)).contains("can't be"));
+    assert!(loss(&lab.on(Event::Timer)).contains("are invalid"));
     let mut lab = Lab::with("{}");
     assert!(loss(&lab.on(Event::Timer)).contains("no state"));
     assert_eq!(lab.on(Event::Release).outcome, Some(Outcome::Ended));

@@ -21,7 +21,7 @@ pub enum Bandwidth {
     /// Host's namespace: limits the traffic to the container (`ingress`), the traffic from the container
     /// (`egress`), or both.
     Limit { ingress: Option<RateLimit>, egress: Option<RateLimit> },
-    /// Compares the limits and the redirection with the expected ones.
+    /// Compares the limits and the redirection with the expected state.
     Check { ingress: Option<RateLimit>, egress: Option<RateLimit> },
     /// Host's namespace: removes the limits and the ifb.
     Remove,

@@ -1,5 +1,4 @@
-//! `bridge`: the bridge of the host that policy grants (by default the one that the operator's configuration names),
-//! and this attachment's port on it.
+//! `bridge`: the bridge of the host that policy grants, and this attachment's port on it.
 //!
 //! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
@@ -27,8 +26,7 @@ pub enum Bridge {
     /// Host's namespace: adds the gateway addresses of this attachment's IPAM result to the bridge, if policy
     /// grants gateways.
     EnsureGateways { bridge: Handle, port: PortSpec, force: bool },
-    /// Host's namespace: creates the bridge if it does not exist, sets it up, makes it ignore router
-    /// advertisements.
+    /// Host's namespace: makes a missing bridge, sets it up, and makes it ignore router advertisements.
     Ensure { name: String, mtu: Option<u32>, vlan_filtering: bool, promisc: bool },
     /// Looks at the bridge.
     Find { name: String },

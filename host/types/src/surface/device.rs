@@ -1,4 +1,4 @@
-//! `device`: links of the node that are moved into a container and back: an operator has reserved them for containers.
+//! `device`: links of the node that an operator has reserved for containers.
 //!
 //! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 

@@ -1,5 +1,5 @@
-//! `firewall`: the node's packet filter, for the attachment's own addresses and for the bridge that its host end is a
-//! port of.
+//! `firewall`: the node's packet filter, for the attachment's own addresses and for the bridge that its host end has
+//! joined.
 //!
 //! Written by `cargo xtask surface` from `wit/`. Change `wit/`, and not this file.
 
@@ -23,8 +23,8 @@ const REMOVE: Row = Row::new("firewall.remove", "firewall-remove", ActsIn::Host,
 pub enum Firewall {
     /// Host's namespace: makes rules that forward the traffic from these addresses, and the answers to it.
     Admit { addresses: Vec<IpNet> },
-    /// Host's namespace: drops traffic that the ingress policy keeps from the bridge of this attachment, in the IP
-    /// versions of its addresses.
+    /// Host's namespace: drops the traffic to this attachment's bridge that the ingress policy forbids, in the IP
+    /// versions of the attachment's addresses.
     Isolate { ingress: IngressPolicy },
     /// Compares the rules for these addresses, and the rules of the bridge, with the expected rules.
     Check { addresses: Vec<IpNet> },

@@ -22,17 +22,16 @@ const AVAILABLE: Row = Row::new("leases.available", "leases-available", ActsIn::
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/leases.wit` describe its fields")]
 pub enum Leases {
-    /// Reserves one address from each set of ranges: the requested address in the set, or the next one, round
-    /// robin.
+    /// Reserves one address from each set of ranges: the requested address, or the next free address, round robin.
     Reserve { sets: Vec<Vec<LeaseRange>>, requested: Vec<IpAddr> },
-    /// The attachment's addresses, with no gateway and the full prefix length.
+    /// Returns the attachment's addresses, without gateway and with the full prefix length.
     Held,
     /// Releases the attachment's addresses.
     Release,
     /// Frees every lease of the network with an owner outside the runtime's list of valid attachments
     /// (`cni.dev/valid-attachments`).
     Retain,
-    /// For STATUS: true if the network is ready, as far as addresses are concerned.
+    /// For STATUS: true if the network can give addresses.
     Available { sets: Vec<Vec<LeaseRange>> },
 }
 

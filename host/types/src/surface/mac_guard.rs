@@ -21,7 +21,7 @@ pub enum MacGuard {
     /// Host's namespace: makes the rules for this host end and this address, which must belong to the attachment's
     /// living pair.
     Ensure { host: Handle, mac: Mac },
-    /// Compares the rules with the expected ones.
+    /// Compares the rules with the expected rules.
     Check { host: Handle, mac: Mac },
     /// Host's namespace: removes the attachment's rules, but never the rules of another attachment with equal
     /// names.

@@ -20,7 +20,7 @@ const REMOVE: Row = Row::new("masquerade.remove", "masquerade-remove", ActsIn::H
 pub enum Masquerade {
     /// Host's namespace: makes the rules, if they are missing.
     Ensure { backend: Option<Backend> },
-    /// Compares the rules with the expected ones.
+    /// Compares the rules with the expected rules.
     Check { backend: Option<Backend> },
     /// Host's namespace: removes the attachment's rules of both backends.
     Remove,

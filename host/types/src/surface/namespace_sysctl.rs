@@ -19,7 +19,7 @@ const CHECK: Row = Row::new("namespace-sysctl.check", "namespace-sysctl-check", 
 pub enum NamespaceSysctl {
     /// Container's namespace: writes the value.
     Set { key: String, value: String },
-    /// Compares the value with that of the kernel.
+    /// Compares the value with the kernel's value.
     Check { key: String, value: String },
 }
 

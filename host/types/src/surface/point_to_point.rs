@@ -16,7 +16,7 @@ const ENSURE: Row = Row::new("point-to-point.ensure", "point-to-point-ensure", A
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/point-to-point.wit` describe its fields")]
 pub enum PointToPoint {
-    /// Host's namespace: for each of the attachment's addresses, puts its gateway as a /32 or /128 on the host end.
+    /// Host's namespace: for each of the attachment's addresses, puts the gateway as a /32 or /128 on the host end.
     Ensure { host: Handle },
 }
 

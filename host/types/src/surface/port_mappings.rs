@@ -21,7 +21,7 @@ const REMOVE: Row = Row::new("port-mappings.remove", "port-mappings-remove", Act
 pub enum PortMappings {
     /// Host's namespace: makes rules that lead to these addresses, at most one of each IP version.
     Ensure { addresses: Vec<IpAddr>, forwards: Vec<Forward>, masquerade: NatSources },
-    /// Compares the rules with the expected ones.
+    /// Compares the rules with the expected rules.
     Check { addresses: Vec<IpAddr>, forwards: Vec<Forward>, masquerade: NatSources },
     /// Host's namespace: removes the attachment's rules.
     Remove,

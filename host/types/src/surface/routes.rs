@@ -28,7 +28,7 @@ pub enum Routes {
     RemoveConnected { link: Handle, networks: Vec<IpNet> },
     /// Reads the main table's routes through the link.
     List { link: Handle },
-    /// Tells for each given route whether it is among the routes that `list` reads; their number does not matter.
+    /// Tells for each given route whether `list` would read it.
     Has { link: Handle, routes: Vec<Route> },
 }
 

@@ -19,9 +19,9 @@ const REMOVE: Row = Row::new("source-routes.remove", "source-routes-remove", Act
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/source-routes.wit` describe its fields")]
 pub enum SourceRoutes {
-    /// Container's namespace: one rule for each source, `from ADDRESS lookup TABLE`.
+    /// Container's namespace: makes one rule for each source, `from ADDRESS lookup TABLE`.
     Apply { link: Handle, sources: Vec<RouteSource>, table: Option<u32>, hints: bool },
-    /// Compares rules and routes with the ones in the record for this plugin.
+    /// Compares rules and routes with this plugin's section of the record.
     Check,
     /// Container's namespace: removes the rules and tables by the record, and puts the link's routes back into the
     /// main table.

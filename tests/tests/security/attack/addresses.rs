@@ -385,6 +385,6 @@ fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     );
     let answer = again.call(&attacked)?;
     attacked.plugin("hostile", "DEL", &good)?.success()?;
-    crate::attack::Refusal::of(&answer)?.expect(999, "is not the attachment's host end")?;
+    crate::attack::Refusal::of(&answer)?.expect(999, "is not for the attachment's host end")?;
     attacked.unchanged()
 }

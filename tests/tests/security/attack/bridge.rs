@@ -110,7 +110,7 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
         port("replace an address that is in the way", &format!(r#"{}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": true}}"#, attach("{}"), spec("{}")))
             .ends(110, "policy does not allow plugin…bridge.ensure-gateways"),
         rogue("a bridge without any pair", &format!(r#"[{{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 0, "host": 0, "port": {}}}]"#, spec("{}")))
-            .ends(999, "is not the attachment's host end"),
+            .ends(999, "is not for the attachment's host end"),
         rogue("gateways outside of ADD", &format!(r#"[{{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-ensure-gateways", "bridge": 0, "port": {}, "force": false}}]"#, spec("{}")))
             .on("DEL")
             .ends(110, "bridge.ensure-gateways is not for DEL"),

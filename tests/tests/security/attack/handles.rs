@@ -26,8 +26,8 @@ fn forged_handles() -> Result<()> {
 
 #[test]
 fn handles_of_another_kind() -> Result<()> {
-    let own = "is not the attachment's own link";
-    let end = "is not the attachment's host end";
+    let own = "is not for the attachment's own link";
+    let end = "is not for the attachment's host end";
     let of = |name, last: &str| {
         rogue(name, &format!(r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {last}]"#))
     };

@@ -133,11 +133,11 @@ pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
 fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     let name = impostor(&mut attacked)?;
-    let not_ours = "is not the attachment's host end";
+    let not_ours = "is not for the attachment's host end";
     for (last, words) in [
         (r#"{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}"#, not_ours),
-        (r#"{"op": "link-delete", "link": 1}"#, "is not the attachment's own link"),
-        (r#"{"op": "link-up", "link": 1}"#, "is not the attachment's own link"),
+        (r#"{"op": "link-delete", "link": 1}"#, "is not for the attachment's own link"),
+        (r#"{"op": "link-up", "link": 1}"#, "is not for the attachment's own link"),
         (
             r#"{"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#,
             not_ours,

@@ -138,8 +138,8 @@ fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
     for (list, words) in [
         (vec![r#""mac-guard-remove""#], "an earlier ADD made the spoofing protection of this attachment"),
         (vec![r#""link-own""#, DELETE], "an earlier ADD made the pair of this attachment"),
-        (vec![r#""veth-find""#, FIND, &first], "is not the attachment's host end"),
-        (vec![r#""veth-find""#, FIND, &guarded], "is not the attachment's host end"),
+        (vec![r#""veth-find""#, FIND, &first], "is not for the attachment's host end"),
+        (vec![r#""veth-find""#, FIND, &guarded], "is not for the attachment's host end"),
         (vec![CREATE], "already exists"),
     ] {
         let answer = rogue("again", &steps(&list)).call(&attacked)?;

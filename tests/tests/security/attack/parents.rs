@@ -40,7 +40,7 @@ fn parents_that_are_not_granted() -> Result<()> {
 #[test]
 fn parents_are_not_changed() -> Result<()> {
     let with = |name, last: &str| rogue(name, &format!("[{FIND}, {last}]"));
-    let own = "is not the attachment's own link";
+    let own = "is not for the attachment's own link";
     withstand(&[
         with("delete it", r#"{"op": "link-delete", "link": 0}"#).ends(999, own),
         with("set it up", r#"{"op": "link-up", "link": 0}"#).ends(999, own),
@@ -50,9 +50,9 @@ fn parents_are_not_changed() -> Result<()> {
             .policy("[grant.link-sysctl]")
             .ends(999, own),
         with("make it a port", r#"{"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 1, "host": 0, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#)
-            .ends(999, "is not the attachment's host end"),
+            .ends(999, "is not for the attachment's host end"),
         with("guard it", r#"{"op": "mac-guard-ensure", "host": 0, "mac": "02:00:00:00:00:01"}"#)
-            .ends(999, "is not the attachment's host end"),
+            .ends(999, "is not for the attachment's host end"),
     ])
 }
 

@@ -26,7 +26,7 @@ fn taps_that_are_not_granted() -> Result<()> {
     let of_zero = "[grant.tap]\nowners = [\"0\"]\nmtu = \"1400\"\nbridges = [\"br7\"]";
     let looks = "[grant.tap]\nlook-only = \"true\"\nbridges = [\"br7\"]";
     let with = |patch: Value| create(&patch);
-    let own = "is not the attachment's own link";
+    let own = "is not for the attachment's own link";
     withstand(&[
         steps("without the grant", &[&plain]).ends(110, "tap.create"),
         steps("to look only", &[&plain]).policy(looks).ends(110, "tap.create"),
