@@ -33,7 +33,7 @@ pub mod code {
     pub const LIMITED_CONNECTIVITY: u32 = 51;
     /// The first of the codes that a plugin may define for itself.
     pub const PLUGIN_SPECIFIC: u32 = 100;
-    /// Every error without a code of its own.
+    /// Every error that has no other code.
     pub const INTERNAL: u32 = 999;
 }
 

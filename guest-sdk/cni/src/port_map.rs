@@ -116,7 +116,7 @@ impl PortMap {
 
     fn mappings_of(runtime: &Fields<'_>) -> Result<Vec<PortMapping>, Error> {
         let Some(list) = runtime.list("portMappings")? else { return Ok(Vec::new()) };
-        // The mapping gets its own structure name: otherwise each mapping would copy the path to it.
+        // Messages name the structure `PortMapEntry` alone: with the full path, each mapping would copy the path.
         let read = |mapping: &Json| {
             let wrong = |_| runtime.mismatch("portMappings", mapping, "main.PortMapEntry");
             let fields = mapping.fields("PortMapEntry").map_err(wrong)?;

@@ -45,8 +45,8 @@ const RESERVED: [(u8, &str); 8] = [
 /// The longest value of an option.
 const LONGEST: usize = 255;
 
-/// The bytes for provided options in a message of 1,400 bytes, the largest that the host sends. The rest is for the
-/// header (240), the client identifier and the requested options (257 each), and the protocol's own options.
+/// The bytes for provided options in a message of 1,400 bytes, the largest that the host sends. The other 800 bytes are
+/// for the header (240), the client identifier and the requested options (257 each), and the protocol's own options.
 const ROOM: usize = 600;
 
 /// The size limit of a configuration; the host's own limit is lower.

@@ -66,7 +66,7 @@ impl Kernel {
     /// Makes an attachment as a bridge plugin does: a pair, with the host end in the bridge `bridge`.
     pub fn attached(mut self, bridge: &str) -> Self {
         let master = self.add_link(Place::Host, bridge, "bridge");
-        // Both calls succeed on a kernel that has a namespace without this link.
+        // Both calls succeed if the container has a namespace, and no link `CNI_IFNAME` yet.
         if host::Veth::create(&mut self, None, None).is_ok()
             && let Some(end) = self.host_end().map(|end| end.info.handle)
         {

@@ -3,16 +3,16 @@
 //! | key | meaning |
 //! |---|---|
 //! | `ingressRate`, `ingressBurst` | bits per second to the container, and bits that may be sent at once |
-//! | `egressRate`, `egressBurst` | the same limits for traffic from the container |
-//! | `runtimeConfig.bandwidth` | the same keys from the runtime; they count if the network has none of them |
+//! | `egressRate`, `egressBurst` | bits per second from the container, and bits that may be sent at once |
+//! | `runtimeConfig.bandwidth` | these four keys from the runtime, used if the network has none of the four keys |
 //!
 //! bandwidth follows a plugin that makes a pair, and returns the earlier plugin's result. If bandwidth limits traffic
 //! from the container, the result has one more interface: the host's link (ifb) with this limit.
 //!
 //! * ADD: limits at the host end. The host undoes a failed ADD. Without any rate, the result is passed on.
-//! * DEL: removes the limits by the record, or else by their names.
+//! * DEL: removes the limits that the record lists. Without a record, the limits are found by name.
 //! * CHECK: compares the limits.
-//! * STATUS: the configuration can be read. GC: removes this plugin's garbage.
+//! * STATUS: reads the configuration. GC: removes this plugin's garbage.
 
 use postern_guest::cni::{BandwidthConf as Configured, CniResult, Version};
 use postern_guest::{Error, Plugin, Request, attachments, bandwidth, interface};

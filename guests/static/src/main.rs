@@ -11,7 +11,7 @@
 //! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
 //!
 //! * ADD: returns the addresses with their gateways, routes and DNS. A result without addresses is no error here; the
-//!   caller reports it.
+//!   calling plugin reports this error.
 //! * DEL: nothing to do; the configuration isn't even read.
 //! * CHECK: an address of the configuration that `prevResult` has with another gateway is an error.
 //! * STATUS, GC: nothing to do.

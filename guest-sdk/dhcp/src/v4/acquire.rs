@@ -158,7 +158,7 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phas
     }
 }
 
-/// Returns the fault of an offer or an acknowledgement to this client, if there is one.
+/// Returns the fault that makes an offer or an acknowledgement unusable, if there is one.
 fn objection(packet: &Packet) -> Option<String> {
     let (server, address, seconds) = (packet.server, packet.address, lease::seconds(packet));
     if !is_usable(address) || address == server {
@@ -186,7 +186,7 @@ fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> 
     Next::of(Phase::Waiting { acquisition: acquisition.in_trouble(trouble), until })
 }
 
-/// Returns the text of a server.
+/// Returns the text of the packet's option Message.
 pub fn message(packet: &Packet) -> Option<String> {
     let Some(DhcpOption::Message(text)) = packet.option(OptionCode::Message) else { return None };
     plain(text.chars())

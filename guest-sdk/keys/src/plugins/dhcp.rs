@@ -16,7 +16,7 @@ pub const PLUGIN: Plugin = Plugin {
         Key::new(
             "families",
             Kind::List(&Kind::Text(Form::OneOf(&["ipv4", "ipv6"]))),
-            "Families of addresses: by DHCP, by DHCPv6",
+            "Address families: `ipv4` by DHCP, `ipv6` by DHCPv6",
         )
         .default(r#"["ipv4"]"#)
         .sample(r#"["ipv4", "ipv6"]"#),

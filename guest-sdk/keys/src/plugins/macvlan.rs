@@ -20,10 +20,12 @@ pub const PLUGIN: Plugin = Plugin {
         )
         .default("\"bridge\"")
         .sample("\"private\""),
-        Key::number("mtu", 0, 0x7fff_ffff, "MTU in bytes, at most the master's; 0 is the master's").sample("1400"),
+        Key::number("mtu", 0, 0x7fff_ffff, "MTU in bytes, at most the master's; 0 means the master's MTU")
+            .sample("1400"),
         mac("Address of the link, unless `CNI_ARGS` or the capability `mac` has one"),
         Key::flag("linkInContainer", "The master is in the container"),
-        Key::number("bcqueuelen", 0, U32, "Length of the queue for broadcasts; 0 is the kernel's").sample("100"),
+        Key::number("bcqueuelen", 0, U32, "Length of the queue for broadcasts; 0 means the kernel's length")
+            .sample("100"),
     ],
     runtime: &[mac("Address of the link")],
     args: &[],

@@ -12,7 +12,8 @@ pub const PLUGIN: Plugin = Plugin {
     keys: &[
         Key::text("master", "Link that carries the VLAN").required().sample("\"eth1\""),
         Key::number("vlanId", 0, 4094, "VLAN").default("0").sample("7"),
-        Key::number("mtu", 0, 0x7fff_ffff, "MTU in bytes, at most the master's; 0 is the master's").sample("1400"),
+        Key::number("mtu", 0, 0x7fff_ffff, "MTU in bytes, at most the master's; 0 means the master's MTU")
+            .sample("1400"),
         Key::flag("linkInContainer", "The master is in the container"),
     ],
     runtime: &[],
