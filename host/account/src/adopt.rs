@@ -78,7 +78,7 @@ pub struct Scope<'a> {
 /// A text for people: the node's links, records or namespaces can't be looked at.
 pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     let mut report = Report::default();
-    // Objects are read before their users: so an object that is made between both steps is not judged.
+    // Objects are read first, and then their users. Objects that are made between both steps are not in the list.
     let mut things = leases(scope, &mut report.problems);
     things.extend(state_files(&things, &mut report.problems));
     things.extend(noted(rules(), &mut report.problems));

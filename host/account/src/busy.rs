@@ -1,9 +1,9 @@
-//! The processes that hold the lock of a record or of a network's leases, with their start times. Only reads.
+//! Finds the processes that hold the lock of a record or of a network's leases. Changes nothing.
 //!
 //! A process counts as holder of a lock if the kernel shows the lock at an open file of the process
 //! (`/proc/PID/fdinfo`). A container can't choose device and inode of the lock, but it can choose the path of an open
 //! file.
-#![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
+#![expect(clippy::disallowed_methods, reason = "reads `/proc`")]
 
 use crate::utc::utc;
 use serde::Serialize;
@@ -68,8 +68,8 @@ pub fn words(holders: &[Holder], what: &str) -> String {
     format!("{what} is locked by {}", each.collect::<Vec<_>>().join(" and "))
 }
 
-/// Returns the command that ends the holders. The next DEL or ADD, or `postern gc`, removes the effects of a killed
-/// run.
+/// Returns the command that kills the holders, or that continues stopped holders. The next DEL or ADD, or `postern gc`,
+/// removes the effects of a killed run.
 pub fn remedy(holders: &[Holder]) -> String {
     let signal = if holders.iter().any(|holder| holder.is_stopped) { "CONT" } else { "KILL" };
     let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();

@@ -33,7 +33,7 @@ pub struct Obstacle {
 /// Returns the obstacles that keep this user's runs from writing records, notes, the index of leases and the log.
 pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     let mut found = Vec::new();
-    let failing = "runs write there: an ADD fails, and the record can't note what a DEL removes";
+    let failing = "runs write records and notes in this directory. ADD fails, and DEL can't update the record";
     for place in [&places.state, &places.library] {
         let mut paths = vec![place.clone()];
         paths.extend(directories_in(place).unwrap_or_default());
@@ -96,7 +96,7 @@ fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
             true,
         ),
         Errno::EPERM => ("must not be changed (lsattr shows `i`)".to_owned(), format!("chattr -i {name}"), true),
-        errno => (format!("can't be written: {}", errno.desc()), "let runs write there".to_owned(), false),
+        errno => (format!("can't be written: {}", errno.desc()), "make this path writable for runs".to_owned(), false),
     };
     Obstacle { path: path.to_owned(), what, why, remedy, is_command, is_survived: false }
 }

@@ -22,7 +22,7 @@ struct Report {
     removed: BTreeMap<String, Vec<String>>,
     /// The abilities that only the new component can have, under any policy.
     gained_ceiling: Vec<Ability>,
-    /// The abilities that only the new component has under the policies in force; `null` if neither has a policy.
+    /// The abilities that only the new component has under the policies in force; `null` without any policy.
     gained: Option<Vec<Ability>>,
     /// True if the new component has no further abilities: exit status 0.
     no_more: bool,
@@ -34,7 +34,8 @@ struct Side {
     digest: String,
 }
 
-/// Prints the difference. A file uses the given policy, or else the policy of the other component.
+/// Prints the difference. A component that is given as a file is under `policy`, or else under the policy of the other
+/// component.
 pub fn run(old: &str, new: &str, policy: Option<&Path>, json: bool) -> Result<ExitCode> {
     let (old, new) = (Subject::open(old, policy)?, Subject::open(new, policy)?);
     let report = report(&old, &new)?;
@@ -94,7 +95,7 @@ fn text(report: &Report) -> Vec<String> {
         format!("  {mark}{}", ability.sentence)
     };
     if report.no_more {
-        lines.push("the new component can do nothing that the old component could not".to_owned());
+        lines.push("the new component can do nothing more than the old component".to_owned());
         return lines;
     }
     match &report.gained {
@@ -108,7 +109,7 @@ fn text(report: &Report) -> Vec<String> {
         None => {}
     }
     if !report.gained_ceiling.is_empty() {
-        lines.push("if a policy allowed it (the ceiling), only the new component could".to_owned());
+        lines.push("if a policy allowed everything (the ceiling), only the new component could".to_owned());
         lines.extend(report.gained_ceiling.iter().map(sentence));
     }
     lines

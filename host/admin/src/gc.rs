@@ -56,12 +56,12 @@ fn question(left: usize, held: usize) -> String {
     format!("{}?", parts.join(", and "))
 }
 
-/// Returns the last line after the removal. `partly` counts objects whose addresses were kept, because another program
-/// may still use them.
+/// Returns the last line after the removal. `partly` counts attachments whose addresses are kept, because packets may
+/// still go to these addresses.
 fn total(removed: usize, left: usize, partly: usize) -> String {
     let partly = match partly {
         0 => String::new(),
-        _ => format!("; of {partly}, only the addresses are kept"),
+        _ => format!(", and {partly} partly: the addresses are kept"),
     };
     format!("removed {removed} of {left}{partly}")
 }
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(Some(_)) => None,
         Ok(None) => chains.leaves_rules(header),
         Err(why) => {
-            chains.leaves_rules(header).map(|words| format!("{words}; DEL of its list can't be called here: {why}"))
+            chains.leaves_rules(header).map(|words| format!("{words}; DEL of the list can't be called here: {why}"))
         }
     };
     let find = || garbage::find(&places, &leaves_rules).map_err(Error::msg);
@@ -215,7 +215,7 @@ fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Re
     let mut lines = Vec::new();
     for (item, list) in report.garbage.iter().zip(lists) {
         let part =
-            item.section.as_ref().map(|section| format!(", what {} did", plugin_of(section))).unwrap_or_default();
+            item.section.as_ref().map(|section| format!(", effects of {}", plugin_of(section))).unwrap_or_default();
         lines.push(format!("{}{part}: {}", name(&item.header), item.reason));
         lines.extend(list.iter().flat_map(Detachment::words).map(|words| format!("  {}", one_line(&words))));
         lines.extend(item.words().iter().map(|words| format!("  {}", one_line(words))));
@@ -385,6 +385,6 @@ mod tests {
         assert_eq!(question(0, 2), "look at the 2 held objects again?");
         assert_eq!(total_held(1, 1), "1 of 1 held object is no longer held");
         assert_eq!(total(1, 1, 0), "removed 1 of 1");
-        assert_eq!(total(0, 1, 1), "removed 0 of 1; of 1, only the addresses are kept");
+        assert_eq!(total(0, 1, 1), "removed 0 of 1, and 1 partly: the addresses are kept");
     }
 }

@@ -9,7 +9,7 @@ use postern_account::writable;
 const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "PLUGINS", "SINCE", "STATE"];
 
 /// The columns that are shortened if the table would be too wide, the widest first, each with its smallest width. The
-/// container, by which people name an attachment, and the state are never shortened.
+/// container and the state are never shortened: people name an attachment by its container.
 const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 
 /// Prints the table: fit for [`WIDTH`] columns, or with `whole` unshortened.
@@ -18,7 +18,8 @@ const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 /// The kernel or the state directory can't be looked at.
 pub fn run(json: bool, whole: bool) -> Result<()> {
     let attachments = account::attachments()?;
-    // An obstacle to writing belongs to no attachment. It goes to standard error: a script reads only the list.
+    // An obstacle to writing belongs to no attachment. So it is printed on standard error, and scripts read only the
+    // list.
     for obstacle in writable::obstacles(&postern_account::places::expected()) {
         let message = format!("{} {}", obstacle.path.display(), obstacle.what);
         output::say(format!("{message}; `postern doctor` shows the remedy"));
@@ -46,7 +47,7 @@ pub fn table(attachments: &[Attachment], whole: bool) -> String {
     }
     let line = |row: &[String; 7]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:width$}", cut(cell, *width)));
-        // The parts are glued: a row that is still too wide is not broken.
+        // No-break spaces join the parts, so a row that is still too wide is not broken.
         output::whole(cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -85,7 +85,7 @@ fn component(plugin: &Plugin) -> String {
                 &format!(", sha256 {}; another component is installed now, sha256 {}", short(digest), short(installed));
         }
         (Some(digest), None) => words += &format!(", sha256 {}; the component is no longer installed", short(digest)),
-        (None, _) => words += "; its record does not tell which component it was",
+        (None, _) => words += "; the record does not name the component",
     }
     // Most plugins support all versions, so this line is rare.
     if let Some(versions) = plugin.versions.as_ref().filter(|versions| versions.len() < Version::ALL.len()) {

@@ -79,7 +79,7 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
         let (node, net, result) = dead(NET, backend)?;
         let printed = gc(&node, "/run/none")?;
         ensure!(printed.contains("addresses are kept: a rule in ip") && printed.contains("10.61.0.2"), "{printed}");
-        ensure!(printed.contains("removed 0 of 1; of 1, only the addresses are kept"), "{printed}");
+        ensure!(printed.contains("removed 0 of 1, and 1 partly: the addresses are kept"), "{printed}");
         ensure!(leases(&node)? == "10.61.0.2\n" && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
         node.add_container("c2")?;
         let second = net.add("c2")?;
@@ -140,7 +140,7 @@ fn the_own_forwards_keep_no_address() -> Result<()> {
         let printed = net.call_at(0, "GC", "", &no_attachments())?;
         ensure!(printed.status == 0 && printed.stderr.is_empty(), "{printed:?}");
         ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
-        // Forwards with the same names, but absent from the record, are a native plugin's.
+        // Forwards of the attachment that its record lacks count as a native plugin's.
         let (node, net) = dead_pair(NET, backend)?;
         node.sh("cd /run/postern/attachments; sed -i '/port-mappings/d' *")?;
         let printed = net.call_at(0, "GC", "", &no_attachments())?;
@@ -170,7 +170,8 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
         }
         for round in 0..2 {
             let printed = gc(&node, "/run/net.d")?;
-            // In the second round, no pair shows a caller without a view of all namespaces that the namespace ended.
+            // In the second round the pair is gone. A caller that can't see all namespaces no longer knows that the
+            // container's namespace ended.
             ensure!(round > 0 || printed.contains("native of-others") == keeps, "round {round}: {printed}");
             ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
         }
@@ -231,7 +232,7 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
         let lenient = net.call_at(0, "STATUS", "", &patch)?;
         settings("status = \"strict\"")?;
         let answer = net.call_at(0, "STATUS", "", &patch)?;
-        // A fault that concerns the whole node is an error only if the operator wants this.
+        // A fault of the whole node is an error only with `status = "strict"`.
         let is_policy = ["olicy", "host-local.toml", "nowhere"].iter().any(|word| answer.stdout.contains(word));
         if answer.status != 0 && !is_policy {
             let error: Value = serde_json::from_str(&answer.stdout)?;

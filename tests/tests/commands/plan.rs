@@ -675,7 +675,8 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     ensure!(status == 0 && flat(&text).contains("is taken as an empty namespace: "), "status {status}: {text}");
     let Answer { status, stdout: text, .. } = place.plan(&network, &["--netns", "/run/netns/none"])?;
     ensure!(
-        status == 0 && flat(&text).contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
+        status == 0
+            && flat(&text).contains("/run/netns/none is taken as an empty namespace: the path does not exist yet"),
         "{text}"
     );
     // A master may exist in the container. The plan says that this user can't look for the master, and that root could.

@@ -144,7 +144,7 @@ fn who_is_behind_it_reaches_the_gateway() -> Result<()> {
 }
 
 /// The earlier plugin made a whole pair. The pair's end in the container gets the addresses, and only the earlier
-/// plugin deletes it.
+/// plugin deletes the pair.
 #[test]
 fn the_containers_link_is_the_other_plugins() -> Result<()> {
     let place = Place::new(POLICY)?;

@@ -44,11 +44,11 @@ pub const PAGE: Page = Page {
         }),
         group(&["previous-link"], |objects| match objects {
             Objects::Any => {
-                Some("attach any link of the host that a policy names, where an earlier plugin made it".to_owned())
+                Some("attach any link of the host that a policy names, if an earlier plugin made the link".to_owned())
             }
             Objects::Of(_) if objects.none("attach") => None,
             Objects::Of(_) => Some(format!(
-                "attach, where an earlier plugin made it and the node does not use it: {}",
+                "attach {}, if an earlier plugin made the link and the node does not use it",
                 objects.words("attach", "link")
             )),
         }),
@@ -75,7 +75,8 @@ pub const PAGE: Page = Page {
             let when = objects.condition("gateways")?;
             bridge(objects, |bridge| {
                 format!(
-                    "have the gateways of its own addresses, each in its address's network, put on {bridge}, or on its VLAN gateway{when}"
+                    "have the gateways of its own addresses put on {bridge}, or on the bridge's VLAN \
+                     gateway{when}; each gateway lies in its address's network"
                 )
             })
         }),
@@ -112,7 +113,7 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["true"]),
         ),
         Key::one("force-address", Source::Value("forceAddress", Some("false")), WidestValue::Values(&["true"])),
-        // No configuration names the owner of these links.
+        // The configuration has no key for these links: `prevResult` names them.
         Key::some("attach", Source::Parts(&[]), WidestValue::Values(&["*"])),
     ],
     objects: |operation| {

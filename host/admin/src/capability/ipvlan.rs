@@ -21,8 +21,8 @@ pub const PAGE: Page = Page {
                     Switch::On(_) => format!(", with {}", objects.words_but("mtu", "MTU", "0")),
                 };
                 format!(
-                    "make its own link as an ipvlan on a link that it may stack on, in {mode}{mtu}, and no other while it \
-                     lives"
+                    "make its own link as an ipvlan on a link that it may stack on, in {mode}{mtu}, and no \
+                     second link while this link exists"
                 )
             })
         }),

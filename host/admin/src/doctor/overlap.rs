@@ -46,7 +46,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     one.last.min(other.last)
                 );
                 let why = "each network keeps its own leases: two containers can get the same address";
-                let remedy = Remedy::Words(format!("give {} a range of its own", other.list.path.display()));
+                let remedy = Remedy::Words(format!("give {} another range", other.list.path.display()));
                 examination.found(Severity::Warning, other.list.path.display(), what, why, remedy);
             }
         }
@@ -69,10 +69,10 @@ fn bridges(examination: &mut Examination, node: &Node) {
         let disagrees = |(_, other, with): &&(&List, &str, bool)| other == bridge && with != tagged;
         if let Some((first, ..)) = users.iter().take(at).find(disagrees) {
             let what =
-                format!("bridge {bridge} is {}'s too, and only one of the two lists has VLANs", first.path.display());
+                format!("bridge {bridge} is also in {}, and only one of the two lists has VLANs", first.path.display());
             let why = "a bridge that is made without VLANs does not filter VLANs: ports of different VLANs reach each \
                 other, or ADD fails";
-            let remedy = Remedy::Words("give one network a bridge of its own".to_owned());
+            let remedy = Remedy::Words("give one network another bridge".to_owned());
             examination.found(Severity::Warning, list.path.display(), what, why, remedy);
         }
     }

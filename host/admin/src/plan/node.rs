@@ -67,7 +67,7 @@ impl Node {
         let namespace = match Namespace::open(path) {
             Ok(namespace) => namespace,
             Err(OpenError::NotExist { .. }) => {
-                empty("it is not there yet".to_owned());
+                empty("the path does not exist yet".to_owned());
                 return Ok(());
             }
             Err(error) => {

@@ -1,5 +1,5 @@
-//! `postern net validate` checks a network before a pod needs it. `postern net schema` prints the same tables as JSON
-//! Schemas.
+//! `postern net validate` checks a network by tables of keys, before a pod needs the network. `postern net schema`
+//! prints these tables as JSON Schemas.
 
 mod addresses;
 mod chains;
@@ -180,7 +180,7 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
     if let Some(network) = network::check(&mut sheet, node, is_installed) {
         let further = if network.is_list { folder(report, file, node, &network, file_only, places)? } else { 0 };
         if network.entries.is_empty() && further == 0 {
-            let help = "name at least one, or put files into the directory of the network's name";
+            let help = "name at least one plugin, or put files into the directory of the network's name";
             sheet.error("missing-key", node.at, "", "`plugins` is missing", help);
         }
         if network.is_list {
@@ -205,7 +205,7 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
     Ok(())
 }
 
-/// Finds the plugins of this Postern that a network names by the name of a link.
+/// Finds the plugins of this Postern that a network names by the name of a symbolic link.
 fn other_names(sheet: &mut Sheet<'_>, node: &text::Node, cni_path: &str) {
     for entry in node.get("plugins").map(text::Node::items).unwrap_or_default().iter().chain([node]) {
         let name = entry.word("type");
@@ -225,7 +225,7 @@ fn named(node: &text::Node) -> Option<String> {
     Some(Value::Object(network).to_string())
 }
 
-/// Reads a list without errors once more, with the reader of `postern net`. Its errors are the runtimes' messages.
+/// Reads a network without errors once more, as `postern net` reads it. The errors are the runtimes' messages.
 fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network::Network<'_>) {
     if sheet.has_errors_below("") || node.get("name").is_none() {
         return;
@@ -235,11 +235,12 @@ fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network:
         false => postern_net::Plugin::parse(sheet.text.as_bytes()).map(drop),
     };
     if let Err(error) = read {
-        sheet.error("unreadable", node.at, "", format!("runtimes refuse it: {}", error.msg), "");
+        sheet.error("unreadable", node.at, "", format!("runtimes refuse this network: {}", error.msg), "");
     }
 }
 
-/// Checks the files of a list's directory. Runtimes append their plugins to the list's plugins. Returns their number.
+/// Checks the files of a list's directory, and returns the number of files. Runtimes append the plugins of these files
+/// to the list's plugins.
 fn folder(
     report: &mut Report,
     file: &Path,

@@ -54,7 +54,7 @@ pub struct Fault {
 /// The text is no JSON.
 pub fn read(text: &str) -> Result<Node, Fault> {
     let checked = serde_json::from_str::<Json>(text).map_err(|error| {
-        // For a text that ends too early, the place is behind the last character, without white space at the end.
+        // For a text that ends too early, the place is behind the last character that is no white space.
         let end = text.trim_end().len();
         let at = if error.is_eof() { end } else { offset(text, error.line(), error.column()).min(end) };
         let words = error.to_string();
