@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// The only message to the process.
 const NOW: [u8; 1] = *b"t";
 
-/// A running process. If this is dropped, the process ends and all directories stay.
+/// A running process. If this value is dropped, the process ends and all directories stay.
 #[derive(Debug)]
 pub struct DirectoryRemover {
     channel: UnixStream,
@@ -90,7 +90,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_read,       // the message
     libc::SYS_recvfrom,   // the message, with other standard libraries
     REMOVE,               // directories
-    libc::SYS_brk,        // memory, where the C library has the heap
+    libc::SYS_brk,        // memory, if the C library has the heap
     libc::SYS_close,      // the descriptors of Landlock rules
     libc::SYS_exit_group, // the end
 ];

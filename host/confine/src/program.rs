@@ -120,8 +120,8 @@ impl Direct {
         // The program gets its own process group, which can be killed as one.
         command.process_group(0);
         #[expect(clippy::disallowed_methods, reason = "nothing is allocated")]
-        // SAFETY: between fork(2) and exec(3) only prctl(2) is called, and nothing is allocated: this fork(2) of the
-        // standard library does not keep the heap's lock.
+        // SAFETY: between fork(2) and exec(3) only prctl(2) is called. Nothing is allocated, because another thread may
+        // have held the heap's lock at this fork(2) of the standard library.
         unsafe {
             command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?))
         };
@@ -164,7 +164,7 @@ impl Run for NoPrograms {
     }
 }
 
-/// Returns a file with this text, as standard input: nobody has to write it while the output is read.
+/// Returns a file with this text, for standard input. A pipe would have to be written while the output is read.
 fn file_with(text: &str) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text.as_bytes())?;
@@ -210,7 +210,7 @@ fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) 
                 *output = None;
             }
             if text.len() > LIMIT {
-                return Err(io::Error::new(ErrorKind::FileTooLarge, "it printed too much"));
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "the program printed too much"));
             }
         }
     }

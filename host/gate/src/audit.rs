@@ -1,4 +1,4 @@
-//! One JSON line per operation: the plugin, the request, the rule that decided, and the outcome.
+//! One JSON line per operation: the plugin, the request, the rule of the policy that decided, and the outcome.
 //!
 //! Lines of operations that only read are collected. After an operation that changes something, its line is written at
 //! once, together with the collected lines. So the log has all changes of a run even if the run is killed.
@@ -62,7 +62,7 @@ pub struct AuditEntry<'a> {
     pub digest: &'a str,
     /// The operation with the objects that it names.
     pub operation: &'a Operation,
-    /// The rule that allowed the operation; `None` for a refused operation.
+    /// The rule of the policy that allowed the operation; `None` for a refused operation.
     pub rule: Option<&'a str>,
     /// The policy file of the rule: `shipped` or `operator`.
     pub from: Option<&'static str>,

@@ -107,7 +107,7 @@ pub fn of_new(effect: &Effect, system: &System) -> Result<Vec<Claim>, OpError> {
     Ok(claims_of(effect, container))
 }
 
-/// Returns the claims of a record. Each attachment may need `lo` of its container.
+/// Returns the claims of a record. Each record claims `lo` of its container, because any attachment may need `lo`.
 fn claims_in(summary: &Summary, header: &Header) -> Vec<Claim> {
     let mut claims: Vec<Claim> = addresses_of(summary).map(Claim::from).collect();
     claims.extend(in_record::<Effect>(summary).flat_map(|effect| claims_of(&effect, header.netns_cookie)));
@@ -131,8 +131,8 @@ fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
 }
 
 /// Returns the attachment's addresses in a record: the addresses in its sections, and the own addresses of its effects.
-/// Other addresses in a record belong to others: a route's destination, a gateway, or an address that root in the
-/// container put on a link.
+/// Other addresses in a record are not the attachment's: a route's destination, a gateway, or an address that root in
+/// the container put on a link.
 pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
     let given = summary.sections.iter().flat_map(|section| &section.addresses);
     let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());

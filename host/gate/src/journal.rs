@@ -88,8 +88,8 @@ impl Journal {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header(), system))
     }
 
-    /// Returns the sections of this plugin that an earlier run of this ADD left. That run was killed before it gave the
-    /// runtime its result, or a DEL did not end. The list is `[None]`, for the whole record, if the record is from
+    /// Returns the sections of this plugin that an earlier run of this ADD left. That run was killed before the
+    /// runtime had the result, or a DEL did not end. The list is `[None]`, for the whole record, if the record is from
     /// another boot or namespace, or if this plugin made the link. The earlier process has ended, because this run has
     /// the lock of the record.
     pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Vec<Option<String>> {
@@ -97,7 +97,7 @@ impl Journal {
         let Some(record) = self.record.as_ref().filter(|_| !self.is_section_open) else { return Vec::new() };
         let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
         let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
-        // All sections go with the attachment's link.
+        // All sections are removed with the attachment's link.
         let has_link = |section: &&Section| self.is_owner(Some(section), fixed.makes_links);
         match self.is_foreign(record.header(), system) || left.iter().any(has_link) {
             true => vec![None],
@@ -296,7 +296,7 @@ impl Journal {
     /// True if a complete record was found, so that no other object has to be searched. A damaged or truncated record
     /// is incomplete. The record of a killed run looks like a truncated record, so it is incomplete too. A record
     /// without a section of the called plugin is also incomplete: in a mixed list a native plugin may have been called
-    /// before.
+    /// in its place.
     pub fn record_is_whole(&self) -> bool {
         self.whole
     }
@@ -321,7 +321,7 @@ impl Journal {
         })
     }
 
-    /// Makes an earlier run's record this run's record, if the record lists nothing more. From then on the record
+    /// Makes an earlier run's record this run's record, if the record is empty. From then on the record
     /// belongs to this boot and namespace. The file stays, because a helper may hold its lock too.
     pub fn renew_record(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
@@ -386,12 +386,12 @@ impl Journal {
 
     /// Returns the container, so that an effect can be removed in it. `None` if the container is gone, or belongs to
     /// another attachment. An error means that the container may be alive, but could not be entered. Then `what` may
-    /// still be in it, and the effect stays in the record.
+    /// still be in the container, and the effect stays in the record.
     pub fn container_with<'s>(&self, system: &'s System, what: &str) -> Result<Option<&'s Worker>, OpError> {
         let container = system.container().filter(|_| !self.has_foreign_record(system));
         match (container, system.hidden.as_deref()) {
             (None, Some(why)) => {
-                let message = format!("its namespace may still exist, with its {what}: {why}");
+                let message = format!("the container's namespace may still exist, with its {what}: {why}");
                 Err(OpError::new(ErrorCode::TryAgain, &system.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"))
             }

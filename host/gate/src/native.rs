@@ -43,7 +43,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         if candidate.is_file() {
             // The program gets all privileges of this process.
             places::trust(&candidate).map_err(obstacle)?;
-            // Postern's own file for a plugin is skipped: without the plugin in the catalog, it would only call itself.
+            // Postern's own file for a plugin is skipped: without the plugin in the catalog, Postern would call itself.
             let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
             if is_own || plugin_file::read(&candidate).is_some() {
                 continue;

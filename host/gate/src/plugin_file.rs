@@ -1,15 +1,15 @@
 //! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`. By this line the kernel starts the host
 //! executable.
 //!
-//! The file is a regular file, and not a link. A program that copies another plugin over this file can't overwrite the
-//! host executable. The kernel passes the option as the first argument, before the file's name. So the option names the
-//! plugin, even if the file has another name.
+//! The file is a regular file, and not a symbolic link. So a program that copies another plugin over this file can't
+//! overwrite the host executable. The kernel passes the option as the first argument, before the file's name. So the
+//! option names the plugin, even if the file has another name.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The first argument that makes the host a plugin.
+/// The beginning of the first argument with which the host executable runs as a plugin.
 pub const OPTION: &str = "--plugin=";
 
 /// The name of the host's executable.
@@ -46,7 +46,7 @@ pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
     (is_host && is_name(plugin)).then(|| PluginFile { host: PathBuf::from(host), plugin: plugin.to_owned() })
 }
 
-/// Reads a regular file, or the target of a link. `None` if it is not a plugin's file.
+/// Reads a regular file, or the target of a symbolic link. `None` if it is not a plugin's file.
 #[expect(clippy::disallowed_methods, reason = "a file of the runtime's directories, which decides nothing")]
 pub fn read(path: &Path) -> Option<PluginFile> {
     // A pipe is not opened: open(2) would wait for a writer.

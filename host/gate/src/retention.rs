@@ -1,6 +1,6 @@
 //! Addresses that a collection must not give back. A rule still leads traffic to such an address, or later plugins of
-//! the chain may have such a rule. Otherwise the next container with the address would get the traffic of the earlier
-//! container.
+//! the chain may have such a rule. If the collection gave the address back, the next container with the address would
+//! get the traffic of the earlier container.
 //!
 //! A DEL needs no such check: the runtime calls it for each plugin of the chain, from the last to the first.
 

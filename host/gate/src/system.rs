@@ -21,8 +21,8 @@ use std::rc::Rc;
 
 /// A socket for nftables, opened at its first use.
 ///
-/// One socket serves all removals: when a socket is closed after a deletion, the kernel waits for readers of the old
-/// rules.
+/// One socket serves all removals, because closing a socket after a deletion takes time: the kernel waits for readers
+/// of the old rules.
 pub type SharedNft = Rc<RefCell<Option<Nft>>>;
 
 /// The purpose for which the container's namespace is entered.
@@ -122,7 +122,7 @@ impl System {
         }
     }
 
-    /// Enters the container's namespace, as the run needs it. If a thread is started in the namespace, `confine`
+    /// Enters the container's namespace, for the purpose `needed`. If a thread is started in the namespace, `confine`
     /// confines the thread.
     pub fn enter(
         &mut self,

@@ -1,7 +1,7 @@
-//! The executable that runtimes start. A plugin's file starts it with the option `--plugin=NAME` in its first line. A
-//! copy or link with a plugin's name starts it too. Under its own name it is the command for people, and executes
-//! `postern-admin`, except for `postern net`. Only `postern-admin` has the compiler and the argument parser. For
-//! `postern dhcp serve` it executes `postern-dhcpd`.
+//! The executable that runtimes start. It runs as a plugin in two cases: a plugin's file starts it with the option
+//! `--plugin=NAME`, or a copy or symbolic link with a plugin's name is started. Under its own name it is the command
+//! for people: it carries out `postern net`, and executes `postern-dhcpd` for `postern dhcp serve`. For all other
+//! commands it executes `postern-admin`. Only `postern-admin` has the compiler and the argument parser.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -70,7 +70,7 @@ fn run(arguments: Vec<OsString>) {
     let is_file = rest.first().is_some_and(|file| file.as_bytes().contains(&b'/'));
     let words: Vec<OsString> =
         if option.is_some() { rest.into_iter().skip(1).collect() } else { first.into_iter().chain(rest).collect() };
-    // A unit file for the native plugin starts it as a daemon in this way.
+    // A unit file for the native plugin starts the DHCP daemon in this way.
     if name == "dhcp" && words.first().is_some_and(|word| word == "daemon") {
         hand_over(DHCP, words);
     }
@@ -111,6 +111,6 @@ fn hand_over(sibling: &str, arguments: Vec<OsString>) -> ! {
             std::process::exit(1);
         }
     }
-    postern_gate::say!("postern: there is no {sibling} beside {}; `make install` puts one there", own.display());
+    postern_gate::say!("postern: there is no {sibling} beside {}; `make install` installs {sibling}", own.display());
     std::process::exit(1);
 }

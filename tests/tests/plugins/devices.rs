@@ -255,7 +255,7 @@ fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
         ensure!(answer.status == 0, "{errno}: {answer:?}");
         let is_up = place.node.sh("ip link show dev dev1")?.contains(",UP");
         ensure!(is_up != stays_down, "{errno}: {answer:?}");
-        let told = "a program of the container may read its packets: look with `bpftool net show dev dev1`";
+        let told = "a program of the container may read the device's packets: see `bpftool net show dev dev1`";
         ensure!(answer.stderr.contains(told) == stays_down, "{errno}: {answer:?}");
         place.node.sh("ip link set dev1 up")?;
         place.is_as_it_was()?;

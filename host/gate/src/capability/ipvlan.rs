@@ -19,8 +19,8 @@ impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         let below = parent.link(self)?;
-        // An ipvlan on an ipvlan becomes its sibling on the lowest link. The lowest link can be a link of the host,
-        // even if the first ipvlan is in a container.
+        // A new ipvlan on an ipvlan becomes a sibling of that ipvlan, on the lowest link. The lowest link can be a link
+        // of the host, even if the existing ipvlan is in a container.
         let (lowest, shown) = match below.ipvlan_mode {
             Some(other) => {
                 let is_here = !parent.in_container || others::leads_here(self.run.system, &below)?;

@@ -105,8 +105,8 @@ impl host::Routes for Gate<'_> {
     }
 }
 
-/// True if the kernel treats the two routes as one: the removal of the new route could remove the existing route. For
-/// IPv6 the kernel compares only destination, next hop, metric and table.
+/// True if the kernel treats the two routes as one. Then the removal of the new route could remove the existing route.
+/// For IPv6 the kernel compares only destination, next hop, metric and table.
 fn is_same(have: &Route, new: &Route) -> bool {
     let is_v4 = new.dst.addr().is_ipv4();
     // The metric that the kernel gives to a route without a metric.
@@ -118,8 +118,8 @@ fn is_same(have: &Route, new: &Route) -> bool {
         && (!is_v4 || rest(have) == rest(new))
 }
 
-/// Returns the main table's routes through a link. Routes that a later plugin moved into another table, as the record
-/// lists, are included.
+/// Returns the main table's routes through a link, and the routes that a later plugin moved into a table that the
+/// record lists.
 fn seen(gate: &Gate<'_>, index: u32) -> Result<Vec<Route>, OpError> {
     let netlink = gate.run.system.container_netlink()?;
     let mut routes = netlink.routes(index).map_err(kernel_error)?;

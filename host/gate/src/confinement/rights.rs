@@ -32,11 +32,11 @@ pub struct Rights {
     pub tap: Option<Option<String>>,
     /// True if the run may set or read the listed settings of the container.
     settings: bool,
-    /// True if some of these settings need a thread in the container's namespace.
+    /// True if some listed settings of the container need a thread in the container's namespace.
     thread: bool,
     /// True if the run may bring a device of the node home.
     pub device: bool,
-    /// The sysfs directories with the files of these devices.
+    /// The sysfs directories with the files of the run's devices.
     pub device_files: Vec<String>,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     pub leases: Vec<(PathBuf, PathBuf)>,
@@ -58,7 +58,8 @@ pub struct Rights {
     pub dhcp: Vec<String>,
 }
 
-/// The most DHCP services of one run: a collection has as many records as there are attachments.
+/// The most DHCP services of one run. A collection has as many records as there are attachments, and each record can
+/// name a service.
 const MOST_SOCKETS: usize = 16;
 
 impl Rights {
@@ -122,7 +123,7 @@ impl Rights {
             rights.network |= verb == Verb::Gc;
             let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
             rights.legacy |= looks;
-            // A collection of a network without masquerading needs the programs only if a legacy nat table exists.
+            // A collection of a network without masquerading needs iptables' programs only with a legacy nat table.
             let asks = |plugin: &Prepared| {
                 let has =
                     |granted: &Granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings);
@@ -190,7 +191,7 @@ impl Rights {
             Right::Iptables | Right::HostPorts => {
                 self.network = true;
                 // The settings are read before confinement. An error is reported later, if the rules of this run depend
-                // on them.
+                // on the settings.
                 let _ = run.fixed.settings();
                 self.add_iptables(run.view(), right == Right::HostPorts);
             }

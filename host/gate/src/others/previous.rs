@@ -31,7 +31,7 @@ const ON_THE_LINK: &str = "the earlier plugin has to put the address on the link
 /// Takes the addresses and gateways of `prevResult` that count as the attachment's own. The first address of the
 /// network always counts as a gateway, because it is the default gateway.
 ///
-/// If only native plugins gave the addresses, a CHECK only compares them.
+/// If only native plugins gave the addresses, CHECK takes all of them, because it only compares.
 pub fn take_over(run: &mut Context, previous: &CniResult, granted: Option<&Granted>) -> Result<(), OpError> {
     let mut ips = Vec::new();
     for ip in &previous.ips {
@@ -277,7 +277,7 @@ mod tests {
         let mut behind = parts(&directory, "second", Verb::Add);
         let mut behind = behind.context();
         behind.journal.open_record(behind.view()).unwrap();
-        assert!(asks_container(&behind, Some(&open), &own), "it has an address that the record lacks");
+        assert!(asks_container(&behind, Some(&open), &own), "prevResult has an address that the record lacks");
         let recorded = br#"{"cniVersion":"1.0.0","name":"n","type":"second","prevResult":{"cniVersion":"1.0.0",
             "ips":[{"address":"10.9.0.2/24"}]}}"#;
         let conf = NetConf::parse(Json::parse(recorded, 4096).unwrap()).unwrap().into();

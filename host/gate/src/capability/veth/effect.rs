@@ -9,7 +9,7 @@ use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
 
-/// A pair, identified by the name and the address that the host chose for its own end.
+/// A pair, identified by the name and the address that the gate chose for the host end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Veth {
     /// The host end's name.

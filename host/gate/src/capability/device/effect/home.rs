@@ -294,7 +294,8 @@ impl Device {
         put_back(files).unwrap_or_else(|error| vec![error.to_string()])
     }
 
-    /// Restores the other settings that rtnetlink shows, by their attributes. Returns the settings that still differ.
+    /// Restores the settings that rtnetlink shows and [`Self::each_difference`] leaves out. Returns the settings
+    /// that still differ.
     fn put_settings_back(&self, host: &Netlink, index: u32) -> Result<Vec<String>, String> {
         let (before, differing) = self.differing_settings(host, index)?;
         let mut failed = Vec::new();
@@ -316,8 +317,8 @@ impl Device {
         Ok(failed)
     }
 
-    /// Returns the recorded other settings, and the attributes that differ. Attributes that are no settings are left
-    /// out. The error is the reason why the comparison is impossible.
+    /// Returns the recorded settings by attribute, and the attributes that differ. Attributes that are no settings are
+    /// left out. The error is the reason why the comparison is impossible.
     fn differing_settings(&self, host: &Netlink, index: u32) -> Result<(Settings, Vec<u16>), String> {
         let before = self.snapshot();
         if before.is_empty() {
@@ -351,7 +352,7 @@ impl Device {
     /// readers, a changed other end.
     fn uses(&self, home: DeviceHome<'_>, index: u32) -> Vec<String> {
         // A failure keeps the device down, but can be temporary (ENOBUFS). The second attempt has a new socket, because
-        // a late answer may wait in the old one.
+        // a late answer may wait in the old socket.
         let again = |_| Netlink::open().and_then(|host| self.look_for_uses(DeviceHome { host: &host, ..home }, index));
         self.look_for_uses(home, index)
             .or_else(again)
@@ -366,13 +367,13 @@ impl Device {
         let mut uses = Vec::new();
         // Netlink neither shows nor removes programs that tcx attached.
         if link.has_xdp {
-            uses.push("a program of the container reads its packets".to_owned());
+            uses.push("a program of the container reads the device's packets".to_owned());
         }
         match home.sight.has_program(index) {
             Ok(false) => {}
-            Ok(true) => uses.push("a program of the container reads its packets".to_owned()),
+            Ok(true) => uses.push("a program of the container reads the device's packets".to_owned()),
             Err(error) => uses.push(format!(
-                "a program of the container may read its packets: look with `bpftool net show dev {}`: {error}",
+                "a program of the container may read the device's packets: see `bpftool net show dev {}`: {error}",
                 self.name
             )),
         }
