@@ -6,7 +6,7 @@
 //! ```text
 //! table inet cni_plugins_masquerade
 //!     chain masq_checks      ip saddr <address> ip daddr != <its network> masquerade comment "<attachment>"
-//!     chain postrouting      multicast returns, the rest goes to masq_checks
+//!     chain postrouting      multicast returns, other packets go to masq_checks
 //! ```
 //!
 //! All attachments of the node share the table and its chains. The table and the chains stay when the last attachment
@@ -91,7 +91,7 @@ pub fn nft_ensure(
 }
 
 /// True if everything that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to
-/// them. With handles from [`nft_ensure`] that are still the attachment's, no other rules are read.
+/// them. If the handles from [`nft_ensure`] still belong to the attachment's rules, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show the rules, or the deadline passes.
@@ -105,8 +105,8 @@ pub fn nft_check_known(
 }
 
 /// Removes the attachment's masquerading rules, for all addresses. Returns the number of removed rules. `handles` are
-/// from the first call of [`nft_ensure`]: the handles of all rules. If they still belong to the attachment's rules, no
-/// other rules are read. Each comment is read before its rule is deleted.
+/// the handles of all rules, from the first call of [`nft_ensure`]. If the handles still belong to the attachment's
+/// rules, no other rules are read. Each comment is read before its rule is deleted.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes. Missing rules are no error.

@@ -73,8 +73,8 @@ fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Re
     remove_known(key, addrs, RuleHandles::default(), runner)
 }
 
-/// Runs a test three times, each time in its own namespace: with iptables on nf_tables, without and with its programs,
-/// and with legacy iptables.
+/// Runs a test three times, each time in its own namespace: over netlink, with the nf_tables programs of iptables, and
+/// with the legacy programs.
 fn both(test: impl Fn() + Sync) {
     let none = None::<&str>;
     let tmpfs = |onto: &str| mount(Some("t"), onto, Some("tmpfs"), MsFlags::empty(), none).expect("mount a tmpfs");
@@ -432,8 +432,8 @@ fn batches_and_programs_lose_nothing_of_each_other() {
     assert_eq!((rules().len(), chains()), (0, 0));
 }
 
-/// Unreadable foreign rules are ignored. If an unreadable rule leads to the chain, the program is used. Without a
-/// program it counts as a foreign rule.
+/// Unreadable foreign rules are ignored. If an unreadable rule leads to the attachment's chain, the program `iptables`
+/// is used. Without a program the rule counts as a foreign rule.
 #[test]
 fn rules_in_another_form() {
     own_namespace();
@@ -453,7 +453,7 @@ fn rules_in_another_form() {
     tool("iptables", &format!("iptables -t nat -D POSTROUTING {odd} -j {chain}"));
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
-    // An unreadable rule in the chain is removed with the chain, but only the program can compare it.
+    // An unreadable rule in the chain is removed with the chain, but only `iptables` can compare the rule.
     ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert!(!needs(Some("cid1")) && !needs(None));
     tool("iptables", &format!("iptables -t nat -A {chain} {odd} -j RETURN"));
@@ -463,7 +463,7 @@ fn rules_in_another_form() {
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
 }
 
-/// An unreadable rule in portmap's chains needs the program: in the attachment's own chain, and in the shared chains.
+/// An unreadable rule in the attachment's own chain of portmap, or in a shared chain, needs the program `iptables`.
 #[test]
 fn forwards_in_another_form_need_the_program() {
     own_namespace();
@@ -486,7 +486,7 @@ fn forwards_in_another_form_need_the_program() {
         iptables::others_may_exist(&mut nft(), "mynet", &known).unwrap()
     };
     assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
-    // Chains of other networks are never collected, and their rules are not read. Only the program could read these
+    // Chains of other networks are never collected, and their rules are not read. Only `iptables` could read these
     // rules.
     let foreign = AttachmentKey { network: "mynet2".to_owned(), ..key("cid2") };
     HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure_in(None, none).unwrap();
@@ -582,7 +582,7 @@ fn rules_of_an_address_are_found_by_their_handles() {
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 600);
 }
 
-/// Rules are removed by their numbers, without reading them, as long as their table exists.
+/// Rules are removed by their handles, without reading the rules, as long as their table exists.
 #[test]
 fn numbers_lead_to_these_rules_or_to_none() {
     own_namespace();
@@ -602,7 +602,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
     assert!(!forward::has(&one, &ours.handles, none) && forward::has(&one, &others.handles, none));
     assert!(!ours.withdraw(none).unwrap(), "the rules are gone");
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 2);
-    // Without the tables' numbers, or with numbers of other tables, nothing is removed.
+    // Without the tables' handles, or with handles of other tables, nothing is removed.
     for tables in [Vec::new(), vec![others.tables[0]], vec![others.tables[1], others.tables[0]]] {
         assert!(!forward::AddressHandles { tables, ..others.clone() }.withdraw(none).unwrap());
     }
@@ -610,7 +610,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
     tool("iptables", "iptables -D CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
     assert!(!others.withdraw(none).unwrap());
     assert_eq!(forward::withdraw(&one, &[], Recorded::No, none).unwrap(), 3);
-    // The table is made again, and its rules have the numbers of the earlier rules.
+    // The table is made again, and its rules have the handles of the earlier rules.
     let ours = admit();
     tool("iptables", "nft delete table ip filter; iptables -N CNI-FORWARD");
     let many: String = (0..40).map(|number| format!("-A CNI-FORWARD -s 10.3.0.{number} -j ACCEPT\n")).collect();

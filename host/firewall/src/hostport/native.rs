@@ -2,12 +2,12 @@
 //!
 //! * Conditions are in the shared chains. In these chains the conditions of the last network apply to all networks. So
 //!   conditions are not compared.
-//! * Up to 1.9.1, only the container itself and 127.0.0.1 are masqueraded, even with `masqAll`. Later versions
+//! * Up to version 1.9.1, only the container itself and 127.0.0.1 are masqueraded, even with `masqAll`. Later versions
 //!   masquerade the container's network, or every sender. Each form is accepted.
-//! * Up to 1.9.0, forwards with a host IP have their own chain.
+//! * Up to version 1.9.0, forwards with a host IP have their own chain.
 //!
-//! Older versions have rules that also forward packets for destinations outside the node (CVE-2025-67499). These rules
-//! do not count.
+//! Versions before 1.9.0 have rules that also forward packets for destinations outside the node (CVE-2025-67499). These
+//! rules do not count.
 
 use super::HostPorts;
 use super::nft::{
@@ -58,7 +58,7 @@ impl HostPorts {
         Ok(chains.iter().all(|(chain, present)| present.is_empty() || reached.contains(*chain)))
     }
 
-    /// True if the rules masquerade every sender that needs it to get answers.
+    /// True if the rules masquerade every sender that gets no answers otherwise.
     fn is_masqueraded(&self, present: &HashSet<Vec<Expression>>) -> bool {
         let address = self.address.addr();
         let everything = IpNet::new(address, 0).ok().map(|net| net.trunc());

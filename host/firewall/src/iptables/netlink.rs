@@ -1,7 +1,8 @@
-//! iptables without its program: rules of the nf_tables variant are read and changed over nfnetlink.
+//! iptables over netlink: rules of the nf_tables variant are read and changed over nfnetlink, without the program
+//! `iptables`.
 //!
 //! A change is one batch. The kernel makes the whole batch or nothing. It refuses the batch if the rules have changed
-//! since they were read. A rule that can't be read or written this way is an error. The caller then uses the program.
+//! since they were read. A rule that can't be handled over netlink is an error. The caller then runs `iptables`.
 
 use super::prelude::*;
 use crate::nft::batch::{BaseChain, Batch, MOST_SEEN, Table};
@@ -37,13 +38,12 @@ fn base(table: Table, chain: &str) -> Option<BaseChain> {
     Some(BaseChain { kind: table.name, hook: *hook, priority: *priority })
 }
 
-/// The error that says why only the program can do a change. Nothing was changed.
+/// The error that says why only the program `iptables` can read or change the rules. Nothing was changed.
 fn unable(what: impl Into<String>) -> FirewallError {
-    FirewallError::new("use without its program", "iptables", what)
+    FirewallError::new("use netlink for", "iptables", what)
 }
 
-/// Reads the part of a table that a question is about. If `lenient` is true, an unreadable rule counts as a foreign
-/// rule.
+/// Reads the part of a table that `scope` names. If `lenient` is true, an unreadable rule counts as a foreign rule.
 pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) -> Result<SavedTable, FirewallError> {
     let table = table(v6, scope.table);
     let (chains, rules) = if scope.whole {
@@ -124,7 +124,7 @@ fn names(text: &[u8], own: &str) -> Option<bool> {
     Some(named.any(|(at, _)| continues(at)))
 }
 
-/// Reads the chains that matter, and all rules that lead to the owner's own chains.
+/// Reads the chains that `scope` names, and all rules that lead to the owner's own chains.
 fn look_around<'b>(
     nft: &mut Nft,
     table: Table,
@@ -188,7 +188,7 @@ fn look_around<'b>(
                         if missing.is_empty() {
                             break;
                         }
-                        // Both forms of a set need the same shared rules.
+                        // Several sets can want an equal shared rule, so `missing` can have the rule twice.
                         let count = missing.len();
                         missing.retain(|wanted| *wanted != rule);
                         kept.push(missing.len() < count || rule.is_foreign());
@@ -201,7 +201,7 @@ fn look_around<'b>(
         }
     }
     let mut rules = seen.rules;
-    // Another owner may have an equal rule.
+    // This owner makes these rules for the first time, so an equal rule belongs to another owner.
     rules.retain(|saved| !scope.is_new(&saved.rule));
     let mut chains: Vec<String> = uses.into_keys().map(str::to_owned).collect();
     chains.sort_unstable();
@@ -235,8 +235,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Reads the rules with known handles that still lead to the owners' chains. If the owners have no chains, reads their
-/// rules with known handles.
+/// Reads the rules with known handles that still lead to the owners' chains. If the owners have no chains, reads the
+/// owners' rules with known handles.
 fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule>, FirewallError> {
     let is_meant = |rule: &IptablesRule| match scope.own.is_empty() {
         true => scope.names(rule),
@@ -283,9 +283,9 @@ fn dump<T>(
 }
 
 /// Makes the changes that `plan` finds necessary, in one transaction. If another program changes a rule meanwhile, the
-/// read and the plan are repeated. If the content is the same as before, the earlier changes are used again. Writing
-/// thousands of changes takes so long that another program could change a rule each time. Returns the number of
-/// changes, and the handles of the new rules that lead to the owners' chains.
+/// read and the plan are repeated. If the second read finds the same rules, the earlier batch is used again: writing a
+/// batch of thousands of changes takes so long that another program could change a rule each time. Returns the number
+/// of changes, and the handles of the new rules that lead to the owners' chains.
 pub(super) fn change(
     nft: &mut Nft,
     v6: bool,

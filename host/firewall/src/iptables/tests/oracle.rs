@@ -169,7 +169,7 @@ fn each(test: impl Fn(&Version, bool, &'static str, &[String], &[String])) {
     }
 }
 
-/// The program lists Postern's rules like its own, finds each rule, and deletes all rules.
+/// Each version of `iptables` lists Postern's rules like its own rules, finds each rule, and deletes all rules.
 #[test]
 fn every_version_reads_what_is_written() {
     each(|version, v6, table, chains, rules| {
@@ -192,7 +192,7 @@ fn every_version_reads_what_is_written() {
     });
 }
 
-/// Postern reads the program's rules as the program prints them, and deletes them.
+/// Postern reads the rules of each version as that version prints the rules, and deletes the rules.
 #[test]
 fn what_every_version_writes_is_read() {
     each(|version, v6, table, chains, rules| {
@@ -222,7 +222,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// If Postern can't write or read a rule over netlink, it changes nothing and leaves the rule to the program.
+/// If Postern can't write or read a rule over netlink, it changes nothing and leaves the rule to `iptables`.
 #[test]
 fn other_rules_are_left_to_the_program() {
     let mut nft = own_namespace();
