@@ -11,7 +11,7 @@ pub enum Ask {
     Acquire(Attachment),
     /// Read the present lease.
     Check(Attachment),
-    /// Give the lease back. A missing lease is no error. The service compares only the three names of the attachment.
+    /// Give the lease back. A missing lease is no error. The service compares only container ID, network and interface.
     Release(Attachment),
     /// All leases.
     Leases,

@@ -22,7 +22,7 @@ impl Service {
         let now = clock::since_boot();
         for at in 0..self.runners.len() {
             let Some((runner, slot)) = self.runners.get_mut(at).filter(|(_, lease)| lease.is_none()) else { continue };
-            // Leases that a client waits for come first, because other leases have minutes.
+            // Leases that a client waits for come first. Other leases can wait for minutes.
             let ready = |entry: &KeptLease| {
                 let settles = matches!(entry.phase, Phase::Settling { .. });
                 !entry.is_running && !entry.events.is_empty() && !settles
@@ -88,7 +88,7 @@ impl Service {
             None if is_bound && is_new => self.keep(key),
             None => {}
         }
-        // A release is one step, even if the step fails.
+        // A release has only one step. Even after a failed step, the release is done.
         let is_done = |entry: &KeptLease| matches!(entry.phase, Phase::Releasing) && entry.is_idle();
         if self.leases.get(key).is_some_and(is_done) {
             self.finish(key);
@@ -305,7 +305,8 @@ impl Service {
             entry.phase = Phase::Acquiring;
         } else if until <= now {
             let words = format!(
-                "its link \"{}\" has no IPv6 link-local address: IPv6 is off there, or another station has that address",
+                "its link \"{}\" has no IPv6 link-local address: IPv6 is off on this link, or another station has the \
+                 address",
                 entry.attachment.ifname
             );
             self.fail_to_acquire(key, &words);

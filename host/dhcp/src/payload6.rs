@@ -181,7 +181,7 @@ mod tests {
             ("a reply", message(7, &[id(), own()])),
             ("a message of a relay", message(12, &[id(), own()])),
             ("an advertisement of a router", message(134, &[id(), own()])),
-            ("a confirmation, which the client has none of", message(4, &[id(), own()])),
+            ("a confirmation, which the client never sends", message(4, &[id(), own()])),
             ("no identifier", message(1, &[own()])),
             ("another's identifier", message(1, &[option(1, b"\0\x04another"), own()])),
             ("two identifiers", message(1, &[id(), id(), own()])),

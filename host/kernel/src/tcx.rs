@@ -40,7 +40,7 @@ struct Query {
     revision: u64,
 }
 
-/// What a query for programs can show on this node.
+/// The programs that a query can show on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// The query shows all programs.
@@ -79,7 +79,7 @@ impl Sight {
             Ok(()) | Err(Errno::ENODEV) => Self::Whole,
             // The kernel has bpf(2), but no `tcx`.
             Err(Errno::EINVAL) => Self::Needless,
-            // A seccomp filter gives this number too.
+            // A seccomp filter gives ENOSYS too. So the missing setting must show that the kernel has no bpf(2).
             Err(Errno::ENOSYS) if has_no_bpf => Self::Needless,
             // A query and an attachment need the same right in the node's first user namespace.
             Err(Errno::EPERM) if is_nested => Self::Needless,

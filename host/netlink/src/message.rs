@@ -1,5 +1,5 @@
-//! Netlink's wire format, as far as answers need it (`linux/netlink.h`, RFC 3549): messages in a datagram, attributes
-//! in a message. The code trusts no length, and never panics.
+//! The parts of netlink's wire format that answers need (`linux/netlink.h`, RFC 3549): messages in a datagram,
+//! attributes in a message. The code trusts no length, and never panics.
 
 use crate::error::NetlinkError;
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
         if self.flags & NLM_F_ACK_TLVS == 0 {
             return None;
         }
-        // After the error number, an acknowledgement repeats the request. A "capped" one repeats only the header.
+        // After the error number, an acknowledgement repeats the request, or only the header if it is "capped".
         let request = match self.kind {
             NLMSG_DONE => 0,
             _ if self.flags & NLM_F_CAPPED != 0 => HEADER,

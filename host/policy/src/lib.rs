@@ -1,7 +1,7 @@
 //! The permissions of a plugin: one small TOML file per plugin, deny by default.
 //!
 //! ```toml
-//! digest = "sha256:…"               # this file belongs to that component
+//! digest = "sha256:…"               # this file is only for the component with this digest
 //! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
 //! gc = "host"                       # the host does the work of GC, and starts no guest; default: "guest"
 //! withdraw = ["masquerade"]         # capabilities that are taken away again; for operator files
@@ -27,10 +27,10 @@
 //! that can never match are errors too. A table in the operator's file replaces the whole table of the shipped file.
 //!
 //! The path from file to decision: [`file`] reads the TOML by the keys in each file of [`capability`]; [`grammar`] has
-//! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the result. [`rules`]
-//! decides by this result, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs, and
-//! [`ranges`] on leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line that a
-//! refusal offers.
+//! the kinds of the keys' values. [`template`] fills in the configuration of one run; [`granted`] is the result.
+//! [`rules`] decides by this result, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs,
+//! and [`ranges`] on leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line
+//! that a refusal offers.
 //!
 //! This crate only decides. Its input is text. It has no standard library. So it can't reach a file, the environment, a
 //! clock, a socket or a process. `postern_gate::policies` reads the files.
@@ -140,7 +140,7 @@ impl Policy {
     }
 
     /// Returns the CNI versions of both files, as [`Policy::versions`] of the combined policy. VERSION needs only the
-    /// versions. So without an operator's file, and with the form of the shipped text, the rest is not parsed.
+    /// versions. So without an operator's file, and with the form of the shipped text, nothing else is parsed.
     ///
     /// # Errors
     /// As [`Policy::of_both`].
@@ -215,8 +215,8 @@ impl Policy {
         self.file.table(TableName::Grant(capability)).is_some()
     }
 
-    /// True if the plugin is made to create the attachment's own link, of any kind. A file grants such a capability
-    /// without `look-only`, or withdraws it.
+    /// True if the plugin is made to create the attachment's own link, of any kind. Then a file grants a capability
+    /// that makes links, without `look-only`, or withdraws such a capability.
     pub fn makes_links(&self) -> bool {
         let makes = |grant: &file::GrantTable| !grant.says(grammar::LOOK_ONLY.name, "true");
         let mut makers = Capability::ALL.iter().copied().filter(|capability| capability.makes_links());

@@ -43,8 +43,8 @@ pub struct Rule {
     pub from: Origin,
 }
 
-/// True if a plugin may have such an effect on this verb. Only ADD makes effects, because nothing would undo effects of
-/// other verbs.
+/// True if a plugin may make an effect of the kind `lasting` on this verb. Only ADD makes effects, because nothing
+/// would undo effects of other verbs.
 pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     match lasting {
         Lasting::Nothing => true,
@@ -91,7 +91,7 @@ fn is_allowed_without_grant(granted: &Granted, question: &Question<'_>) -> bool 
 /// Returns the rule of the policy that allows an operation, on any verb.
 ///
 /// # Errors
-/// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
+/// [`ErrorCode::Denied`]. The hint is the policy line that would allow the operation.
 pub fn rule(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
     let input = RuleInput { granted, question, asked: Cell::default() };
     let decide = capability::of(question.operation);
@@ -167,7 +167,8 @@ impl RuleInput<'_> {
 
     fn withheld(&self, capability: Capability) -> OpError {
         let hint = format!(
-            "`when` of [grant.{capability}] allows it only if the network asks for it; {} for all networks",
+            "`when` of [grant.{capability}] allows the operation only if the network asks for {capability}; {} for all \
+             networks",
             self.granted.hint(capability, vec![Change::Without("when")])
         );
         self.refuse("", " in this network", hint)

@@ -1,5 +1,5 @@
 //! Hostile packets for the DHCP client, which runs as the installed, compiled component. For any packets of a server, a
-//! step ends by itself, with a readable answer and without an operation. The lease stays intact.
+//! step finishes normally, with a readable answer and without an operation. The lease stays intact.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
@@ -99,7 +99,7 @@ impl Lab {
             let known: [u8; 14] = [1, 2, 3, 4, 5, 6, 12, 13, 14, 20, 23, 24, 25, 82];
             let code = if self.below(3) == 0 { self.byte() } else { known[self.below(known.len())] };
             let length = if self.below(4) == 0 { self.byte() } else { [0, 1, 4, 12, 16, 24, 28, 30][self.below(8)] };
-            // An advertisement counts in units of 8 bytes.
+            // In an advertisement, a length counts units of 8 bytes.
             let header = if is_router { vec![code, length / 8] } else { vec![0, code, self.byte() & 1, length] };
             bytes.extend(header);
             let there = if self.below(8) == 0 { self.below(256) } else { usize::from(length) };
@@ -143,7 +143,7 @@ impl Lab {
     }
 }
 
-/// A packet of 10.5.0.1 without an end mark: 10.5.0.50 with 24 bits for 120 s.
+/// A packet of 10.5.0.1 that gives 10.5.0.50/24 for 120 s. The end mark is missing.
 fn reply(kind: u8, xid: u32) -> Vec<u8> {
     let mut bytes = vec![2, 1, 6, 0];
     bytes.extend(xid.to_be_bytes());
@@ -154,7 +154,7 @@ fn reply(kind: u8, xid: u32) -> Vec<u8> {
     bytes
 }
 
-/// A message of a server: 2001:db8:5::50 for 120 s.
+/// A message of a server that gives 2001:db8:5::50 for 120 s.
 fn reply_v6(kind: u8, xid: u32) -> Vec<u8> {
     let option = |code: u8, data: &[u8]| [&[0, code, 0, u8::try_from(data.len()).unwrap()], data].concat();
     let address =
@@ -205,7 +205,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
         let output = lab.packet(state, payload.clone());
         match (run % 4, &output.outcome) {
             (_, None) => outcomes[0] += 1,
-            // An address that is not in the packet would belong to nobody.
+            // The lease has the packet's address, and no other address.
             (1, Some(Outcome::Bound { lease, .. })) | (3, Some(Outcome::Kept { lease })) => {
                 assert_eq!(lease.addresses[0].address.addr().to_string(), "10.5.0.50", "{payload:?}");
                 outcomes[1] += 1;
@@ -213,7 +213,7 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
             (1, Some(Outcome::Failed { .. })) | (3, Some(Outcome::Lost { .. })) => outcomes[2] += 1,
             (phase, other) => panic!("{other:?} in phase {phase}, seed {seed}, run {run}: {payload:?}"),
         }
-        // The lease is still held, or its loss has an error text.
+        // Only a lost or failed lease, and an endless lease, need no timer.
         let is_over = matches!(output.outcome, Some(Outcome::Failed { .. } | Outcome::Lost { .. }));
         assert_eq!(
             output.wake_ms.is_none(),

@@ -2,8 +2,8 @@
 //! file.
 //!
 //! cap-std opens them with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk if the
-//! kernel lacks that call. Three things hold for every file. No link is followed, no open waits (a FIFO without another
-//! end would wait), and the file lies in this directory. The caller must check the file's owner and type.
+//! kernel lacks that call. Three things hold for every file. No symbolic link is followed, no open waits (a FIFO
+//! without another end would wait), and the file lies in this directory. The caller must check owner and type.
 //!
 //! rustix opens directories by their paths. nix does three things, on single names or on descriptors. It reads
 //! attributes, because cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a
@@ -60,18 +60,18 @@ impl OpenMode {
 
 /// An open directory, for opening the files in it. This use needs no right to read the directory.
 ///
-/// Errors come from the system calls; `EINVAL` for a text that is not a single name. A link in the directory gives
-/// `ELOOP`, or `ENOTDIR` where a directory is expected.
+/// Errors come from the system calls; `EINVAL` for a text that is not a single name. A symbolic link in the directory
+/// gives `ELOOP`, or `ENOTDIR` where a directory is expected.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 
 impl Dir {
-    /// Opens a directory by its path, and follows links: the caller must verify the path ([`crate::trust`]).
+    /// Opens a directory by its path, and follows symbolic links: the caller must verify the path ([`crate::trust`]).
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::empty())
     }
 
-    /// Opens a directory by its path, but fails if the last part of the path is a link.
+    /// Opens a directory by its path, but fails if the last part of the path is a symbolic link.
     pub fn open_itself(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::NOFOLLOW)
     }
@@ -142,7 +142,7 @@ impl Dir {
     pub fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
         let written = self.file(temporary, OpenMode::Rewrite(0o600)).and_then(|mut file| file.write_all(content));
         written.and_then(|()| self.rename(temporary, name)).inspect_err(|_| {
-            // The first failure is reported. The next call overwrites the rest of the temporary file.
+            // If this removal fails too, the first failure is reported, and the next call overwrites the file.
             let _ = self.unlink(temporary);
         })
     }

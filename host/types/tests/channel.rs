@@ -26,7 +26,7 @@ fn every_operation_arrives_as_it_was_sent() {
     }
 }
 
-/// A call and its answer are small, because each run has about twenty.
+/// A call and its answer must be small, because each run has about twenty calls.
 #[test]
 fn a_message_has_no_keys() {
     let find = FromSandbox::Call(postern_types::ops::Bridge::Find { name: "cni0".to_owned() }.into());
@@ -57,7 +57,7 @@ fn an_error_arrives_whole() {
     }
 }
 
-/// Bytes after a message are refused: the gate would not see their meaning.
+/// Bytes after a message are refused, because the gate would not read them.
 #[test]
 fn nothing_follows_a_message() {
     for operation in samples() {

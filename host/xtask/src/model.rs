@@ -116,7 +116,7 @@ pub struct Def {
     pub rust: String,
     /// Its name in the SDK's module, if it has one.
     pub sdk: Option<String>,
-    /// True if its other fields in Rust have their defaults.
+    /// True if the type in Rust has more fields, which get their defaults.
     pub rest: bool,
     /// True if `parse::Checked` checks it.
     pub checked: bool,
@@ -129,7 +129,7 @@ pub enum Form {
     Enum(Vec<(String, String)>),
     /// Fields.
     Record(Vec<Field>),
-    /// A handle: the guest's number for an object. Has the parameter's name in operations.
+    /// A handle: the guest's number for an object. The text is the name of the handle's field in operations.
     Handle(String),
     /// A value that a guest makes and passes as a whole. With `spread`, it is passed field by field. The constructor
     /// takes the first `made_with` fields.

@@ -41,8 +41,8 @@ const NAMES_AT_ONCE: usize = 128;
 const ALTIFNAMSIZ: usize = 128;
 
 /// True if a link can have this name. The conditions are those of the kernel's `dev_valid_name`. `%` is refused too,
-/// because the kernel would replace it with a number. This also refuses the text form of a name that is no UTF-8
-/// ([`LinkName`]).
+/// because the kernel would replace it with a number. The text form of a name that is no UTF-8 ([`LinkName`]) has `%`,
+/// so it is refused too.
 pub(crate) fn is_link_name(name: impl AsRef<[u8]>) -> bool {
     let name = name.as_ref();
     (1..libc::IFNAMSIZ).contains(&name.len())

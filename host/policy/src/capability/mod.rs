@@ -75,8 +75,8 @@ macro_rules! granted_or_not {
 }
 
 granted_or_not! {
-    // The keys of these capabilities concern other decisions. A dummy is the attachment's own link, and the gate guards
-    // only this link.
+    // The keys of these capabilities concern other decisions. The operations choose no object: they make or guard only
+    // the attachment's own link.
     Dummy: Create;
     MacGuard: Ensure, Check, Remove;
 }

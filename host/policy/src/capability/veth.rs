@@ -1,4 +1,4 @@
-//! `veth`: whether a plugin may only look at the pair, or also make it; and the MTU.
+//! `veth`: a plugin may only look at the pair, or also make the pair, with a granted MTU.
 
 use super::prelude::*;
 

@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    /// Returns the value, if the function's result has this kind.
+    /// Returns the value for the function's result. `None` if the type of the result does not fit this answer.
     fn value(self, store: StoreContextMut<'_, State>, ty: &Type) -> Result<Option<Val>> {
         let object =
             |store| -> Result<Val> { Ok(Val::Resource(Resource::<Nothing>::new_own(0).try_into_resource_any(store)?)) };

@@ -1,7 +1,7 @@
 //! Read-only views of records: a list, and a test whether a process works on a record.
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single
 //! record is in its summary. [`list_known`] and the functions after it return the error of a single record, because
-//! their callers draw conclusions from effects that no record lists.
+//! their callers rely on the absence of an effect in all records.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
@@ -29,7 +29,7 @@ pub struct Summary {
     pub sections: Vec<Section>,
     /// The reasons why the record can't be read, or its damage.
     pub problems: Vec<String>,
-    /// True if the record is whole, but this version can't read its version.
+    /// True if the record is whole, but this Postern can't read the record's format version.
     pub is_of_other_version: bool,
     /// The error if the file could not be read now: the effects that it lists are unknown.
     pub unread: Option<StateError>,
@@ -57,8 +57,8 @@ fn list_where(root: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Summ
     Ok(names.iter().filter_map(|name| look(&directory, name, &is_wanted)).collect())
 }
 
-/// Returns all records as [`list`] does, for callers that draw conclusions from effects that no record lists. So a
-/// record that could not be read now is an error: [`StateError::Io`].
+/// Returns all records as [`list`] does, for callers that rely on the absence of an effect in all records. So a record
+/// that could not be read now is an error: [`StateError::Io`].
 pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
     list(root)?.into_iter().map(Summary::known).collect()
 }
@@ -83,7 +83,7 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
 }
 
 /// True if there is a file of this record below `root`. The directory's owner is not checked, so no decision may depend
-/// on the answer. The call takes one system call.
+/// on the answer. The call takes one or two system calls.
 #[must_use]
 pub fn is_there(root: &Path, key: &RecordKey) -> bool {
     let directory = root.join(super::SUBDIRECTORY);
@@ -212,8 +212,8 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
 
 /// True if a section has made progress since `time` (milliseconds since 1970).
 ///
-/// A time in the future does not count: the clock was set back after it was noted. Else the section would seem to make
-/// progress until the clock reaches that time.
+/// A time in the future does not count: the clock was set back after the time was noted. Else the section would seem to
+/// make progress until the clock reaches that time.
 pub fn has_progress(sections: &[Section], time: u64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     sections.iter().any(|section| section.since >= time && u128::from(section.since) <= now)
