@@ -1,5 +1,5 @@
-//! Netlink requests to the kernel without a program, in the network namespace of the calling thread. In a virtual
-//! machine, the start of a program takes longer than its requests.
+//! Netlink requests that this process sends itself, in the network namespace of the calling thread. In a virtual
+//! machine, the start of a program such as `ip` takes longer than its requests.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};

@@ -32,7 +32,7 @@ impl Place {
     pub fn open(task: &Task, verb: &str) -> Result<Self> {
         let (home, container) = (File::open("/proc/self/ns/net")?, File::open(&task.netns)?);
         let outer = Netlink::open()?;
-        // A DEL removes the host end, as our plugins do.
+        // A DEL of a pair needs only the host's namespace: it removes the host end, as our plugins do.
         let inner = if verb == "add" || task.name == "lo" || task.parts.contains("macvlan") {
             setns(&container, CloneFlags::CLONE_NEWNET)?;
             let inner = Netlink::open()?;
@@ -94,7 +94,7 @@ impl Place {
             "macvlan" | "macvlan-alone" => {
                 Ok(self.inner.delete_link(Self::index(&self.inner, &self.own)?).map(drop)?)
             }
-            // The kernel removes these with the link.
+            // The kernel removes settings and routes with the link.
             "tuning" | "route" => Ok(()),
             part => bail!("there is no part {part}"),
         }

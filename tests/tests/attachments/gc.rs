@@ -78,7 +78,8 @@ fn collects(plugin: &str) -> Result<()> {
     other.attachment("c3").del()
 }
 
-/// The processes that a call forked, the answer, and the call's lines in the log without what differs from run to run.
+/// The processes that a call forked, the answer, and the call's lines in the log without the keys that differ from run
+/// to run.
 struct Watched {
     forks: usize,
     answer: Answer,
@@ -165,7 +166,7 @@ fn ptp_collects_its_own_network() -> Result<()> {
 }
 
 /// A link without a host end ends with its namespace. In a living namespace, GC removes the link if the runtime's list
-/// lacks its attachment. The path may lead to another container by now.
+/// lacks its attachment. `CNI_NETNS` may lead to another container by now.
 #[test]
 fn macvlan_collects_in_containers_that_live() -> Result<()> {
     let node = Node::new()?;
@@ -270,8 +271,8 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     Ok(())
 }
 
-/// When the kernel deletes a link, it also deletes the links stacked on it: an operator's macvlan, here or in a
-/// container.
+/// When the kernel deletes a link, it also deletes the links stacked on it, for example an operator's macvlan on the
+/// node or in a container.
 #[test]
 fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     let (node, net) = bridged()?;
@@ -330,9 +331,9 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     Ok(())
 }
 
-/// The node can be a container's router through its own link on the same wire, though another plugin made the
+/// The node can be a container's router through a link of the node on the same wire, though another plugin made the
 /// container's link. A tunnel with an address makes the node a router too. The output names the links between which the
-/// node may forward packets of others.
+/// node may forward packets of other machines.
 #[test]
 fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
     let node = Node::new()?;

@@ -231,7 +231,7 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     network.call("DEL", CONTAINERS[0])?.success()?;
     let next = followed.next().transpose()?.context("the follower printed no further line")?;
     // `timeout` started the follower and passes SIGTERM on. It could not pass SIGKILL on.
-    ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "the follower ended by itself");
+    ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "the follower had already ended");
     follower.wait()?;
     ensure!(next.contains("\"verb\":\"DEL\"") && next.contains(CONTAINERS[0]), "{next}");
     Ok(())

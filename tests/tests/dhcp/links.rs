@@ -73,7 +73,7 @@ fn ipvlans_have_leases_of_their_own() -> Result<()> {
     lives_of_two(&lab, &json!({"type": "ipvlan", "master": "m0"}))
 }
 
-/// In these modes an ipvlan sends no broadcast, so it can't find a server. The plugin reports this at once.
+/// In the modes `l3` and `l3s` an ipvlan sends no broadcast, so no server is found. The plugin reports this at once.
 #[test]
 fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
     if !has_or_skips("ipvlan")? {

@@ -1,6 +1,6 @@
 //! Lists in which each plugin is ours or native: bridge, portmap and firewall in every mixture, with both packet
-//! filters. Longer lists add bandwidth and tuning, in the orders that users write. Each side checks and removes what
-//! the other side made, while the container runs.
+//! filters. Longer lists add bandwidth and tuning, in the orders that users write. Each side checks and removes the
+//! objects of the other side, while the container runs.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, each};
@@ -133,7 +133,7 @@ impl Place {
         Ok(Attachment { network: self.net(sides)?, ..c1.clone() })
     }
 
-    /// Calls DEL by these sides once, also for native plugins.
+    /// Calls each plugin's DEL once, by these sides.
     fn del(&self, c1: &Attachment, sides: &[Side]) -> Result<()> {
         let c1 = self.of(c1, sides)?;
         (0..self.plugins.len()).rev().try_for_each(|at| {
@@ -161,7 +161,7 @@ impl Place {
         Ok(self.seen()? == "192.0.2.2" || self.seen()? == "192.0.2.2")
     }
 
-    /// Returns what is left of an attachment: its rules, link and lease.
+    /// Returns the rules, links, files and leases that are left of an attachment.
     fn left(&self) -> Result<String> {
         self.node.sh(
             "nft -s list ruleset 2>/dev/null | grep -E '10\\.4\\.0\\.[0-9]+[^/0-9]|comment \"c1' || true
@@ -269,8 +269,8 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
     Ok(())
 }
 
-/// firewall has no version below 0.4.0, like the native plugin. DEL fails with this error, but still removes what the
-/// record lists.
+/// Like the native plugin, firewall refuses CNI versions below 0.4.0. DEL fails with this error too, but removes the
+/// effects that the record lists.
 #[test]
 fn firewall_without_an_earlier_result() -> Result<()> {
     let place = Place::new("iptables", SHORT)?;
@@ -290,7 +290,8 @@ fn firewall_without_an_earlier_result() -> Result<()> {
 }
 
 /// Results of other vendors' interface plugins, with their own texts of `sandbox` (Antrea, hostnic-cni, terway#358),
-/// indices, gateways and empty entries (cni#1191). Each later plugin works, and passes on what it does not change.
+/// indices, gateways and empty entries (cni#1191). Each later plugin works, and passes on the unchanged
+/// parts.
 #[test]
 fn results_of_third_parties() -> Result<()> {
     const BEHIND: &[&str] = &["tuning", "portmap", "firewall", "bandwidth", "sbr"];
@@ -365,7 +366,7 @@ fn results_of_third_parties() -> Result<()> {
 
 /// Addresses in the results of third parties, in other forms than our plugins use. Terway puts a single address on the
 /// link and the network into the result. In the second case, a plugin between ours adds an address. Plugins of both
-/// sides work with them.
+/// sides work with these addresses.
 #[test]
 fn addresses_of_third_parties() -> Result<()> {
     let place = Place::new("nftables", SHORT)?;

@@ -96,13 +96,13 @@ fn a_long_answer_is_no_way_to_stay() -> Result<()> {
     del_ends_well_after(LONG, has_link)
 }
 
-/// These two plugins list all links of the container.
+/// host-device and vrf list all links of the container.
 #[test]
 fn many_links_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(MANY, |plugin| matches!(plugin, "host-device" | "vrf"))
 }
 
-/// DEL lists none of these objects, or only those of its own link.
+/// DEL lists none of these objects, or only objects of the attachment's link.
 #[test]
 fn many_routes_rules_and_addresses_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(MANY_ELSE, |plugin| matches!(plugin, "host-device" | "vrf" | "sbr" | "tuning"))
@@ -122,7 +122,7 @@ const MORE_THAN_AN_ANSWER: &str = r#"dev=$(ip -o link show eth0 > /dev/null 2>&1
     }' > /run/many; ip -force -batch /run/many > /run/said 2>&1 || true
     test "$(ip route | wc -l)" -ge 20000; test "$(ip rule | wc -l)" -ge 2000; test "$(ip -o addr | wc -l)" -ge 2000"#;
 
-/// A plugin that looks at the container reads only what it needs, and no list of root's objects.
+/// A plugin that looks at the container asks only for objects that it needs, and reads no list of root's objects.
 #[test]
 fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
     let (bin, mut failed) = (plugin_bin()?, Vec::new());

@@ -71,7 +71,7 @@ const ODD: [Condition; 32] = [
         [Works, Fails("the runtime limits the address space to 65536, and a run needs 6291456"), Works],
     ),
     ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
-    // The heap is almost empty, so the run can't even build an error object.
+    // The heap has almost no memory, so the run can't even build an error object.
     ("512 KiB of data", "ulimit -d 512; exec \"$@\"", [Either(NO_DATA), Fails(NO_DATA), Fails(NO_DATA)]),
     ("8 MiB of data", "ulimit -d 8192; exec \"$@\"", [Works, Fails(LIMIT_OF_DATA), Fails(LIMIT_OF_DATA)]),
     ("8 MiB of data, which may be raised", "ulimit -S -d 8192; exec \"$@\"", [Works, Works, Works]),
@@ -186,7 +186,7 @@ fn a_missing_landlock_is_said_once() -> Result<()> {
 }
 
 /// The sandbox runs another vendor's guest, so it does not inherit the protection of the runtime's own processes. Only
-/// root of the node can lower the number (`tests/runtimes/owner`). Here the sandbox has the runtime's number.
+/// root of the node can lower `oom_score_adj` (`tests/runtimes/owner`). Here the sandbox has the runtime's value.
 #[test]
 fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
     let (watched, _) = prepared("nftables")?;

@@ -69,8 +69,8 @@ pub fn all() -> Vec<Scenario> {
     };
     let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
     let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
-    // The gateway of a DHCP server's network is no address of the node. Rules and spoofing protection must be removed
-    // in time.
+    // The gateway of a DHCP server's network is no address of the node. Masquerading and spoofing protection are on, so
+    // that faults in the removal of their rules are tested too.
     let behind_server = json!({"isGateway": false, "macspoofchk": true, "ipMasq": true, "ipMasqBackend": "nftables"});
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
     let everything = json!({

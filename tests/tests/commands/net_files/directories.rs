@@ -13,7 +13,7 @@ use std::path::Path;
 /// Names of networks. Some of them would lead out of the directory.
 const NETWORKS: [&str; 9] = ["n", "a", "a-b", "../outside", "..", ".", "/run/net-files/outside", "x/../../outside", ""];
 
-/// The program of plugins that lie outside of the directory.
+/// The type of plugins that no network may have: their files are outside of the directory, or have another ending.
 const OUTSIDE: &str = "outside";
 
 #[test]
@@ -55,7 +55,8 @@ fn no_network_has_plugins_of_another_directory() -> Result<()> {
     Ok(())
 }
 
-/// Makes a file: a list, a plugin, a directory of plugins, or a directory or link with such a name.
+/// Makes a file: a list, a plugin, a directory of plugins, or a directory or symbolic link
+/// with the name of a file.
 fn file(random: &mut Random, directory: &Path, at: usize) -> Result<()> {
     let name = random.one_of(&NETWORKS);
     let ending = random.one_of(&["conflist", "conf", "json", "txt", "CONFLIST", "conflist.bak"]);

@@ -1,5 +1,5 @@
-//! Native plugins refuse on ADD what the tables call an error, and only because of this error: the same configuration
-//! without the error succeeds on the same node.
+//! On ADD, native plugins refuse each configuration with an error by the tables. This error is the only reason: the
+//! same configuration without the error succeeds on the same node.
 
 use anyhow::{Result, ensure};
 use postern_keys::sample::Broken;
@@ -12,7 +12,8 @@ use std::path::Path;
 /// Keys of later plugin versions, which Debian's native plugins do not read.
 const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "addSourceHints"), ("sbr", "gateways")];
 
-/// Values out of range that only our plugins refuse. Native plugins ignore them, or fail when the container is used.
+/// Values out of range that only our plugins refuse. Native plugins ignore these values, or fail when the
+/// container is used.
 const OURS_ALONE: &[(&str, &str)] = &[
     ("bridge", "ipMasqBackend"),
     ("portmap", "containerPort"),
@@ -46,7 +47,7 @@ fn node(plugin: &Plugin) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh(NODE)?;
-    // The chain that the network names for marks. A kernel without iptables for one IP version has no such chain.
+    // The chain that the network names for marks. Only IPv4 has the chain.
     if plugin.name == "portmap" {
         node.sh("iptables -t nat -N KUBE-MARK-MASQ")?;
     }
@@ -77,7 +78,7 @@ fn fitting(plugin: &Plugin, mut config: Value) -> Value {
     config
 }
 
-/// Calls ADD of the native plugin. Returns its output if it refuses the configuration.
+/// Calls ADD of the native plugin. Returns the plugin's output if the plugin refuses the configuration.
 fn refusal(node: &Node, native: &Path, plugin: &Plugin, config: &Value) -> Result<Option<String>> {
     let interface = if plugin.name == "loopback" { "lo" } else { "eth0" };
     let call = Call::new(native, plugin.name, "ADD", config.to_string());
@@ -90,7 +91,7 @@ fn is_in(broken: &Broken, name: &str) -> bool {
     broken.path.iter().any(|step| step == name)
 }
 
-/// Returns true if native plugins accept the error, according to the lists above.
+/// Returns true if native plugins accept the error, according to `OURS_ALONE` and `NATIVE_LACKS`.
 fn is_excused(plugin: &Plugin, broken: &Broken) -> bool {
     let name = broken.path.iter().rev().find_map(Value::as_str).unwrap_or_default();
     let value = broken.path.iter().try_fold(&broken.config, |at, step| match step {
@@ -102,8 +103,8 @@ fn is_excused(plugin: &Plugin, broken: &Broken) -> bool {
         || NATIVE_LACKS.contains(&(plugin.name, name))
 }
 
-/// Returns the plugins that have a native counterpart and whose links the kernel has. `POSTERN_PLUGINS` names other
-/// plugins.
+/// Returns the plugins that have a native counterpart and whose links the kernel has. `POSTERN_PLUGINS` selects some of
+/// these plugins.
 fn plugins(native: &Path) -> Result<Vec<&'static Plugin>> {
     let wanted = std::env::var("POSTERN_PLUGINS").unwrap_or_default();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.split(' ').any(|one| one == name);
@@ -123,8 +124,8 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     let (mut accepted, mut unsound, mut count) = (Vec::new(), Vec::new(), 0);
     let plugins = plugins(&native)?;
     for plugin in &plugins {
-        // The dhcp client reads almost nothing of its configuration. The daemon reads it, but needs a server: see
-        // `--test dhcp` (differential.rs).
+        // The native plugin dhcp reads almost nothing of its configuration. Its daemon reads the configuration, but
+        // needs a server: see `--test dhcp` (differential.rs).
         if plugin.name == "dhcp" {
             skip_part("dhcp", "its native daemon needs a server, which the test program `dhcp` has");
             continue;

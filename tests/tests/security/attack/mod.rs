@@ -184,7 +184,7 @@ impl Attack {
         if unchanged.is_err() {
             attacked.mend()?;
         }
-        // If both the judgement and the DEL fail, both errors are reported.
+        // If the attack's end is wrong and the node has changed, both errors are reported.
         match (ended, unchanged) {
             (Err(ended), Err(changed)) => Err(ended.context(format!("and {changed:#}"))),
             (ended, changed) => ended.and(changed),

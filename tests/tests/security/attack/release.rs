@@ -134,7 +134,7 @@ fn a_port_is_down_before_its_guard_goes() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A native plugin's attachment has no record. DEL finds the port in its rules, and sets it down first.
+/// A native plugin's attachment has no record. DEL finds the port in the guard's rules, and sets the port down first.
 #[test]
 fn so_it_is_without_a_record() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -159,8 +159,8 @@ fn so_it_is_without_a_record() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A native plugin's macvlan has no record and no host end. Its address is kept while the link exists. A macvlan that
-/// root in the container stacked on no link of the host does not keep the address.
+/// A native plugin's macvlan has no record and no host end. Its address is kept while the link exists. A macvlan
+/// that root stacked on a link of the container does not keep the address.
 #[test]
 fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
     let lookalikes = "ip link add lone1 type veth peer name lone2; ip link add link lone1 name eth0 type macvlan";

@@ -1,5 +1,6 @@
 //! A client of the DHCP service whose output is the key `script` of the network's configuration. If `script` has the
-//! key `packet`, the client prints the value of `packet` at the first packet. This value has another state than `{}`.
+//! key `packet`, the client prints the value of `packet` at the first packet. The `state` in this value must differ
+//! from `{}`, the state before the first packet.
 
 use postern_dhcp::{Event, Input};
 use serde_json::{Value, json};
