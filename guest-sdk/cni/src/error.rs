@@ -5,7 +5,7 @@ use crate::print::pretty;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The codes that the specification reserves (below 100), and the code that plugins use for everything else.
+/// The codes that the specification reserves (below 100), and the code that plugins use for all other errors.
 pub mod code {
     /// The cause is unknown: a delegate failed without an error object.
     pub const UNKNOWN: u32 = 0;
@@ -31,7 +31,7 @@ pub mod code {
     pub const PLUGIN_NOT_AVAILABLE: u32 = 50;
     /// STATUS: the plugin can't serve ADD, and existing containers may have limited connectivity.
     pub const LIMITED_CONNECTIVITY: u32 = 51;
-    /// The first of the codes that a plugin may define for itself.
+    /// The first code that a plugin may define.
     pub const PLUGIN_SPECIFIC: u32 = 100;
     /// Every error that has no other code.
     pub const INTERNAL: u32 = 999;

@@ -9,7 +9,7 @@
 //! bandwidth follows a plugin that makes a pair, and returns the earlier plugin's result. If bandwidth limits traffic
 //! from the container, the result has one more interface: the host's link (ifb) with this limit.
 //!
-//! * ADD: limits at the host end. The host undoes a failed ADD. Without any rate, the result is passed on.
+//! * ADD: sets the limits at the host end. The host undoes a failed ADD. Without any rate, the result is passed on.
 //! * DEL: removes the limits that the record lists. Without a record, the limits are found by name.
 //! * CHECK: compares the limits.
 //! * STATUS: reads the configuration. GC: removes this plugin's garbage.

@@ -6,7 +6,7 @@
 //!
 //! The result's `dns` is always IPAM's.
 //!
-//! * ADD: the link, then addresses from IPAM. The host undoes a failed ADD.
+//! * ADD: makes the link, and then adds addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
 //! * CHECK: calls IPAM's CHECK. The link must be up, and have its link-layer address and the attachment's addresses.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.

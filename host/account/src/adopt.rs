@@ -6,9 +6,9 @@
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. A lease or
 //! a rule for an address is a leftover under three conditions. No link of a live namespace has the address. The
 //! runtimes' cache knows no namespace of the attachment. Postern has no record of the attachment. Spoofing protection
-//! is a leftover if its bridge port is gone. An ifb is a leftover if no link is redirected to it. A file names a
-//! container, and the container's leases have the addresses. Without these leases, the file stays. If a namespace can't
-//! be looked at, its addresses are unknown. Then no object that depends on an address is a leftover.
+//! is a leftover if its bridge port is gone. An ifb is a leftover if no link is redirected to it. A file names only a
+//! container, so the addresses come from the container's leases. Without these leases, the file stays. If a namespace
+//! can't be looked at, its addresses are unknown. Then no object that depends on an address is a leftover.
 
 mod cache;
 mod judge;

@@ -62,7 +62,7 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     found
 }
 
-/// Returns the directories in a directory, without links to directories.
+/// Returns the directories in a directory, without symbolic links to directories.
 fn directories_in(place: &Path) -> io::Result<Vec<PathBuf>> {
     let dir = Dir::open(place)?;
     let mut names = dir.names_that(|_| true)?;

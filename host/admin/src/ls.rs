@@ -12,7 +12,7 @@ const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "
 /// container and the state are never shortened: people name an attachment by its container.
 const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 
-/// Prints the table: fit for [`WIDTH`] columns, or with `whole` unshortened.
+/// Prints the table. Without `whole`, the table is shortened to [`WIDTH`] columns.
 ///
 /// # Errors
 /// The kernel or the state directory can't be looked at.

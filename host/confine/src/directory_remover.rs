@@ -96,6 +96,6 @@ const CALLS: &[libc::c_long] = &[
 ];
 
 const RULES: &[CallRule] = &[
-    // Memory for a path.
+    // The heap makes memory writable, for a path.
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];

@@ -175,12 +175,12 @@ fn file_with(text: &str) -> io::Result<File> {
 type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
 
 /// Reads both outputs to their ends, then waits for the program's end. If a child of the program keeps an output open,
-/// this waits for the child too, until the deadline.
+/// this function waits for the child too, until the deadline.
 fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::from(ErrorKind::BrokenPipe));
     };
-    // Each output until its end, and the bytes that were read.
+    // The outputs that have not ended, and the bytes that were read.
     let mut open = [OwnedFd::from(stdout), OwnedFd::from(stderr)].map(|output| Some(File::from(output)));
     let mut texts = [Vec::new(), Vec::new()];
     let mut piece = [0; 16 * 1024];
@@ -293,7 +293,7 @@ mod tests {
         for (script, mark) in [
             ("sleep 61.5; true", "61.5"),
             ("sh -c 'sleep 62.5; true' & wait", "62.5"),
-            // One program has left the process group; the parent of another has ended.
+            // One program has left the process group; the parent of another program has ended.
             ("setsid sleep 63.5; true", "63.5"),
             ("sleep 64.5 & exit 0", "64.5"),
         ] {

@@ -25,7 +25,7 @@ const POSTROUTING: &str = "postrouting";
 const TABLE_COMMENT: &str = "Masquerading for plugins from github.com/containernetworking/plugins";
 const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet";
 
-/// RFC 5771, RFC 4291 section 2.7: never masqueraded.
+/// Multicast networks are never masqueraded (RFC 5771, RFC 4291 section 2.7).
 pub(crate) const MULTICAST_V4: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
 pub(crate) const MULTICAST_V6: IpNet = IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8);
 
@@ -133,7 +133,7 @@ pub fn nft_retain(
     let instances = |all: &[(String, String)]| -> HashSet<String> {
         all.iter().map(|(container_id, ifname)| format!("{ours}{}", instance_hash(ifname, container_id))).collect()
     };
-    // Long comments are cut. These hashes are computed only if a comment is not enough.
+    // A long comment is cut, and only its hashes identify the attachment. These hashes are computed only if needed.
     let valid_instances = OnceCell::new();
     let is_valid = |rule: &NftRule| {
         rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))

@@ -150,7 +150,7 @@ fn writes_what_native_writes() {
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         assert_eq!(rules(), NATIVE);
         assert!(check(&key("cid1"), &addrs(&DUAL), soon()).unwrap());
-        // The native plugin asks the same questions.
+        // The native plugin asks by these commands.
         tool(
             "iptables",
             r#"chain=CNI-a631aa8e1549a3b129110fd2; comment='name: "mynet" id: "cid1"'
@@ -321,7 +321,7 @@ fn the_cheap_look_sees_the_chain() {
     ensure(&key("cid1"), &addrs(&["fd00:1::3/64"]), soon()).unwrap();
     assert!(may_exist(&mut nft(), Masquerading, &key("cid1")).unwrap());
     assert!(!may_exist(&mut nft(), Masquerading, &key("cid2")).unwrap());
-    // The kernel doesn't show the content of legacy tables this way.
+    // nf_tables does not show the content of legacy tables.
     tool("iptables", "iptables-legacy -t nat -S");
     assert!(may_exist(&mut nft(), Masquerading, &key("cid2")).unwrap());
 }

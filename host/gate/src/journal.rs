@@ -335,7 +335,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the record for writing. Each operation with effects has begun the record before. An error may mean that
+    /// Returns the record for writing. An operation with effects begins the record first. An error may mean that
     /// another run holds the record.
     pub fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {

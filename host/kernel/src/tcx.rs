@@ -81,7 +81,7 @@ impl Sight {
             Err(Errno::EINVAL) => Self::Needless,
             // A seccomp filter gives ENOSYS too. So the missing setting must show that the kernel has no bpf(2).
             Err(Errno::ENOSYS) if has_no_bpf => Self::Needless,
-            // A query and an attachment need the same right in the node's first user namespace.
+            // A query and an attachment need the same right, which nobody in a nested user namespace has.
             Err(Errno::EPERM) if is_nested => Self::Needless,
             Err(errno) => Self::Refused(errno),
         }

@@ -110,7 +110,7 @@ impl Place {
         Network::new(&self.node, &json!({"cniVersion": "1.0.0", "plugins": configs}))
     }
 
-    /// Returns the list of the place, with each plugin of its side.
+    /// Returns the place's list, in which each plugin is of the given side.
     fn net(&self, sides: &[Side]) -> Result<Network> {
         let list = self.list(self.plugins)?;
         sides.iter().enumerate().try_fold(list, |list, (at, side)| Ok(list.at_by(at, &side.bin()?)))
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// Adds one mixture of the list, sends traffic, checks it by all sides, and removes it.
+/// Attaches a container by the sides `made`, sends traffic, calls CHECK by both sides, and DEL by the sides `removed`.
 fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     let c1 = place.add(made)?;
     let _server = place.serve()?;

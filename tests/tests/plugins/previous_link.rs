@@ -243,7 +243,7 @@ fn a_failed_add_lets_go_of_it() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// Two ADDs use one link at the same time. Only one ADD gets it.
+/// Two ADDs use one link at the same time. Only one ADD gets the link.
 #[test]
 fn of_two_attachments_one_has_the_link() -> Result<()> {
     let place = Place::new(POLICY)?;

@@ -25,7 +25,7 @@ use std::net::Ipv6Addr;
 /// The identifier of a client's only identity association. Each attachment is its own client.
 const IAID: u32 = 1;
 
-/// True for an address that one host can have beyond its link.
+/// True for an address that a host can use beyond its link.
 fn is_usable(address: Ipv6Addr) -> bool {
     let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_special && !address.is_unicast_link_local() && address.to_ipv4_mapped().is_none()

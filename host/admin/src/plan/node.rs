@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The longest time for a program that shows if legacy iptables can be used.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// The name that stands for the host end of a pair, which the gate chooses at random.
+/// The name that stands for the host end of a pair. The gate chooses the real name at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
 /// The name that stands for the ifb that limits the rate of a container's sent traffic. The real name is a hash of
 /// network and container.

@@ -36,7 +36,7 @@ pub struct Options {
     /// default is all networks.
     #[arg(value_name = "FILE|NETWORK", required_unless_present = "policy")]
     target: Option<String>,
-    /// Check the file alone, for CI: not programs, policy and this node.
+    /// Check the file alone, for CI, without programs, policy and this node.
     #[arg(long, conflicts_with = "policy")]
     file_only: bool,
     /// A new policy file of the operator, or a directory of new policy files. Shows which networks and attachments of
@@ -215,7 +215,7 @@ fn other_names(sheet: &mut Sheet<'_>, node: &text::Node, cni_path: &str) {
     }
 }
 
-/// Adds a name to a network without a name, since a runtime will add one.
+/// Adds a name to a network without a name, because a runtime adds a name too.
 fn named(node: &text::Node) -> Option<String> {
     let Value::Object(mut network) = node.to_value() else { return None };
     if node.get("name").is_some() {

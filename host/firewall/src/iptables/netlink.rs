@@ -115,7 +115,7 @@ pub(super) fn any_named(
 /// network.
 fn names(text: &[u8], own: &str) -> Option<bool> {
     let first = NAMED.as_bytes().first();
-    // Nearly all places differ in their first byte. Full comparisons take 2.9 ms for 5,000 rules; with this filter they
+    // At nearly all places the first byte differs. Full comparisons take 2.9 ms for 5,000 rules; with this filter they
     // take 0.6 ms.
     let places = text.windows(NAMED.len()).enumerate().filter(|(_, part)| part.first() == first);
     let mut named = places.filter(|(_, part)| *part == NAMED.as_bytes()).peekable();
@@ -227,7 +227,7 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
-    /// Adds the rules that are not there yet.
+    /// Adds the rules that were not read yet.
     fn add(&mut self, more: Vec<SavedRule>) {
         let place = |saved: &SavedRule| (saved.rule.chain.clone(), saved.handle);
         let mut have: HashSet<(String, u64)> = self.rules.iter().map(place).collect();

@@ -289,7 +289,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// Makes the record of a plugin's ADD with a pair and addresses. `is_given` is true if the runtime has its result.
+    /// Makes the record of a plugin's ADD with a pair and addresses. `is_given` is true if the runtime has the result.
     fn first(state: &Path, is_given: bool) {
         let mut parts = parts(state, "first", Verb::Add);
         let run = parts.context();

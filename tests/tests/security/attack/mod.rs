@@ -167,7 +167,7 @@ impl Attack {
         })
     }
 
-    /// Runs the attack, and fails unless it was refused.
+    /// Runs the attack. Fails if the attack ends in another way than expected, or if the node has changed.
     fn withstood_by(&self, attacked: &mut AttackedNode) -> Result<()> {
         attacked.operator_policy(self.plugin, self.policy)?;
         let answer = self.call(attacked);

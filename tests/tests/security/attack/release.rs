@@ -59,7 +59,7 @@ fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
             attacked.unchanged()
         },
     )?;
-    // After a trap, the host removes what the record lists.
+    // After a trap, the host removes the effects that the record lists.
     let added = attacked.plugin("hostile", "ADD", &good())?.success()?;
     attacked.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
     ensure!(of(&attacked, &address(&added)?)? == (String::new(), true), "objects are left after a trap");

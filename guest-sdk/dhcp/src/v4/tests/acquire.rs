@@ -314,7 +314,7 @@ fn the_largest_request_fits() {
     let ipam = format!(r#"{{"provide":[{}],"request":[{}]}}"#, provide.join(","), request.join(","));
     let mut lab = Lab::with(&ipam, "");
     lab.client.id.0 = vec![7; 255];
-    // The packet reader of these tests checks the host's limit.
+    // The reader of packets in these tests fails if a packet exceeds the host's limit.
     assert!(one(&lab.on(Event::Start { previous: Some("10.5.0.77".parse().unwrap()) })).bytes.len() > 1_300);
     lab.on(START);
     assert!(one(&lab.reply(&Reply::offer(ADDRESS))).bytes.len() > 1_300);

@@ -1,6 +1,6 @@
 //! The effect of a changed kernel setting of the container's namespace.
 //!
-//! With some settings the kernel changes other things itself. A value of `all` is copied to each link, and a link
+//! If some settings change, the kernel itself changes other values. A value of `all` is copied to each link, and a link
 //! without IPv6 loses its IPv6 addresses and routes. These links may belong to attachments of other networks. So all
 //! these changes are noted before, and are undone later.
 

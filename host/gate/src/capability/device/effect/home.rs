@@ -400,8 +400,8 @@ impl Device {
         let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
         let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if link.up && !has_our_alias {
-            // A device that never left belongs to its user on the node, who may have changed it since. A device that
-            // left must be as it was. Its alias proves nothing, because root in the container can remove the alias.
+            // A device that never left the node belongs to its user there, who may have changed it since. A device that
+            // left the node must be as it was. Its alias proves nothing, because root in the container can remove it.
             let is_as_it_was = || !self.is_changed(home, &link) && self.uses(home, link.index).is_empty();
             if !self.is_noted(run.journal) || is_as_it_was() {
                 return Ok(());
