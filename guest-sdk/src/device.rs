@@ -25,7 +25,7 @@ pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
 /// Moves the device into the container, names it `CNI_IFNAME`, and sets it up.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link named `CNI_IFNAME`.
 pub fn take(by: DeviceKey, value: &str) -> Result<TakenDevice, Error> {
     sys::device::take(by, value).map(|(link, attributes)| TakenDevice { link: Link(link), attributes })
 }

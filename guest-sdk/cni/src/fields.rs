@@ -240,10 +240,10 @@ pub(crate) fn same_name(key: &str, name: &str) -> bool {
 }
 
 impl Json {
-    /// Returns the members as fields of a structure; messages name it `structure`. `null` has no fields.
+    /// Returns the members as fields of a structure. `structure` is its name in messages. `null` has no fields.
     ///
     /// # Errors
-    /// Code 999 if this is neither an object nor `null`.
+    /// Code 999 if this value is neither an object nor `null`.
     pub fn fields<'a>(&'a self, structure: &'static str) -> Result<Fields<'a>, Error> {
         let mut fields = Fields::none(structure);
         match fields.merge(self) {

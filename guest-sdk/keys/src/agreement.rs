@@ -116,5 +116,10 @@ fn refuses(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>
         .filter(|broken| call("ADD", &broken.config.to_string()).is_ok())
         .map(|broken| format!("{:?} in {}", broken.path, broken.config))
         .collect();
-    assert!(accepted.is_empty(), "{} accepts what its table calls wrong:\n{}", plugin.name, accepted.join("\n"));
+    assert!(
+        accepted.is_empty(),
+        "{} accepts configurations that are wrong by its table:\n{}",
+        plugin.name,
+        accepted.join("\n")
+    );
 }

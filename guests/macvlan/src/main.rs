@@ -5,17 +5,17 @@
 //! | `master` | link of the default route | the link to stack on |
 //! | `mode` | `bridge` | `bridge`, `private`, `vepa`, `passthru` |
 //! | `mtu` | the master's | in bytes, at most the master's |
-//! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
+//! | `mac` | random | address of the link; `MAC` of `CNI_ARGS` overrides `mac`, `runtimeConfig.mac` overrides both |
 //! | `linkInContainer` | false | the master is in the container |
-//! | `bcqueuelen` | kernel's | frames that wait to be broadcast |
-//! | `ipam` | none | with it the attachment has addresses |
+//! | `bcqueuelen` | kernel's | the most frames that wait to be broadcast |
+//! | `ipam` | none | the IPAM plugin; without `ipam` the attachment has no addresses |
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
 //! * ADD: the link, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed ADD.
 //! * DEL: removes the link and releases the addresses. Both steps are tried, and the first failure is reported.
 //! * CHECK: calls IPAM's CHECK. The master must exist. The link must be up, and have its mode, link-layer address,
 //!   addresses and routes.
-//! * STATUS: the master must exist; calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
+//! * STATUS: calls IPAM's STATUS. The master must exist. GC: removes this plugin's garbage, and calls IPAM's GC.
 
 mod config;
 
@@ -32,7 +32,7 @@ impl Plugin for Macvlan {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // This version can't print a result without addresses. The error must come before ADD makes anything.
+            // CNI 0.1.0 and 0.2.0 have no result without addresses. The error must come before ADD makes anything.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = macvlan::create(&config.parent()?, &config.options()?)?;

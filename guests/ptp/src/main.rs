@@ -6,17 +6,17 @@
 //! | `ipMasq` | false | traffic to other networks leaves with the node's address |
 //! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of both ends, in bytes |
-//! | `dns` | IPAM's | replaces IPAM's `dns`, if it has any key |
+//! | `dns` | IPAM's | a `dns` with any key replaces IPAM's `dns` |
 //!
 //! `CNI_ARGS` isn't read here; IPAM gets it unchanged.
 //!
 //! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link. All
 //!   other traffic goes through the gateway, even to the address's own network. The host end gets the gateway's
-//!   address, and the host routes the container's addresses to it. Masquerading comes last.
+//!   address, and the host routes the container's addresses to the host end. Masquerading comes
 //! * DEL: releases the addresses, and removes the other objects. All removals are tried, and the first failure is
 //!   returned.
 //! * CHECK: calls IPAM's CHECK. The pair must be up, and have its addresses and routes. Compares masquerading. The host
-//!   checks the gateway and its own route.
+//!   checks the host end's gateway address and the route to the container.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 //!
 //! Differences from the native plugin: this plugin does not wait for duplicate address detection. Addresses with the
@@ -75,7 +75,7 @@ impl Plugin for PointToPoint {
         let conf = request.conf().map_err(config::load_error)?;
         let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
         all([
-            // Rules come first: the kernel then waits only once for their readers, while it removes the link.
+            // Rules are removed first. So the kernel waits for readers of rules only once, while it removes the link.
             if masquerading { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
             if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },

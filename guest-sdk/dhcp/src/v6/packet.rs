@@ -30,16 +30,16 @@ pub struct Packet<'a> {
     pub xid: u32,
     /// The identifier of the server.
     pub server: &'a [u8],
-    /// The first status that is not success, in the message, in the association, or with its address.
+    /// The first status that is not success: of the message, of the association, or of an address.
     pub status: u16,
-    /// The text of that status.
+    /// The text of `status`.
     pub words: &'a [u8],
     /// The address of the association.
     pub address: Option<Address>,
     options: Vec<(u16, &'a [u8])>,
 }
 
-/// An address with its lifetimes, and the times that the server wants, in seconds.
+/// An address with its lifetimes, and the server's times T1 and T2 for renewals, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub address: Ipv6Addr,
@@ -50,8 +50,8 @@ pub struct Address {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a UDP payload. `None` if the packet isn't for the client with this identifier, or if a server may not send
-    /// it.
+    /// Reads a UDP payload. `client` is the identifier of this client. `None` if the packet is for another client, or
+    /// if it isn't a valid message of a server.
     pub fn read(payload: &'a [u8], client: &[u8]) -> Option<Self> {
         let (header, rest) = payload.split_first_chunk::<4>()?;
         let [kind, x, y, z] = *header;

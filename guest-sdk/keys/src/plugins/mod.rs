@@ -49,7 +49,7 @@ pub const ALL: &[&Plugin] = &[
 /// The packet filters that a network can name.
 const BACKENDS: Kind = Kind::Text(Form::OneOf(&["nftables", "iptables"]));
 
-/// `mac` as capability, and in other places of bridge, macvlan, tap and tuning.
+/// Makes the key `mac`. bridge, macvlan, tap and tuning read it in several places, such as `runtimeConfig`.
 const fn mac(about: &'static str) -> Key {
     Key::new("mac", Kind::Text(Form::Mac), about)
 }

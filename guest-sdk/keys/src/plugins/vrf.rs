@@ -5,7 +5,7 @@ use postern_cni::Version;
 
 pub const PLUGIN: Plugin = Plugin {
     name: "vrf",
-    about: "Puts the container's link into a VRF, with routes of its own",
+    about: "Puts the container's link into a VRF, which has its own routes",
     source: "https://www.cni.dev/plugins/current/meta/vrf/",
     role: Role::Chained,
     ipam: Delegation::None,

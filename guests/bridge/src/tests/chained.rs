@@ -106,7 +106,7 @@ fn without_such_a_link_a_pair_is_made() {
         PLUGIN.add(keys);
         assert!(!fake::log().contains(&"bridge.previous-link"), "{keys}");
     }
-    // Policy grants no earlier link.
+    // The policy does not let bridge attach an earlier plugin's link.
     PLUGIN.add(TAP);
     assert_eq!(fake::log()[..3], ["bridge.ensure", "bridge.previous-link", "veth.create"]);
 }

@@ -12,7 +12,7 @@ fn to_server() -> To {
 }
 
 fn loss(output: &Output) -> &str {
-    assert_eq!(output.wake_ms, None, "nothing follows");
+    assert_eq!(output.wake_ms, None, "a lost lease has no timer");
     match &output.outcome {
         Some(Outcome::Lost { reason }) => reason,
         other => panic!("{other:?}"),
@@ -26,7 +26,7 @@ fn a_renewal_asks_the_server_itself() {
     let request = one(&output);
     assert_eq!((request.kind, request.to), (MessageType::Request, to_server()));
     assert_eq!(request.message.ciaddr().to_string(), ADDRESS);
-    // RFC 2131, 4.3.6: neither option in a renewal.
+    // A renewal has no requested address and no server identifier (RFC 2131, 4.3.6).
     assert_eq!((request.wanted(), request.server()), (None, None));
     assert!(request.message.opts().contains(OptionCode::ClientIdentifier));
     assert!(request.message.opts().contains(OptionCode::ParameterRequestList));
@@ -34,7 +34,7 @@ fn a_renewal_asks_the_server_itself() {
     let output = lab.reply(&Reply::ack(ADDRESS).number(51, 240));
     let Some(Outcome::Kept { lease }) = &output.outcome else { panic!("{output:?}") };
     assert_eq!((lease.addresses[0].address.to_string().as_str(), lease.seconds), ("10.5.0.50/24", 240));
-    assert_eq!(output.wake_ms, Some(120_000 - 400), "from the request, not from the answer");
+    assert_eq!(output.wake_ms, Some(120_000 - 400), "the time counts from the request, not from the answer");
 }
 
 #[test]
