@@ -76,7 +76,7 @@ impl NodeState {
                         format!("{given}, by the service at {socket}, which is not there")
                     }
                     Untold::Native => {
-                        format!("{given}; a native daemon serves at {socket}, which Postern does not ask")
+                        format!("{given}; Postern does not ask the native daemon that serves at {socket}")
                     }
                     Untold::Other(why) => {
                         account.unseen(format!("{given}: the DHCP service at {socket} can't be asked: it {why}"))
@@ -97,7 +97,7 @@ impl NodeState {
             let now = addresses(held).map(|address| address.to_string()).collect::<Vec<_>>();
             let own = if now.is_empty() { given.clone() } else { now.join(", ") };
             let found = match &held.standing {
-                Standing::Acquiring => "no server has given it yet".to_owned(),
+                Standing::Acquiring => "no server has given the lease yet".to_owned(),
                 Standing::Remembered => "of an earlier boot".to_owned(),
                 Standing::Lost(why) => {
                     account.differs(format!("the DHCP lease of {own} is lost: {why}"), AGAIN, false);
@@ -109,7 +109,11 @@ impl NodeState {
                 },
             };
             if let Some(other) = addresses(held).find(|address| !lease.addresses.contains(address)) {
-                account.differs(format!("the DHCP service has {other} for it, and not {given}"), AGAIN, false);
+                account.differs(
+                    format!("the DHCP service has {other} for the attachment, and not {given}"),
+                    AGAIN,
+                    false,
+                );
             }
             account.fact(plugin, "DHCP lease", format!("{own}, {found}, by the service at {socket}"));
         }

@@ -1,5 +1,5 @@
-//! The namespaces that a search finds, for every object that can keep one. Other tests run meanwhile, and the tests
-//! can't look at all processes of the machine. So they check only namespaces that they made.
+//! The namespaces that a search finds, for every object that can keep a namespace alive. Other tests run meanwhile, and
+//! these tests can't look at all processes of the machine. So each test checks only the namespaces that it made.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir")]
@@ -20,8 +20,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Waits until no other test runs: a search enters every namespace, and another test would count its thread or find its
-/// mounts busy.
+/// Waits until no other test of this file runs. A search enters every namespace. Another test would count the search's
+/// thread, or could not unmount the namespace.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +45,7 @@ fn of(namespaces: &Namespaces, identity: (u64, u64)) -> Option<&LiveNamespace> {
 struct Process(Child);
 
 impl Process {
-    /// Runs a script, which has to end with `sleep`, until it reports that it is ready. Also returns its earlier
+    /// Runs a script, which has to end with `sleep`, until the script prints `ready`. Also returns the script's earlier
     /// output.
     fn start(script: &str) -> (Self, String) {
         let script = format!("exec 2>&1\n{script}");
@@ -93,7 +93,7 @@ fn a_namespace_that_only_a_process_keeps() {
     assert!(namespaces.with_address("192.0.2.2".parse().unwrap()).is_none());
     let identity = found.identity;
     drop(process);
-    assert!(of(&find(), identity).is_none(), "it has gone with its process");
+    assert!(of(&find(), identity).is_none(), "the namespace has gone with its process");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_namespace_that_only_a_socket_keeps() {
     assert!(!find().is_alive(cookie));
 }
 
-/// Places that can't be reached are reported: they are hidden, or behind a link that a process in the container made.
+/// A search reports a mounted namespace that it can't reach. Here another mount hides the namespace's mount.
 #[test]
 fn what_cant_be_reached_is_told() {
     let _alone = alone();

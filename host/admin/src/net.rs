@@ -30,7 +30,7 @@ pub enum Verb {
     /// If a plugin fails, DEL of the whole list follows. No DEL follows if the cache already has an attachment of this
     /// container with this interface name.
     Add(One),
-    /// Compare an attachment with what ADD made.
+    /// Compare an attachment with the objects that ADD made.
     Check(One),
     /// Detach a network namespace. The namespace may be gone already. DEL may be repeated.
     Del(One),

@@ -22,32 +22,32 @@ pub struct Subject {
     pub name: String,
     /// SHA-256 of the component, hexadecimal.
     pub digest: String,
-    /// The engine that its code was compiled for.
+    /// The engine that the component's code is compiled for.
     pub engine: String,
-    /// The postern that compiled it, or would compile it.
+    /// The version of Postern that compiled the component, or would compile it.
     pub postern: String,
     /// The component's own version, if it has one.
     pub version: Option<String>,
-    /// The CNI versions that it named when it was added; `None` for a file.
+    /// The CNI versions that the component named when it was added; `None` for a file.
     pub versions: Option<Vec<String>>,
-    /// Its imports.
+    /// The component's imports.
     pub imports: Imports,
-    /// Its policy; `None` for a file without a policy.
+    /// The plugin's policy; `None` for a file without a policy.
     pub policy: Option<Policy>,
-    /// The files of its policy's tables: the shipped or given file, and the operator's file.
+    /// The files of the policy's tables: the shipped or given file, and the operator's file.
     files: [PathBuf; 2],
 }
 
-/// True if a plugin may have this name: it can be a file's name, and Postern does not reserve it.
+/// True if a plugin may have this name: the name can be a file's name, and Postern does not reserve the name.
 pub fn is_name(text: &str) -> bool {
     plugin_file::is_name(text) && !is_reserved(text)
 }
 
 impl Subject {
-    /// Opens an installed plugin by its name, or a component by its path. `policy` replaces its policy.
+    /// Opens an installed plugin by its name, or a component by its path. `policy` replaces the plugin's policy.
     ///
     /// # Errors
-    /// The plugin or file is missing or not trusted, or the host executable would refuse it.
+    /// The plugin or file is missing or not trusted, or the host executable would refuse the plugin.
     pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {
         let given = policy.map(read_policy).transpose()?;
         let mut subject = if is_file(target) { Self::file(Path::new(target))? } else { Self::installed(target)? };
@@ -112,8 +112,7 @@ impl Subject {
         }
     }
 
-    /// Returns the tables of its policy, as written, or as the network fills them in. Without a policy, returns no
-    /// tables.
+    /// Returns the policy's tables as written, or with the values of the network. Without a policy, returns no tables.
     ///
     /// # Errors
     /// The network makes a value of the policy ambiguous.
@@ -140,7 +139,7 @@ impl Subject {
         }
     }
 
-    /// Returns the digest that its policy demands, and the file with this pin.
+    /// Returns the digest that the policy demands, and the policy file with this pin.
     pub fn pin(&self) -> Option<Pin> {
         let policy = self.policy.as_ref()?;
         let digest = policy.digest()?.to_owned();

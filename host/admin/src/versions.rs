@@ -36,7 +36,7 @@ pub enum Answer {
 }
 
 /// Runs the component's VERSION. `code` is its compiled code, `limits` are the limits of its policy. `program` is the
-/// executable that runs it, if it imports all of WASI.
+/// executable for a component that imports all of WASI.
 ///
 /// No capability is granted: an operation ends the component.
 ///
@@ -63,7 +63,7 @@ pub fn ask(plugin: &str, code: &[u8], program: Option<&Path>, limits: &Limits) -
         limits: limits.of_guest(),
     };
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
-        Err(BadEnd::from(format!("asked for {} when it was to name its versions", operation.name())))
+        Err(BadEnd::from(format!("asked for {} instead of naming its versions", operation.name())))
     };
     let ended =
         serve(ToSandbox::Start, plugin, &mut sandbox, start, Instant::now() + WITHIN.min(limits.time()), refuse);
@@ -80,7 +80,9 @@ pub fn ask(plugin: &str, code: &[u8], program: Option<&Path>, limits: &Limits) -
 /// Opens the executable for components that import all of WASI.
 fn opened(path: &Path) -> Result<File> {
     let open = places::open_trusted(path).map_err(anyhow::Error::msg)?;
-    open.with_context(|| format!("{} is not there, which runs components that import all of WASI", path.display()))
+    open.with_context(|| {
+        format!("{} is missing: only this program runs components that import all of WASI", path.display())
+    })
 }
 
 /// Returns the words of an error object.
@@ -122,7 +124,7 @@ pub fn texts(versions: &[Version]) -> Vec<String> {
     versions.iter().map(|version| version.as_str().to_owned()).collect()
 }
 
-/// Returns the versions that a plugin supports under its policy; `None` if neither names any.
+/// Returns the versions that a plugin supports under its policy; `None` if neither plugin nor policy names versions.
 pub fn supported(policy: &Policy, named: Option<&[String]>) -> Option<Vec<String>> {
     if named.is_none() && policy.versions().is_none() {
         return None;

@@ -341,7 +341,7 @@ fn it_says_what_is_there_already() -> Result<()> {
         "bridge  sha256:",
         "postern.d/bridge.toml",
         "   1  make bridge br9 if it is missing, and set it up",
-        "[node object, is there already; bridge.names, shipped]",
+        "[node object, exists already; bridge.names, shipped]",
         "make a veth pair: eth0 in the container, vethXXXXXXXX on the host",
         "   4  have addresses given by host-local",
         "          host-local  sha256:",

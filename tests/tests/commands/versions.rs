@@ -98,7 +98,7 @@ const REFUSED: [(&str, &str, &str); 14] = [
     ("print", "", "does not tell its CNI versions (VERSION): it printed nothing"),
     (r#"fail {"code":4,"msg":"unknown CNI_COMMAND: VERSION"}"#, "", "it failed: unknown CNI_COMMAND: VERSION"),
     ("spin", "[limits]\nseconds = 2", "ran past its deadline and was stopped"),
-    ("call", "", "asked for link.own when it was to name its versions"),
+    ("call", "", "asked for link.own instead of naming its versions"),
     (
         r#"print {"cniVersion":"1.1.0","supportedVersions":["0.3.1"]}"#,
         "versions = [\"1.0.0\"]",
@@ -248,7 +248,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     let mut watched = place()?;
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
     let network = routed(&watched, "1.0.0")?;
-    // The first attachment of a node leaves forwarding on. This setting exists before the comparison.
+    // The first attachment of a node turns forwarding on, before the comparison begins.
     network.add("c1")?.del()?;
 
     added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
@@ -264,7 +264,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
     }
     watched.unchanged()?;
 
-    // A rebuilt component can do nothing more: the ceiling is about functions, not about their versions.
+    // A rebuilt component can do nothing more: `inspect` compares functions without their versions.
     let node = &watched.node;
     std::fs::write(node.path("/run/file.wasm"), component("postern-ptp")?)?;
     let difference = node.postern_of(COPY, "inspect --diff ptp /run/file.wasm --json")?.success()?;
@@ -286,7 +286,7 @@ fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;
     let (older, newer) = (routed(&watched, "1.0.0")?, routed(&watched, "1.1.0")?);
-    // The first attachment of a node leaves forwarding on. This setting exists before the comparison.
+    // The first attachment of a node turns forwarding on, before the comparison begins.
     older.add("c1")?;
     older.call("DEL", "c1")?.success()?;
     watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
@@ -373,7 +373,7 @@ fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
         let inspected = node.postern_of(COPY, arguments)?.stdout;
         ensure!(inspected.contains(line), "{inspected}");
     }
-    // A tool's section for the whole component has priority.
+    // A version section that a tool adds to the whole component has priority.
     for (said, printed) in [("2.0.1", "v2.0.1"), ("v2.0.2+linux.7", "v2.0.2+linux.7")] {
         added(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
         ensure!(about(&watched, "bridge")? == format!("CNI bridge plugin {printed}"), "{said}");

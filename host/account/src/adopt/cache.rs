@@ -60,7 +60,7 @@ impl Cache {
         let json: Option<Value> = serde_json::from_str(&text).ok();
         let netns = json.as_ref().and_then(|json| json.get("netns")).and_then(Value::as_str).unwrap_or_default();
         if !netns.starts_with('/') {
-            return unclear("it names no network namespace");
+            return unclear("the entry names no network namespace");
         }
         match stat(netns) {
             Ok(_) => Cached::Alive,

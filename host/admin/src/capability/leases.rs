@@ -25,7 +25,7 @@ pub const PAGE: Page = Page {
         }),
         group(&["release"], |objects| {
             about(objects, "directories", "directory", |directories| {
-                format!("give its own leases in {directories} back, once its pair and its rules are gone")
+                format!("give its own leases in {directories} back, once the attachment's pair and rules are gone")
             })
         }),
         group(&["retain"], |objects| {

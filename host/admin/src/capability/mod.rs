@@ -59,7 +59,7 @@ pub struct Page {
     pub always: Option<&'static str>,
     /// The abilities of a plugin through the capability's functions.
     pub groups: &'static [Group],
-    /// The usual sources of the values of its policy keys.
+    /// The capability's policy keys, with the usual sources of their values.
     pub keys: &'static [Key],
     /// The objects of an operation, by the policy keys that decide on them.
     pub objects: fn(&LoggedOperation<'_>) -> Vec<(&'static str, String)>,

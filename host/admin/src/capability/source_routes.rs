@@ -36,8 +36,8 @@ impl OperationTexts for ops::SourceRoutes {
         match self {
             Self::Apply { link, sources, table, hints } => {
                 let sources = list(sources.iter().map(source), "no address");
-                let table = table.map_or_else(|| "a table of its own".to_owned(), |table| format!("table {table}"));
-                let keeps = if *hints { "; the main table keeps routes to its networks" } else { "" };
+                let table = table.map_or_else(|| "a free table".to_owned(), |table| format!("table {table}"));
+                let keeps = if *hints { "; the main table keeps routes to the link's networks" } else { "" };
                 format!(
                     "route packets from {sources} through {}, by {table}, in the container{keeps}",
                     names.link(*link)

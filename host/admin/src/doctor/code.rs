@@ -13,7 +13,7 @@ use std::path::Path;
 /// The plugins that come with Postern, by the directories of `guests/` (`build.rs`).
 const SHIPPED: &str = env!("POSTERN_SHIPPED");
 
-/// Returns the names of the plugins in a catalog. Some may lack one of their files.
+/// Returns the names of the plugins in a catalog. A plugin may lack one of its files.
 pub fn installed(catalog: &Path) -> Vec<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(catalog).into_iter().flatten().flatten().take(MOST) {
@@ -32,7 +32,13 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     if node.plugins.is_empty() {
         let remedy =
             Remedy::Words("`make install` in Postern's source tree places the plugins that come with it".to_owned());
-        examination.found(Severity::Error, catalog.display(), "there is no plugin in it", "nothing can be run", remedy);
+        examination.found(
+            Severity::Error,
+            catalog.display(),
+            "the catalog has no plugin",
+            "nothing can be run",
+            remedy,
+        );
     }
     let engine = engine::fingerprint();
     for plugin in &node.plugins {
@@ -43,7 +49,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
         if let Err(reason) = verified {
             let place = catalog::code_path(catalog, plugin);
             let (severity, why) = match is_called(node, bin, plugin) {
-                true => (Severity::Error, "every run of it is refused"),
+                true => (Severity::Error, "every run of the plugin is refused"),
                 false => (
                     Severity::Warning,
                     "a run of the plugin would be refused; no network and no file starts the plugin",
@@ -77,14 +83,14 @@ fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
 /// Returns the way to place a plugin again. The catalog does not keep the components of shipped plugins.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
     if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
-        return Remedy::Words("`make install` in Postern's source tree places it again".to_owned());
+        return Remedy::Words("`make install` in Postern's source tree places the plugin again".to_owned());
     }
     let component = match Manifest::read(catalog, plugin) {
-        Ok(manifest) => format!("its component (sha256:{})", manifest.digest),
-        Err(_) => "its component".to_owned(),
+        Ok(manifest) => format!("the plugin's component (sha256:{})", manifest.digest),
+        Err(_) => "the plugin's component".to_owned(),
     };
     Remedy::Words(format!(
-        "find {component} and its policy: `postern add COMPONENT --name {} --policy POLICY` places the plugin again",
+        "find {component} and policy: `postern add COMPONENT --name {} --policy POLICY` places the plugin again",
         quoted(plugin)
     ))
 }

@@ -22,7 +22,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                 let reason = error.to_string();
                 let remedy = match Remedy::quoted_in(&reason) {
                     Remedy::Command(command) if command.starts_with("ch") => Remedy::Command(command),
-                    _ => Remedy::Words("correct the file; `postern inspect` says whether it fits".to_owned()),
+                    _ => Remedy::Words("correct the file; `postern inspect` says whether the policy fits".to_owned()),
                 };
                 examination.found(Severity::Error, plugin, reason, "every run of the plugin is refused", remedy);
             }
@@ -39,7 +39,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
         let is_policy = path.extension().is_some_and(|ending| ending == "toml");
         if !is_policy || !node.plugins.iter().any(|plugin| plugin == name) {
-            let why = "no run reads it: an operator's file has the plugin's name, with the ending .toml";
+            let why = "no run reads this file: an operator's policy file has the plugin's name, with the ending .toml";
             examination.found(Severity::Note, path.display(), "no plugin has this policy", why, Remedy::None);
         }
     }
@@ -53,15 +53,22 @@ fn compare(examination: &mut Examination, plugin: &str, subject: &Subject) {
         examination.found(Severity::Error, file, what, &why, remedy);
     }
     let Ok(grants) = subject.grants(None) else { return };
-    let inspect = || Remedy::Words(format!("`postern inspect {plugin}` shows both; then change the policy"));
+    let inspect =
+        || Remedy::Words(format!("`postern inspect {plugin}` shows imports and grants; then change the policy"));
     let ungranted = authority::ungranted(&subject.imports, &grants);
     if !ungranted.is_empty() {
-        let what = format!("imports what its policy does not grant: {}", ungranted.join(", "));
-        examination.found(Severity::Warning, plugin, what, "such calls are refused, with code 110", inspect());
+        let what = format!("imports interfaces that its policy does not grant: {}", ungranted.join(", "));
+        examination.found(
+            Severity::Warning,
+            plugin,
+            what,
+            "calls of these interfaces are refused, with code 110",
+            inspect(),
+        );
     }
     let unused = authority::unused(&subject.imports, &grants);
     if !unused.is_empty() {
-        let what = format!("its policy grants what it does not import: {}", unused.join(", "));
+        let what = format!("its policy grants interfaces that the plugin does not import: {}", unused.join(", "));
         let why = "a later component of this name could use the grant";
         examination.found(Severity::Warning, plugin, what, why, inspect());
     }

@@ -21,14 +21,14 @@ pub struct Report {
     pub plugins: Vec<PluginReport>,
     /// The result for the runtime; `null` if a plugin failed, or if the result is unknown (a note has the reason).
     pub result: Value,
-    /// Unknown data, with the assumption in their place.
+    /// The data that are unknown, and the plan's assumption about each.
     pub notes: Vec<String>,
     /// True if policy allows every operation.
     pub allowed: bool,
     /// True if the plan ended because this user can't look into the container.
     #[serde(skip)]
     pub is_blind: bool,
-    /// True if the plan ended because the rest is unknown: an ADD may succeed.
+    /// True if the plan ended because the next operations are unknown. A real ADD may succeed.
     #[serde(skip)]
     pub is_cut: bool,
 }
@@ -36,31 +36,31 @@ pub struct Report {
 /// A plugin that the runtime would call.
 #[derive(Clone, Debug, Serialize)]
 pub struct PluginReport {
-    /// Its `type`.
+    /// The plugin's `type`.
     pub plugin: String,
-    /// True if it is not in the catalog; it was not run.
+    /// True if the plugin is not in the catalog. Then the plan did not run the plugin.
     pub native: bool,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the plugin's component, hexadecimal.
     pub digest: Option<String>,
-    /// The files of its policy: the shipped file, and the operator's file if it exists.
+    /// The files of the plugin's policy: the shipped file, and the operator's file if it exists.
     pub policy: Vec<String>,
-    /// The plugins that it delegates to, and their delegates.
+    /// The plugin's delegates, and their delegates.
     pub delegates: Vec<Delegate>,
-    /// Its own operations and the operations of its delegates. A delegate's operations follow the operation that calls
-    /// the delegate.
+    /// The operations of the plugin and of its delegates. A delegate's operations follow the operation that calls the
+    /// delegate.
     pub operations: Vec<OperationReport>,
-    /// Its CNI error.
+    /// The plugin's CNI error.
     pub error: Option<Value>,
 }
 
 /// A plugin that another plugin runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delegate {
-    /// Its name.
+    /// The delegate's name.
     pub plugin: String,
-    /// SHA-256 of its component, hexadecimal.
+    /// SHA-256 of the delegate's component, hexadecimal.
     pub digest: String,
-    /// The files of its policy.
+    /// The files of the delegate's policy.
     pub policy: Vec<String>,
 }
 
@@ -69,26 +69,26 @@ pub struct Delegate {
 pub struct OperationReport {
     /// WIT interface and function.
     pub operation: &'static str,
-    /// The request with the objects that it names, as in the audit log; `null` if it is too long to be read.
+    /// The request with its objects, as in the audit log; `null` if the request is too long.
     pub request: Value,
     /// The operation in words, for people.
     pub words: String,
-    /// The lifetime of its effect: `nothing`, `attachment` (DEL removes it), `part` (removed with another effect),
+    /// The lifetime of the effect: `nothing`, `attachment` (DEL removes it), `part` (removed with another effect),
     /// `namespace` (ends with the container's namespace), `node` (shared, stays), `removal`, `release`, `collection`.
     pub lasting: &'static str,
     /// `allow` or `deny`.
     pub verdict: &'static str,
-    /// The rule that allows it.
+    /// The rule that allows the operation.
     pub rule: Option<&'static str>,
     /// The origin of the rule's policy file: `shipped` or `operator`.
     pub from: Option<&'static str>,
-    /// The policy line that would allow it.
+    /// The policy line that would allow the operation.
     pub missing: Option<String>,
     /// `ok`, or the error for the guest. A denied operation is shown as if it were allowed.
     pub outcome: String,
-    /// True if it would change something on the node.
+    /// True if the operation would change the node.
     pub changes: bool,
-    /// The plugin that asked for it.
+    /// The plugin that asked for the operation.
     pub plugin: String,
     /// The depth of delegation, 0 for the plugin that the runtime calls.
     pub depth: u32,
@@ -99,21 +99,22 @@ pub struct OperationReport {
 /// The decision of policy.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// A rule allows it.
+    /// A rule allows the operation.
     Allowed {
         /// The rule.
         rule: &'static str,
-        /// Its file.
+        /// The origin of the rule's policy file.
         from: Origin,
     },
-    /// No rule allows it.
+    /// No rule allows the operation.
     Denied {
-        /// The policy line that would allow it.
+        /// The policy line that would allow the operation.
         missing: String,
     },
 }
 
-/// The longest request in bytes, or text in characters. Only a guest that floods the report sends more.
+/// The longest request in bytes. A text has at most a quarter as many characters. Only a guest that floods the report
+/// sends more.
 const LONGEST: usize = 4096;
 
 fn request(operation: &Operation) -> Value {
@@ -169,7 +170,7 @@ impl OperationReport {
         }
     }
 
-    /// True if policy allows it.
+    /// True if policy allows the operation.
     pub fn is_allowed(&self) -> bool {
         self.verdict == "allow"
     }
@@ -177,16 +178,16 @@ impl OperationReport {
     /// Returns the operation's effect in words for people, and says if the effect existed already.
     pub fn leaves(&self) -> String {
         let (kind, made, kept) = match self.lasting {
-            "node" => ("node object", "would be made", "is there already"),
-            "attachment" => ("attachment", "would be made", "is there already"),
-            "part" => ("part of the attachment", "", "is so already"),
-            "namespace" => ("namespace", "would be changed", "is so already"),
+            "node" => ("node object", "would be made", "exists already"),
+            "attachment" => ("attachment", "would be made", "exists already"),
+            "part" => ("part of the attachment", "", "needs no change"),
+            "namespace" => ("namespace", "would be changed", "needs no change"),
             "nothing" => return "reads".to_owned(),
             other => (other, "", "nothing to do"),
         };
         let state = match (self.outcome == "ok", self.changes, self.there) {
             (false, ..) => "would fail",
-            (true, true, ObjectBefore::Other) => "is there, would be changed",
+            (true, true, ObjectBefore::Other) => "exists, would be changed",
             (true, true, _) => made,
             (true, false, _) => kept,
         };

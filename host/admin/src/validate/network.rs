@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 /// A plugin of a network, as it was read.
 #[derive(Debug)]
 pub struct Entry<'n> {
-    /// Its place.
+    /// The place of the plugin in the file.
     pub path: String,
-    /// Its configuration.
+    /// The plugin's configuration.
     pub node: &'n Node,
 }
 
@@ -22,14 +22,14 @@ pub struct Entry<'n> {
 pub struct Network<'n> {
     /// True for a list.
     pub is_list: bool,
-    /// The version for its plugins; `None` if there is no such version.
+    /// The CNI version for the plugins; `None` if the file names an invalid or unknown version.
     pub version: Option<Version>,
-    /// Its plugins, in order.
+    /// The network's plugins, in order.
     pub entries: Vec<Entry<'n>>,
 }
 
 /// Checks a file. `None` if it has no plugins. `is_installed` is true if runtimes read the file, and false if another
-/// program may still give it a name.
+/// program may still name the network.
 pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> Option<Network<'n>> {
     if !matches!(node.tree, Tree::Object(_)) {
         let message = format!("a network is an object, and this is {}", node.kind());
@@ -57,7 +57,7 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> O
     let items = match plugins.map(|plugins| (plugins, &plugins.tree)) {
         Some((_, Tree::List(items))) if !items.is_empty() => items.as_slice(),
         Some((plugins, Tree::List(_))) => {
-            sheet.error("missing-key", plugins.at, "plugins", "the list has no plugins", "name at least one");
+            sheet.error("missing-key", plugins.at, "plugins", "the list has no plugins", "name at least one plugin");
             return None;
         }
         Some((plugins, _)) => {
@@ -85,7 +85,7 @@ fn name(sheet: &mut Sheet<'_>, node: &Node, is_installed: bool) {
             true => sheet.error("missing-key", node.at, "", message, help),
             // For example, the configuration in a NetworkAttachmentDefinition has no name.
             false => {
-                let message = format!("{message}: runtimes refuse that, and multus gives its attachments a name");
+                let message = format!("{message}: runtimes refuse a network without a name, but multus adds the name");
                 sheet.warning("missing-key", node.at, "", message, help);
             }
         }
@@ -173,22 +173,23 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
         let name = table.name;
         if !seen.insert(name) {
             let message = format!("{name} is in this list twice");
-            sheet.warning("chain", at, &path, message, "let one entry do both, or remove one entry");
+            sheet.warning("chain", at, &path, message, "merge the two entries, or remove one entry");
         }
         match table.role {
             Role::Chained if number == 0 && entry.node.get("prevResult").is_none() => {
-                let message = format!("{name} changes links of other plugins, and it is the first plugin");
-                sheet.warning("chain", at, &path, message, "put it behind the plugin that makes the link");
+                let message = format!("{name} changes a link of an earlier plugin, but {name} is the first plugin");
+                sheet.warning("chain", at, &path, message, format!("put {name} behind the plugin that makes the link"));
             }
             Role::Ipam => {
                 let message = format!("{name} only gives addresses: no link is made");
-                sheet.warning("chain", at, &path, message, "name it as `ipam.type` of a plugin that makes a link");
+                let help = format!("name {name} as `ipam.type` of a plugin that makes a link");
+                sheet.warning("chain", at, &path, message, help);
             }
             Role::Main => {
                 let joins = ["loopback", "bridge", "ipvlan"].contains(&name);
                 if let Some(before) = main.filter(|before| *before != "loopback" && !joins) {
                     let message =
-                        format!("{name} makes a link, as {before} before it: an attachment has one interface name");
+                        format!("{name} and {before} both make a link, and an attachment has only one interface name");
                     sheet.warning("chain", at, &path, message, "make a separate network for each");
                 }
                 main = main.or(Some(name));
@@ -206,7 +207,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
 
 /// Warns of a plugin that needs a link, if no earlier plugin makes this link.
 fn behind(sheet: &mut Sheet<'_>, entry: &Entry<'_>, name: &str, before: &[&str]) {
-    // A device of host-device can be any link, and flannel calls bridge.
+    // A device of host-device can be any link, also a pair. flannel calls bridge by default.
     let makes = |names: &[&str]| before.iter().any(|one| names.contains(one));
     let Some(main) = before.iter().find(|one| ["ptp", "macvlan", "ipvlan", "vlan", "dummy", "tap"].contains(one))
     else {

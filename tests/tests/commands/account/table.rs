@@ -286,7 +286,7 @@ pub const BROKEN: [Broken; 51] = [
         by: "sed -i '1i withdraw = [\"veth\"]' $bin/postern.d/ptp.toml",
         state: "",
         show: "",
-        doctor: "imports what its policy does not grant: veth",
+        doctor: "imports interfaces that its policy does not grant: veth",
         severity: "warning",
         remedy: Remedy::Script("cp -a $origin/postern.d/ptp.toml $bin/postern.d/"),
     },
