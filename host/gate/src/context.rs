@@ -101,7 +101,7 @@ impl RunParts {
         let deadline = Deadline::new(deadline, Duration::ZERO);
         let mut parts = Self::new(request, Fixed::new(deadline, places, String::new(), false));
         parts.journal.record = Some(record);
-        parts.system.hidden = Some("it was not searched for".to_owned());
+        parts.system.hidden = Some("the namespace was not searched for".to_owned());
         parts
     }
 

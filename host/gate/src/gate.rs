@@ -12,7 +12,7 @@ use postern_cni::{CniResult, Error};
 use postern_kernel::Link;
 use postern_types::{Handle, LinkInfo, Mac, OpError};
 
-/// A delegate's run, which an operation of its caller needs.
+/// A delegate's run, which an operation of the calling plugin needs.
 pub struct DelegateRun {
     pub plugin: String,
     /// The delegate's own request.

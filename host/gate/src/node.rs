@@ -61,7 +61,7 @@ pub fn noted<E>(
         (_, Ok(false), Ok(_)) => Ok(()),
     };
     if let Err(reason) = kept {
-        crate::say!("postern: `postern gc --node` will not know all of {kind} {name}: {reason}");
+        crate::say!("postern: the note on {kind} {name} for `postern gc --node` is incomplete: {reason}");
     }
     made
 }

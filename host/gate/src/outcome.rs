@@ -107,8 +107,8 @@ fn refusal(run: &RunFacts<'_>, plugin: &str, error: Error) -> Error {
     match run.common.refusals.iter().find(|refusal| error.msg.contains(&refusal.msg)) {
         Some(refusal) => Error { details: refusal.details.clone(), ..error },
         None => Error::internal(format!(
-            "plugin \"{plugin}\" failed with code {DENIED}, which is the gate's alone, but the gate refused nothing in these \
-             words: {}",
+            "plugin \"{plugin}\" failed with code {DENIED}, which only the gate may use, but no refusal of the gate has \
+             these words: {}",
             excerpt(&error.msg)
         )),
     }
@@ -207,8 +207,8 @@ fn believe_details(
     Ok(())
 }
 
-/// Checks that the path itself is a socket. A symbolic link is refused, because its target could change before it is
-/// used.
+/// Checks that the path itself is a socket. A symbolic link is refused, because its target could change before the
+/// socket is used.
 #[expect(clippy::disallowed_methods, reason = "a path of the result, which is looked at and not opened")]
 fn is_socket(path: &str) -> Result<(), String> {
     let found = Path::new(path).symlink_metadata().map_err(|error| error.to_string())?;
@@ -250,7 +250,7 @@ fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpC
             (true, _) if agrees => Ok(()),
             (true, Some(gateway)) => Err(claims(format!("gateway {gateway} for {address}"))),
             _ if run.request.conf.ipam_type.is_empty() => {
-                let details = format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets it give addresses");
+                let details = format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets the plugin give addresses");
                 Err(claims(format!("address {address}")).with_details(details))
             }
             _ => Err(claims(format!("address {address}"))),

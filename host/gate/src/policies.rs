@@ -30,7 +30,7 @@ fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
         Some(open) => read(&path, open),
         None => Err(PluginError(format!(
             "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; `postern add FILE.wasm \
-             --policy FILE` installs both",
+             --policy FILE` installs plugin and policy",
             path.display()
         ))),
     }
@@ -86,7 +86,7 @@ pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     Policy::parse(&shipped.text, &shipped.path).ok()
 }
 
-/// Reads a trusted file. `take` saves a system call: with it the standard library does not ask for the file's length.
+/// Reads a trusted file. `take` saves a system call: the standard library then does not ask for the file's length.
 fn read(path: &Path, open: File) -> Result<Text, PluginError> {
     let mut text = Vec::with_capacity(4096);
     open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PluginError::unreadable(path, e))?;

@@ -218,7 +218,7 @@ fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
         match mode {
             "plain" => ensure!(up && !has_program && answer.stderr.contains("is taken off"), "{text}{answer:?}"),
             _ => ensure!(
-                !up && (has_program || mode == "tcx") && answer.stderr.contains("it stays down"),
+                !up && (has_program || mode == "tcx") && answer.stderr.contains("the device stays down"),
                 "{text}{answer:?}"
             ),
         }

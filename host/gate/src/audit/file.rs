@@ -21,8 +21,8 @@ const NEW: &str = "audit.jsonl.new";
 
 /// The longest wait for a lock, which other processes hold for microseconds.
 ///
-/// A process that is stopped while it holds the lock must not stop all other processes. These then write without the
-/// lock: at worst into the file that is about to be set aside.
+/// A process that is stopped while it holds the lock must not stop all other processes. The other processes then write
+/// without the lock: at worst into the file that is about to be set aside.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log of one process.

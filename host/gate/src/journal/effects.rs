@@ -155,7 +155,7 @@ impl Journal {
         leases
     }
 
-    /// Returns the address that the attachment's link had before its plugins changed it to `now`.
+    /// Returns the hardware address of the attachment's link before plugins changed the address to `now`.
     fn original_mac(&self, now: Mac) -> Mac {
         self.recorded::<LinkChange>().iter().rev().fold(now, |now, change| {
             match (change.before.mac, change.after.mac) {
@@ -213,7 +213,7 @@ impl Journal {
         if self.undo.len() > before { self.undo.pop() } else { None }
     }
 
-    /// Removes the effect with this number from the list to undo: it was taken back.
+    /// Removes the effect with this number from the list to undo, because the effect was taken back.
     pub fn forget_undo(&mut self, sequence: u64) {
         self.undo.retain(|undo| undo.sequence != Some(sequence));
     }

@@ -100,7 +100,7 @@ fn a_refusal_is_the_gates() {
     };
     let own = says(&common, "policy does not allow x to have bridge cni0");
     assert_eq!((own.code, own.details.as_str()), (999, ""));
-    assert!(own.msg.starts_with("plugin \"x\" failed with code 110, which is the gate's alone"), "{}", own.msg);
+    assert!(own.msg.starts_with("plugin \"x\" failed with code 110, which only the gate may use"), "{}", own.msg);
     for words in ["no", "other"] {
         common.note(&OpError::new(postern_types::ErrorCode::Denied, "br0", words).hint("the gate's"));
     }

@@ -1,7 +1,7 @@
 //! The connections of a run to DHCP services.
 //!
 //! A confined process can't open connections. So a run opens two connections before: one to ask, and one to give back
-//! the lease of a failed ADD. The first connection may still wait for an answer at that time.
+//! the lease of a failed ADD. The first connection may still wait for an answer when the ADD fails.
 
 use crate::deadline::Deadline;
 use crate::request::Request;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The longest time to wait for a connection, and for an answer that needs no server.
+/// The longest time to wait for a connection, and for an answer that needs no DHCP server.
 const SOON: Duration = Duration::from_secs(10);
 
 /// The least wait after which a missing answer shows a fault. After a shorter wait, the run only had no time left.
@@ -70,7 +70,7 @@ impl DhcpConnections {
         let deadline = began + SOON.min(deadline.saturating_duration_since(began) / 2);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
             // A service counts as absent if no request was sent: a DEL then has nothing to wait for. After a temporary
-            // failure the service may have the lease, and the next run asks it.
+            // failure the service may have the lease, and the next run asks the service.
             is_absent: !matches!(error, ServiceError::Deadline | ServiceError::NotNow(_)),
             is_late: false,
             error: match error {
@@ -170,7 +170,7 @@ impl DhcpConnections {
             }
             Err(Unanswered { is_absent: true, error, .. }) => {
                 let (name, why) = (request.attachment(), error.message);
-                crate::say!("postern: {name}: the DHCP lease is not given back, and ends with its time: {why}");
+                crate::say!("postern: {name}: the DHCP lease is not given back, and ends when its time is over: {why}");
                 Ok(())
             }
             Err(Unanswered { is_absent: false, error, .. }) => Err(error),
@@ -178,7 +178,7 @@ impl DhcpConnections {
     }
 
     /// Opens the connections to these services that this run may need. Later no other connection can be opened. If a
-    /// service does not answer, the operation that needs it reports the error.
+    /// service does not answer, the operation that needs the service reports the error.
     pub fn open_for(&self, verb: Verb, deadline: &Deadline, sockets: &[String]) {
         let uses: &[DhcpUse] = match verb {
             Verb::Add => &[DhcpUse::Plugin, DhcpUse::Release],
@@ -186,7 +186,7 @@ impl DhcpConnections {
         };
         for socket in sockets {
             for of in uses {
-                // A second connection is not tried after a timeout: it would wait in vain too.
+                // A second connection is not tried after a timeout, because it would also time out.
                 match self.why_stuck(socket) {
                     Some(why) => self.keep_connection(socket, *of, Err(why)),
                     None => self.connect(socket, *of, deadline.at()),
@@ -198,13 +198,13 @@ impl DhcpConnections {
 }
 
 /// The hint if no service answers.
-const START: &str = "start it: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
+const START: &str = "start the service: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
 
 /// Returns the error for a service whose socket exists, but that takes no connection.
 fn stuck(socket: &str) -> OpError {
     let message = format!("the DHCP service at {socket} took no connection in time: it is stuck");
     OpError::new(ErrorCode::Deadline, socket, message)
-        .hint("restart it: `systemctl restart postern-dhcp.service`, or end the process that has the socket")
+        .hint("restart the service: `systemctl restart postern-dhcp.service`, or end the process that has the socket")
 }
 
 fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
@@ -233,7 +233,7 @@ fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
     Unanswered { is_absent, is_late: false, error }
 }
 
-/// Converts the refusal of a service to the guest's form: unchanged, like the error of a delegate.
+/// Makes the error for the guest from the refusal of a service: unchanged words, in the form of a delegate's error.
 pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpError {
     let mut error = OpError::new(ErrorCode::Delegate, socket, words.clone());
     error.delegate = Some(crate::errors::of_program(postern_cni::Error::new(code, words).with_details(details)));

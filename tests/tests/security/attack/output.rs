@@ -152,9 +152,9 @@ fn nobody_refuses_for_the_gate() -> Result<()> {
     let others = json!([{"try": {"op": "bridge-find", "name": "cni1"}}, fails(words)]);
     crate::attack::withstand(&[
         rogue("a refusal that the guest invents", &own.to_string())
-            .ends(999, "failed with code 110, which is the gate's alone…policy does not allow"),
+            .ends(999, "failed with code 110, which only the gate may use…policy does not allow"),
         rogue("a refusal for another bridge than the gate's", &others.to_string())
-            .ends(999, "which is the gate's alone"),
+            .ends(999, "which only the gate may use"),
         rogue("the gate's refusal", &refused.to_string()).ends(110, "bridge.find on \"cni0\"…bridge.find cni0;"),
     ])?;
     let attacked = AttackedNode::new()?;

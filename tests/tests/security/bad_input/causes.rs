@@ -209,7 +209,7 @@ fn keys_that_only_native_plugins_take() -> Result<()> {
     Refusal::of(&answer)?.expect(999, "the value for net.ipv4.conf.eth7.arp_filter is null…leave the key out")?;
     let untyped = json!({"cniVersion": "1.0.0", "type": "static", "ipam": {"addresses": [{"address": "10.9.0.5/24"}]}});
     Refusal::of(&Network::new(&watched.node, &untyped)?.call("ADD", "c1")?)?
-        .expect(999, "claims address 10.9.0.5/24…`ipam` has no `type`: \"type\": \"static\" lets it")?;
+        .expect(999, "claims address 10.9.0.5/24…`ipam` has no `type`: \"type\": \"static\" lets the plugin")?;
     Ok(())
 }
 
@@ -245,8 +245,8 @@ fn a_link_with_a_dot_in_its_name() -> Result<()> {
     Ok(())
 }
 
-/// IPv6 is switched off on the node. ADD fails only for addresses of the bridge: in the container, the plugin switches
-/// IPv6 on.
+/// IPv6 is switched off on the node. ADD fails for addresses of the bridge or the host end. Only in the container, the
+/// plugin switches IPv6 on.
 #[test]
 fn ipv6_that_is_switched_off() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
@@ -267,7 +267,7 @@ fn ipv6_that_is_switched_off() -> Result<()> {
 /// A systemd unit may forbid its processes to make code executable. A new installation would not help.
 #[test]
 fn a_runtime_that_may_make_no_code() -> Result<()> {
-    // PR_SET_MDWE is what systemd sets, in addition to a seccomp filter.
+    // systemd sets PR_SET_MDWE, in addition to a seccomp filter.
     const SCRIPT: &str = "import ctypes, os, sys
 if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0: sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])";

@@ -26,8 +26,8 @@ pub struct Bandwidth {
     /// The host end's name.
     #[serde(rename = "port")]
     pub host: String,
-    /// The host end's interface index. A later link of this name belongs to another attachment, which may have equal
-    /// limits.
+    /// The host end's interface index. A later link with the host end's name belongs to another attachment, which may
+    /// have equal limits.
     pub index: u32,
     /// The limit towards the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
     [bucket(limit), sized(limit, largest), sized(limit, lowest_bits)].iter().any(|bucket| qdisc.is_bucket(bucket))
 }
 
-/// Returns the bucket of a limit. `fit` converts its numbers to 32 bits.
+/// Returns the bucket of a limit. `fit` converts the bucket's numbers to 32 bits.
 fn sized(limit: &RateLimit, fit: fn(u64) -> u32) -> TokenBucket {
     let most = u64::from(u32::MAX);
     let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(most));
@@ -155,7 +155,7 @@ fn is_limited(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     Ok(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
 }
 
-/// Gives a link its token bucket, if the bucket is missing. Returns true if it was missing.
+/// Gives a link its token bucket, if the bucket is missing. Returns true if the bucket was missing.
 fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
     match host.root_qdisc(link.index).map_err(about(&link.name))? {
         Some(qdisc) if keeps(&qdisc, limit) => Ok(false),
@@ -164,7 +164,7 @@ fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     }
 }
 
-/// Redirects the traffic that the host end receives to the ifb. Returns true if the redirection was missing.
+/// Redirects to the ifb the traffic that the host end receives. Returns true if the redirection was missing.
 fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
         Some(qdisc) if !qdisc.is_default() => {

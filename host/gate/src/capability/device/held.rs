@@ -22,11 +22,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Kind of the note.
+/// The kind of a note on a held object.
 pub const HELD: &str = "held";
 
 /// The end of each message about a held device.
-const WAY_OUT: &str = "`postern gc` looks at it again";
+const WAY_OUT: &str = "`postern gc` examines the object again";
 
 /// The object that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,14 +108,14 @@ pub struct HeldNote {
     pub object: HeldObject,
     /// The network of the attachment that had the object.
     pub network: String,
-    /// The container of that attachment.
+    /// The container ID of the attachment that had the object.
     pub container_id: String,
-    /// The interface of that attachment.
+    /// The interface name of the attachment that had the object.
     pub ifname: String,
     /// The reasons.
     pub why: Vec<String>,
     /// The present name of a device on the host, if another link has the device's own name. The device waits for its
-    /// own name. Earlier versions did not write the present name, or only for virtual devices. A device gets its own
+    /// own name. Earlier versions wrote the present name only for virtual devices, or never. A device gets its own
     /// name by its next ADD, or by `postern gc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_now: Option<String>,
@@ -187,7 +187,7 @@ impl Notes {
                 );
                 // The note gets the device's present name, because another device gets the earlier name.
                 if let Some(Err(error)) = held.map(|held| held.note_again(&self.state, host)) {
-                    crate::say!("postern: the note on the device {} has its earlier name: {error}", device.name);
+                    crate::say!("postern: the note on the device {} still has the earlier name: {error}", device.name);
                 }
             }
             Err(_) => self.log("held.rename", &object, rule, &done, start),
@@ -195,8 +195,8 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    /// Gives held devices their own names again, if these names are free now: a device that came home may have had such
-    /// a name before. A device stays held if this fails. `home` is called only if something is held.
+    /// Gives held devices their own names again, if these names are free now. A device that came home may have given up
+    /// such a name. A device stays held if this fails. `home` is called only if an object is held.
     pub(crate) fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
@@ -215,7 +215,7 @@ impl Notes {
         }
     }
 
-    /// Returns the device that the host's link `other` is, if a note or a record lists this device. Root in a container
+    /// Returns the device of the host's link `other`, if a note or a record lists this device. Root in a container
     /// can bring its device to the host before the DEL. The note is returned too, if the device is held.
     fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, Option<HeldNote>)>, OpError> {
         let here = host.cookie().map_err(kernel_error)?;
@@ -246,7 +246,7 @@ pub(crate) fn hold(run: &Context, object: HeldObject, why: &[String]) -> Result<
     // The rule is "record", because a held object is an effect of the record that is being removed.
     Notes::of(run).log("held.hold", &object, "record", &outcome, start);
     outcome?;
-    let stays = if matches!(held.object, HeldObject::Device(_)) { "it stays down; " } else { "" };
+    let stays = if matches!(held.object, HeldObject::Device(_)) { "the device stays down; " } else { "" };
     crate::say!("postern: {held} is held: {}; {stays}{WAY_OUT}", why.join("; "));
     Ok(())
 }
@@ -322,7 +322,7 @@ fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
     node::update(state, &note(other)).map_err(state_error)
 }
 
-/// Returns the note on the `wanted` held object.
+/// Returns the note on a held object that `wanted` accepts.
 fn noted(state: &Path, here: u64, wanted: impl Fn(&HeldNote) -> bool) -> Result<Option<NodeObject>, OpError> {
     let (objects, _) = node::list(state).map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
@@ -436,7 +436,8 @@ impl HeldNote {
     /// Returns the remedy for an operator.
     pub fn remedy(&self) -> String {
         let Some(device) = self.object.device() else {
-            return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"
+            return "end the namespaces that the VLAN's last container made, or make the node's link anew; then run \
+                    `postern gc`"
                 .to_owned();
         };
         let name = &device.name;
@@ -446,8 +447,8 @@ impl HeldNote {
                  --unbind` takes the device from its driver and gives it back, which ends all other uses"
             ),
             None => format!(
-                "end the namespaces that its last container made, or delete \"{}\" and make \"{name}\" anew; then \
-                 run `postern gc`",
+                "end the namespaces that the device's last container made, or delete \"{}\" and make \"{name}\" anew; \
+                 then run `postern gc`",
                 self.name_now.as_deref().unwrap_or(&name.to_string())
             ),
         }
@@ -460,7 +461,7 @@ pub(crate) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Opt
     Ok(host
         .has_vlan(&link, id)
         .map_err(kernel_error)?
-        .then(|| "it is in use in an unknown namespace: root in its container has moved its link there".to_owned()))
+        .then(|| "root in the container has moved the VLAN's link to an unknown namespace".to_owned()))
 }
 
 #[cfg(test)]

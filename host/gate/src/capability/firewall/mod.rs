@@ -1,4 +1,4 @@
-//! `firewall`: lets the node forward traffic of the attachment's addresses, and isolates its bridge.
+//! `firewall`: lets the node forward traffic of the attachment's addresses, and isolates the attachment's bridge.
 //!
 //! Backend, admin chain, zone and ingress policy come from the operator's configuration, and never from the guest.
 
@@ -27,7 +27,7 @@ use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
 pub(crate) const FACTS: Facts = Facts { keeps, ..ALWAYS };
 
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
-    // A collection removes only recorded effects, and these effects ask for their rights themselves.
+    // A collection removes only recorded effects. Each effect states its own right (`EffectKind::right`).
     if request.verb == Verb::Gc {
         return None;
     }
@@ -56,7 +56,7 @@ impl host::Firewall for Gate<'_> {
         let by_iptables = backend == FirewallBackend::Iptables;
         let effect = placed(self.run.journal, effect, by_iptables.then_some(addresses), |made| &mut made.variant);
         // `is_first` is computed before the intent is written, because the intent itself would count. After a native
-        // plugin it is false: a native firewall plugin may be earlier in the list.
+        // plugin `is_first` is false: a native firewall plugin may be earlier in the list.
         let is_first = !others::is_behind_native(self.run.journal) && is_first::<Firewall>(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)
@@ -181,8 +181,8 @@ fn bridge(run: &Context) -> Result<Link, OpError> {
         .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
 }
 
-/// Removes the rules that admit the attachment's addresses. The record names the addresses or, if it has no section of
-/// this plugin, `prevResult`.
+/// Removes the rules that admit the attachment's addresses. The addresses come from the record, or from `prevResult` if
+/// the record has no section of this plugin.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     for made in run.journal.recorded::<Firewall>() {
         made.remove(run)?;
@@ -197,8 +197,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
 }
 
 /// Removes a native plugin's rules for the addresses of `prevResult`. If the record lists addresses, only these
-/// addresses count. The record lists no addresses if a native plugin gave them in a mixed list. Addresses in records of
-/// other attachments never count.
+/// addresses count. The record lists no addresses if a native plugin of the list gave the addresses. Addresses in
+/// records of other attachments never count.
 fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
     let previous = run.request.previous();
     let sections = run.journal.record().filter(|_| !run.journal.is_replaced()).map(postern_state::Record::sections);

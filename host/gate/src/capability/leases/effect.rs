@@ -34,8 +34,8 @@ impl Lease {
             // Another user may have made the files in the directory: the files are not touched, and DEL continues.
             Err(error @ StateError::Untrusted { .. }) if run.request.verb == Verb::Del => {
                 crate::say!(
-                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; after a repair, `{}` gives them \
-                     back",
+                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; after a repair, `{}` \
+                     frees the leases",
                     self.directory,
                     collecting(&self.directory)
                 );

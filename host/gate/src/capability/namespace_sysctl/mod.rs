@@ -32,7 +32,7 @@ const LIST_LIMIT: u64 = 64 << 10;
 /// The most bytes of a value. The kernel takes less than a page.
 const VALUE_LIMIT: usize = 4000;
 
-/// The most lines of the list in a refusal.
+/// The most lines of the allow-list in a refusal.
 const SHOWN: usize = 16;
 
 /// A setting that only the first namespace of a machine has.
@@ -49,8 +49,8 @@ const SHARED: [&str; 5] = [
 ];
 
 /// The hint for a key that leads to no file, and for a key of another link.
-const DOTS: &str = "each dot and each slash of a key begins a new part, so no key can have a link's name with a dot in it: \
-                    `net.ipv4.conf.IFNAME.arp_filter` and the like lead to the attachment's own link, whatever its name";
+const DOTS: &str = "dots and slashes separate the parts of a key, so a key can't contain a link's name with a dot. IFNAME \
+                    stands for the name of the attachment's own link, for example in `net.ipv4.conf.IFNAME.arp_filter`";
 
 pub(crate) const FACTS: Facts =
     Facts { keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())), ..NEVER };
@@ -61,8 +61,8 @@ pub fn looks() -> Vec<Setting> {
 }
 
 /// True if the network lists settings that need a thread in the container's namespace. Settings of links that come and
-/// go need no thread. If settings of `all`, `default` and `lo` are opened from outside, the kernel keeps their entries
-/// as long as the namespace.
+/// go need no thread. Settings of `all`, `default` and `lo` need the thread: if they are opened from outside, the
+/// kernel keeps their entries as long as the namespace.
 pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
     let is_of_link = |key: &str| {
         below_net(key, ifname).is_none_or(|path| match path.split('/').collect::<Vec<_>>().as_slice() {
@@ -132,7 +132,7 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     }
     if !is_value(value) {
         let message =
-            format!("the value for {key} is invalid: it may have {VALUE_LIMIT} bytes, and no control characters");
+            format!("the value for {key} is invalid: a value may have {VALUE_LIMIT} bytes, and no control characters");
         return Err(invalid(message));
     }
     let path = below_net(key, &request.ifname).ok_or_else(|| {
@@ -294,8 +294,8 @@ mod tests {
         all
     }
 
-    /// The list of shared settings is complete for this kernel: the test writes each other setting in a namespace. The
-    /// setting of the node must not change.
+    /// The list of shared settings is complete for this kernel. The test writes all settings outside of the list in a
+    /// namespace, and the node's settings must not change.
     #[test]
     fn what_a_namespace_writes_changes_no_other() {
         let in_list =
@@ -334,7 +334,7 @@ mod tests {
                 // A file that the host's namespace does not have is no setting of the node.
                 let is_same = fs::read_to_string(&path).ok() == before.get(&path).cloned().flatten();
                 look.send(()).unwrap();
-                assert!(is_same || !before.contains_key(&path), "{} is one setting of the node", path.display());
+                assert!(is_same || !before.contains_key(&path), "{} also changed on the node", path.display());
             }
             assert!(count > 300, "only {count} settings were written");
         });

@@ -74,7 +74,7 @@ impl LinkState {
         if self.up && link.up {
             let (addresses, _) = listed_as_far_as_possible(|| losable(netlink, link.index))?;
             as_far_as_possible(|| netlink.set_down(link.index))?;
-            // Only a link that is up can have routes.
+            // A link that is down has no routes, so only addresses are given back.
             give_addresses(run.fixed, netlink, link.index, &addresses)?;
         }
         give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))
@@ -91,8 +91,8 @@ impl LinkState {
         // If two DELs run at once, each DEL first notes its own end, and then reads the other record. So at least one
         // DEL restores the setting.
         others.retain_mut(|other| self.is_still_of(other));
-        // Each attachment that claims `lo` uses the setting. The attachments with a note on the setting of another link
-        // use this setting.
+        // Each attachment that claims `lo` uses a setting of `lo`. Only attachments with a note on a setting use the
+        // setting of another link.
         if before.of_lo && !others.is_empty() || self.before_others(&others).is_some() {
             return Ok(());
         }

@@ -98,8 +98,8 @@ impl host::Veth for Gate<'_> {
         let found = self.run.system.link_inside(&self.run.request.ifname)?;
         let Some(own) = found.filter(|own| own.kind == "veth") else { return Ok(None) };
         let host = self.run.system.host()?;
-        // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
-        // belong to another container's pair.
+        // The record identifies the host end. Root in the container can choose interface indices, so that a link seems
+        // to belong to another container's pair.
         let mut end = None;
         for pair in self.run.journal.pairs() {
             end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
@@ -120,8 +120,8 @@ impl host::Veth for Gate<'_> {
     }
 }
 
-/// Checks that a handle's link is the attachment's end on the host. This is the host end of its living pair, or an
-/// earlier plugin's link that joined a bridge.
+/// Checks that a handle's link is the attachment's end on the host. This end is the host end of the living pair, or
+/// an earlier plugin's link that joined a bridge.
 pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     match others::end(run)? {
         Some(link) if link.index == index && link.name == name => Ok(()),
