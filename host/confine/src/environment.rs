@@ -20,7 +20,7 @@ pub fn forget_backtraces() {
 }
 
 /// Overwrites every variable with zeroes and empties the list. A runtime's environment can hold secrets, and an
-/// attacker who breaks out of a guest could read them in the memory of its process.
+/// attacker who breaks out of a guest could read the secrets in the sandbox process.
 ///
 /// The process must have one thread. Copy needed variables first.
 pub fn forget_environment() {

@@ -1,5 +1,6 @@
 //! Ethernet frames of DHCP and ARP (`frame6` has the frames of IPv6). The service writes all headers, so a guest can't
-//! send to other ports, from another address or with another protocol. It reads only the headers of received frames.
+//! send to other ports, from another address or with another protocol. Of received frames the service reads only the
+//! headers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -101,7 +102,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
 
 /// Returns an ARP probe (RFC 5227): a frame that asks who has an address, without an address of the sender.
 pub fn arp_probe(own: MacBytes, address: Ipv4Addr) -> Vec<u8> {
-    // Ethernet, IPv4, their lengths, a request.
+    // Ethernet, IPv4, the lengths of both kinds of addresses, a request.
     let request = [0, 1, 8, 0, 6, 4, 0, 1];
     [&ALL[..], &own, &TYPE_ARP, &request, &own, &[0; 4], &[0; 6], &address.octets()].concat()
 }
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(frame[14..34], [0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0x3a, 0xcf, 0, 0, 0, 0, 255, 255, 255, 255]);
         assert_eq!(frame[34..40], [0, 68, 0, 67, 0, 11]);
         assert_eq!(frame[42..], [1, 2, 3]);
-        assert_eq!(read_udp(&frame, true), None, "it is for the server's port");
+        assert_eq!(read_udp(&frame, true), None, "the frame is for the server's port");
         let received = read_udp(&answer(b"abc"), true).unwrap();
         assert_eq!(
             received,
@@ -201,14 +202,14 @@ mod tests {
         let address = Ipv4Addr::new(10, 5, 0, 7);
         let probe = arp_probe(OTHER, address);
         assert_eq!(probe.len(), 42);
-        assert!(arp_conflicts(&probe, OWN, address), "another one probes it");
-        assert!(!arp_conflicts(&probe, OTHER, address), "its own probe");
+        assert!(arp_conflicts(&probe, OWN, address), "another station probes the address");
+        assert!(!arp_conflicts(&probe, OTHER, address), "the station's own probe");
         assert!(!arp_conflicts(&probe, OWN, Ipv4Addr::new(10, 5, 0, 8)), "a probe of another address");
         let mut reply = probe.clone();
         reply[21] = 2;
         reply[28..32].copy_from_slice(&address.octets());
-        assert!(arp_conflicts(&reply, OWN, address), "another one has it");
-        // A neighbour's request for the address, which was in use before.
+        assert!(arp_conflicts(&reply, OWN, address), "another station has the address");
+        // A neighbour asks who has the address, which another station had before.
         let mut request = probe;
         request[28..32].copy_from_slice(&[10, 5, 0, 9]);
         assert!(!arp_conflicts(&request, OWN, address));

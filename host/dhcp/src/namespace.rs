@@ -44,7 +44,7 @@ impl OwnNamespace {
         setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|errno| errno.to_string())?;
         let done = act();
         if let Err(errno) = setns(self.namespace.fd(), CloneFlags::CLONE_NEWNET) {
-            // The service must not go on in a container's namespace. After its restart, it reads its leases from their
+            // The service must not go on in a container's namespace. After a restart, the service reads the leases from
             // files.
             postern_gate::say!("postern dhcp: cannot leave a container's namespace: {errno}");
             std::process::exit(1);

@@ -51,7 +51,7 @@ impl Service {
                 if let Some(entry) = self.leases.get_mut(key) {
                     entry.lease = Some(lease);
                 }
-                self.fail_to_use(key, &format!("its link can't be asked who has {address}: {words}"));
+                self.fail_to_use(key, &format!("the link can't be asked who has {address}: {words}"));
             }
         }
     }

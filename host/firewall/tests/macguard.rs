@@ -45,7 +45,7 @@ fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
     remove_unless(nft, id, &[], |_| false)
 }
 
-/// Loads `NATIVE`. In the bridge family, nft prints a name for the priority that it does not read.
+/// Loads `NATIVE`. nft prints the priority as a name, and can't read this name in the bridge family.
 fn make_native() {
     let text = NATIVE.replace("priority dstnat", "priority -300");
     tool("nftables", &format!("nft -f - <<'END'\n{text}END"));
@@ -200,12 +200,13 @@ fn names_that_run_together() {
         assert_eq!(ruleset(), both);
         assert!(remove(&mut nft, &own).unwrap());
         assert_eq!(ruleset(), before);
-        // The first attachment is made again, and nothing changes. When its port is gone, the name is free.
+        // The first attachment is made again, and nothing changes. When the port of the
+        // first attachment is gone, the name is free.
         assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         assert_eq!(ruleset(), before);
         assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());
         assert!(check(&mut nft, second, "veth2", MAC).unwrap());
-        // Remaining chains keep the chains that they lead to. They don't keep the chains that lead to them.
+        // A chain that stays keeps the chains that it leads to, and not the chains that lead to it.
         remove_unless(&mut nft, first, &[], |port| port == "veth2").unwrap();
         assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
         remove(&mut nft, second).unwrap();
@@ -214,14 +215,14 @@ fn names_that_run_together() {
     }
 }
 
-/// A set that was just made counts as complete only until another program changes a rule.
+/// A rule set that was just made counts as complete only until another program changes a rule.
 #[test]
 fn what_others_change_is_looked_at_again() {
     own_namespace();
     let mut nft = nft();
     assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap().is_some());
     assert!(check(&mut nft, ID, PORT, MAC).unwrap());
-    // A change of this connection and a harmless change of another program leave the set complete.
+    // A change of this connection and a harmless change of another program leave the rule set complete.
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
     assert!(check(&mut nft, ID, PORT, MAC).unwrap() && !check(&mut nft, ID, "veth2", MAC).unwrap());
     tool("nftables", "nft add table inet other");
@@ -290,7 +291,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(list(&mut nft).unwrap(), []);
     make_native();
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
-    // A rule of another kind with such a name is not a guarded port.
+    // A rule of another kind with such a comment is not a guarded port.
     tool("nftables", "nft add rule bridge nat PREROUTING ether type ip accept comment macspoofchk-cid3-eth0");
     let port = |id: &str, ifname: &str| GuardedPort { id: id.into(), ifname: ifname.into() };
     assert_eq!(list(&mut nft).unwrap(), [port(ID, PORT), port("cid2-eth0", "veth2")]);
@@ -317,7 +318,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(ruleset(), BASE);
 }
 
-/// The recorded handle is enough to check and to remove a guard, if it is still the guard's.
+/// The recorded handle is enough to check and to remove a guard, if the handle still belongs to the guard.
 #[test]
 fn a_guard_is_found_by_its_handle() {
     own_namespace();
@@ -325,7 +326,7 @@ fn a_guard_is_found_by_its_handle() {
     let none = |_: &str| false;
     let first = claim(&mut nft, "c1-eth0", "veth1", MAC, none).unwrap().unwrap();
     assert_eq!(first.len(), 1);
-    assert_eq!(claim(&mut nft, "c1-eth0", "veth1", MAC, none).unwrap(), Some(Vec::new()), "it was there");
+    assert_eq!(claim(&mut nft, "c1-eth0", "veth1", MAC, none).unwrap(), Some(Vec::new()), "the guard exists");
     assert!(check_known(&mut nft, "c1-eth0", "veth1", MAC, &first).unwrap());
     assert!(!check_known(&mut nft, "c1-eth0", "veth1", [9; 6], &first).unwrap());
     let before = ruleset();
@@ -342,7 +343,7 @@ fn a_guard_is_found_by_its_handle() {
         left.contains("veth9") && !left.contains("veth1") && left.contains("chain cni-br-iface-c1-eth0-mac"),
         "{left}"
     );
-    // The handles start again, and belong to another guard.
+    // The handles of a new table start again. The recorded handle now belongs to another guard.
     tool("nftables", "nft delete table bridge nat");
     let other = claim(&mut nft, "c3-eth0", "veth3", MAC, none).unwrap().unwrap();
     let before = ruleset();

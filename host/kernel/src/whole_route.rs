@@ -30,8 +30,8 @@ impl Netlink {
         self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(filter), 0), read)
     }
 
-    /// Puts a route into its table. With `replace` it replaces the first route to the same destination with the same
-    /// metric. Without `replace`, the new route is added beside the existing route.
+    /// Puts a route into its table. With `replace` the new route replaces the first route to the same destination with
+    /// the same metric. Without `replace`, the new route is added beside the existing route.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.

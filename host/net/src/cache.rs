@@ -39,7 +39,7 @@ pub struct Cached {
     pub network: String,
     /// The attachment, with its arguments.
     pub attachment: Attachment,
-    /// The text of the list that made it.
+    /// The text of the list that made the attachment.
     pub config: Vec<u8>,
     /// The file.
     pub path: PathBuf,
@@ -180,7 +180,7 @@ impl Cache {
         written
     }
 
-    /// Returns the result of an attachment in the version of its list; `None` if there is none.
+    /// Returns the result of an attachment in the version of its list; `None` if the cache has no result.
     ///
     /// # Errors
     /// Code 4 and 7: a name that no plugin accepts. Code 999: the file has no valid result.
@@ -241,7 +241,7 @@ impl Cache {
         self.cached(self.path(network, attachment).ok()?).filter(is_own)
     }
 
-    /// Returns all attachments that the cache has, by the names of their files.
+    /// Returns all attachments that the cache has, sorted by file name.
     pub fn all(&self) -> Vec<Cached> {
         self.paths().into_iter().filter_map(|path| self.cached(path)).collect()
     }
@@ -257,7 +257,7 @@ impl Cache {
         is_own.then_some(Cached { network, attachment, config, path })
     }
 
-    /// Returns all files, by their names.
+    /// Returns all files, sorted by name.
     fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -265,7 +265,7 @@ impl Cache {
         paths
     }
 
-    /// Reads all files that are attachments, by their names.
+    /// Reads all files that are attachments, sorted by file name.
     fn entries(&self) -> Vec<Entry> {
         // An entry with a name that no plugin accepts is no attachment.
         let is_attachment = |entry: &Entry| {

@@ -95,7 +95,7 @@ impl<P: Plugins> Runtime<P> {
         Ok(last)
     }
 
-    /// Compares an attachment with what ADD made: CHECK of each plugin in order, with the cached result.
+    /// Compares an attachment with the objects that ADD made: CHECK of each plugin in order, with the cached result.
     ///
     /// # Errors
     /// The first plugin's error; the list's version has no CHECK; the cached result can't be read.
@@ -165,7 +165,7 @@ impl<P: Plugins> Runtime<P> {
             let mut more = Map::new();
             let object = |one: &(String, String)| json!({"containerID": one.0, "ifname": one.1});
             if let Some(valid) = valid.map(|valid| valid.iter().map(object).collect::<Value>()) {
-                // The list has two keys, because an older libcni reads the wrong key.
+                // The input has the list under two keys, because an older libcni reads the wrong key.
                 more.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
                 more.insert("cni.dev/attachments".to_owned(), valid);
             }

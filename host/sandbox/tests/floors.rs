@@ -1,5 +1,6 @@
-//! The small floor and the whole floor are compared with unchanged wasmtime-wasi: the same component must get the same
-//! answers.
+//! The sandbox has two implementations of WASI: the small floor (`wasi`), and the whole floor (`full_wasi`) for
+//! components that import all of WASI. These tests compare both with unchanged wasmtime-wasi. The same component must
+//! get the same answers.
 //!
 //! wasmtime-wasi is the oracle. A program that only computes gets the same answers here, on either floor.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
@@ -18,7 +19,7 @@ use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
 
-/// The outcome of a program: standard output, standard error, and its status, if it ended by itself.
+/// The outcome of a program: standard output, standard error, and the exit status; no status after a trap.
 #[derive(Debug, PartialEq, Eq)]
 struct ProgramOutcome {
     stdout: String,
@@ -28,8 +29,9 @@ struct ProgramOutcome {
 
 fn guest(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest").join(name);
-    fs::read(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; `make build` and `tests/setup test` make it", path.display()))
+    fs::read(&path).unwrap_or_else(|error| {
+        panic!("{}: {error}; `make build` and `tests/setup test` make this file", path.display())
+    })
 }
 
 fn start(command: &str, arguments: &str, stdin: &str) -> Start {
@@ -134,7 +136,7 @@ impl BothImplementations {
 
     fn floors(&self, start: &Start) -> ProgramOutcome {
         let small = ours(&self.small, start.clone());
-        assert_eq!(small, ours(&self.whole, start.clone()), "the small floor, and the whole one: {start:?}");
+        assert_eq!(small, ours(&self.whole, start.clone()), "the small floor, and the whole floor: {start:?}");
         small
     }
 
@@ -170,9 +172,9 @@ fn what_every_command_imports_is_the_same_everywhere() {
         }
     }
     let left = floor.all(&start("ADD", "input", "0123456789abcdef"));
-    assert!(left.stdout.contains("[48, 49, 50]"), "it did read: {left:?}");
+    assert!(left.stdout.contains("[48, 49, 50]"), "the guest read its input: {left:?}");
     let left = floor.all(&start("ADD", "output", "0123456789abcdef"));
-    assert!(left.stdout.starts_with("written and flushed "), "it did write: {left:?}");
+    assert!(left.stdout.starts_with("written and flushed "), "the guest wrote its output: {left:?}");
     assert_eq!(left.stderr, "to standard error\nand by the library\n");
     let left = floor.all(&start("ADD", "random", ""));
     assert!(left.stdout.starts_with("[0, 1, 32, 1000, 60000] [0, 1, 300] true false"), "{left:?}");

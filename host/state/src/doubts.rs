@@ -1,9 +1,9 @@
-//! Attachments in doubt: a confined ADD needs a thing that another attachment has, and can't find out whether that
-//! attachment is alive.
+//! Attachments in doubt: a confined ADD needs an object that another attachment has, such as an address. The ADD can't
+//! find out whether the other attachment is alive.
 //!
 //! The ADD leaves a note: an empty file `<root>/doubts/<key>`, named after the record of the other attachment. The next
-//! ADD that may need the same thing reads the note before it confines itself. It examines the attachment, and removes
-//! the note. An address concerns only ADDs of one network. Then the name of the note has the network too:
+//! ADD that may need the same object reads the note before it confines itself. It examines the attachment, and removes
+//! the note. An address concerns only ADDs of one network. The name of a note about an address has the network too:
 //! `<root>/doubts/<key>.<network>`. A note proves nothing: it only asks for an examination.
 //!
 //! All errors are [`StateError::Untrusted`] and [`StateError::Io`].
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(list(&root, own).unwrap(), [key(1)]);
         let made = (0..2 * MOST).filter(|number| note(&root, &key(*number), None).unwrap()).count();
         assert_eq!((made, list(&root, own).unwrap().len()), (MOST, MOST));
-        assert!(note(&root, &key(1), None).unwrap(), "it is there");
+        assert!(note(&root, &key(1), None).unwrap(), "the note exists");
         // The notes of one network take no room from other networks, and other networks do not read them.
         let made = (100..200).filter(|number| note(&root, &key(*number), Some(own)).unwrap()).count();
         assert_eq!((made, list(&root, own).unwrap().len()), (MOST, 2 * MOST));

@@ -21,8 +21,8 @@ pub struct Start {
 /// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestLimits {
-    /// Linear memory of all the component's memories together, in bytes. A confined process has 384 MiB for this and
-    /// everything else.
+    /// Linear memory of all the component's memories together, in bytes. A confined process has 384 MiB for
+    /// these memories and all its other data.
     pub memory: usize,
     /// Entries of all tables together. A function table has an entry for each function that a pointer can refer to.
     pub tables: usize,
@@ -66,7 +66,7 @@ pub enum FromSandbox {
     Call(Operation),
     /// The guest wrote to its standard error.
     Stderr(String),
-    /// The guest ended by itself.
+    /// The guest exited.
     Finished {
         /// The guest's standard output.
         stdout: String,

@@ -17,7 +17,7 @@ fn the_audit_log_keeps_its_form() {
     for operation in samples() {
         let json = serde_json::to_string(&operation.logged()).unwrap();
         writeln!(text, "{} {} {json}", operation.name(), operation.lasting().name()).unwrap();
-        assert!(!json.contains("null"), "what is absent has no key: {json}");
+        assert!(!json.contains("null"), "an absent value has no key: {json}");
     }
     assert_eq!(text, include_str!("operations.golden"));
 }

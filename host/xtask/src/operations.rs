@@ -235,7 +235,7 @@ fn all(surface: &Surface) -> Result<String> {
                  match self {{ {names} }}
              }}
 
-             /// The rows of its operations.
+             /// The rows of the capability's operations.
              pub const fn rows(self) -> &'static [Row] {{
                  match self {{ {rows} }}
              }}
@@ -265,7 +265,7 @@ fn all(surface: &Surface) -> Result<String> {
                  match self {{ {capability} }}
              }}
 
-             /// Returns its row in the table of its capability.
+             /// Returns the operation's row in the table of the capability.
              pub fn row(&self) -> &'static Row {{
                  match self {{ {row} }}
              }}

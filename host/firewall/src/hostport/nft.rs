@@ -152,7 +152,7 @@ impl HostPorts {
         self.rules().entries.len()
     }
 
-    /// True if all rules are there. With their handles, no other rules are read.
+    /// True if all rules exist. If `handles` has all their handles, no other rules are read.
     ///
     /// # Errors
     /// The kernel refuses to show the rules, or the deadline passes.
@@ -266,7 +266,7 @@ pub fn list(nft: &mut Nft) -> Result<Vec<SeenForward>, FirewallError> {
     Ok(seen)
 }
 
-/// Removes these rules, whatever program made them. Returns their number.
+/// Removes these rules, whatever program made them. Returns the number of removed rules.
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].

@@ -14,7 +14,7 @@ pub struct RuleHandles<'a> {
     pub handles: &'a [u64],
     /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: &'a [u64],
-    /// The place of the rules, as their record has it.
+    /// The place of the rules, according to the record.
     pub recorded: Recorded,
 }
 
@@ -30,7 +30,7 @@ impl<'a> RuleHandles<'a> {
 }
 
 /// Returns the handles of the `nat` tables of these addresses' families, for [`RuleHandles`]. Empty if a table is
-/// missing, or if only a program can read its rules. If the handles are the same before and after rules are made, the
+/// missing, or if only iptables can read its rules. If the handles are the same before and after rules are made, the
 /// rules are in these tables.
 #[must_use]
 pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Runs a test in its own namespace, without programs.
+    /// Runs a test in its own namespace, over netlink only.
     fn within(test: impl Fn(ProgramRunner<'_>)) {
         assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run this test by cargo, for its runner");
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -216,7 +216,7 @@ mod tests {
             };
             let (handles, table) = make();
             refused((&handles[..1], table), "one handle is missing");
-            refused((&[], table), "none is known");
+            refused((&[], table), "no handle is known");
             refused((&handles, table + 1), "another table");
             let of_second = second.iptables_ensure_in(None, runner).unwrap();
             refused((&handles, table), "another attachment of the container has rules in the chain");

@@ -64,8 +64,9 @@ pub(super) struct Change {
     request: NetlinkRequest,
 }
 
-/// The largest number of changes in one transaction, if a batch is made in parts. Usually the changes are deletions. To
-/// find a rule, the kernel walks through its chain, including rules that this transaction has deleted.
+/// The largest number of changes in one transaction, if a batch is made in parts. Usually the changes are deletions.
+/// For each deletion the kernel walks through the chain, also past the rules that this transaction has deleted. So a
+/// long transaction is slow.
 const MOST_CHANGES: usize = 512;
 
 /// Changes that the kernel makes together, if the rule set still has `generation`.
@@ -106,7 +107,8 @@ impl Batch {
         self.changes.len() > self.most
     }
 
-    /// Adds a table. If the table exists, the result is `EEXIST`: a second declaration would cost milliseconds.
+    /// Adds a table. If the table exists, the result is `EEXIST`. A repeated declaration without this error would cost
+    /// milliseconds.
     pub(crate) fn add_table(&mut self, table: Table, comment: Option<&str>) {
         let mut attributes = vec![TableAttribute::Name(table.name.to_owned())];
         attributes.extend(comment.map(|text| TableAttribute::UserData(comment_data(text.as_bytes()))));
@@ -279,7 +281,7 @@ mod tests {
         assert_eq!(objects, all);
         assert_eq!((parts[0].generation, parts[1].generation, parts[2].generation), (u32::MAX, 1, 2));
         assert_eq!(parts[1].describe(1).unwrap().1, parts[1].changes[0].object);
-        // A single change that is too long is not left out.
+        // A single change that is too long has its own transaction.
         assert_eq!(batch.parts(1).len(), 100);
         assert!(batch.parts(usize::MAX).len() == 1 && !batch.is_long());
         batch.most = 40;

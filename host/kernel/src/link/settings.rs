@@ -37,7 +37,7 @@ pub enum Treatment {
     NoSetting,
     /// No request restores the attribute.
     Lasting(&'static str),
-    /// This program does not know the attribute.
+    /// Postern does not know the attribute.
     Unknown,
 }
 
@@ -63,16 +63,16 @@ impl Treatment {
             IFLA_VFINFO_LIST | 24 | 25 => Self::Lasting("the settings of its virtual functions"),
             31 | 32 => Self::Lasting("its number of queues"),
             IFLA_LINKINFO => Self::Lasting("the settings of its kind"),
-            55 => Self::Lasting("its reasons of protocol state"),
+            55 => Self::Lasting("its reasons for protodown"),
             // `Link` has address, MTU, queue length, alias, other names, XDP, master and flags of reception.
             1 | 4 | 10 | 13 | 20 | 43 | 52
             // The link's name and the places of its other end.
             | 3 | 5 | 19 | 28 | 37 | 45 | 46 | 49
-            // The queueing discipline goes with the move.
+            // The queueing discipline, which a move of the link removes.
             | 6
             // States and counters.
             | 7 | 16 | 23 | 30 | 33 | 35 | 44 | 47 | 48 | 61
-            // Limits and identity, by its driver.
+            // Limits and identity, which the driver sets.
             | 34 | 36 | 38 | 42 | 50 | 51 | 54 | 56 | 57 | 59 | 60 | 62 | 65..=69 => Self::NoSetting,
             _ => Self::Unknown,
         }

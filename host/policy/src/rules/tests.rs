@@ -107,7 +107,7 @@ fn names_plugin_operation_and_the_grant_that_is_missing() {
     );
 }
 
-/// Every refusal that policy can lift offers a line. An operator's file with that line alone is read, and lifts the
+/// Every refusal that policy can lift offers a line. An operator's file with only this line is valid, and lifts the
 /// refusal.
 #[test]
 fn lines_that_are_offered_are_read_and_allow() {
@@ -234,7 +234,7 @@ fn other_lines_are_read_as_well() {
             .starts_with("an operator can name the network")
     );
     assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
-    // A text that would have another meaning in a file is not offered.
+    // A text that would have another meaning in a policy file is not offered.
     let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
     assert!(star.hint.contains("no line of a policy file can name this object"), "{}", star.hint);
 }

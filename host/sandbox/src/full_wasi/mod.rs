@@ -3,8 +3,8 @@
 //!
 //! The implementation is wasmtime-wasi, so that such a program gets the expected behaviour. The program finds a clock,
 //! and streams in memory. It finds no directory and no argument, and can't make a socket. Requests (`wasi:http`) are
-//! refused by name, without an implementation. Random numbers come from [`crate::wasi`]. There is no further thread and
-//! no further open descriptor, and the process is sealed like any other.
+//! refused by name, without an implementation. Random numbers come from [`crate::wasi`]. The process has no further
+//! thread and no further open descriptor, and is sealed like every sandbox.
 
 mod http;
 mod streams;
@@ -46,7 +46,7 @@ impl FullWasi {
     pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
         let stdout = Shared::new(GuestOutput::new(start.limits.stdout, OverLimit::Trap));
         let stderr = Shared::new(GuestOutput::new(start.limits.stderr, OverLimit::Drop));
-        // Without settings, a run has no arguments, directories, networks and name resolution.
+        // Without further settings, the guest has no arguments, directories, networks and name resolution.
         let context = WasiCtx::builder()
             .stdin(MemoryInputPipe::new(start.stdin.as_bytes().to_vec()))
             .stdout(stdout.clone())
@@ -89,7 +89,8 @@ pub fn exit_status(error: &wasmtime::Error) -> Option<u8> {
     error.downcast_ref::<I32Exit>().map(|exit| u8::from(exit.0 != 0))
 }
 
-/// The kernel's clocks, by the two system calls that a sealed process has. The monotonic clock begins with the run.
+/// The kernel's clocks, read by two system calls that a sealed process may use. The monotonic clock begins with the
+/// run.
 struct Clock(Instant);
 
 impl HostWallClock for Clock {

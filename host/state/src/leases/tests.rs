@@ -191,7 +191,7 @@ fn foreign_changes_are_seen_at_once() {
     let scratch = Scratch::new();
     let leases = scratch.leases();
     for round in 0..100u8 {
-        // The native plugin runs as fast as possible: within one tick of the kernel's clock.
+        // The native plugin's change follows at once: within one tick of the kernel's clock.
         let other = format!("10.0.1.{}", round + 1);
         reserve(&leases, &format!("ours{round}"), &["10.0.0.0/24"], &[]).unwrap();
         assert!(believed(&leases));
@@ -202,7 +202,7 @@ fn foreign_changes_are_seen_at_once() {
     }
     std::fs::remove_file(scratch.file("10.0.1.1")).unwrap();
     assert_eq!(leases.held(&owner("theirs0"), soon()).unwrap(), [] as [IpAddr; 0]);
-    // The file is rewritten in place. No entry of the directory changed, but the hit is not confirmed.
+    // The file is rewritten in place. The directory's times do not change, but the file contradicts the index.
     std::fs::write(scratch.file("10.0.1.2"), "new\r\neth0").unwrap();
     assert_eq!(leases.held(&owner("theirs1"), soon()).unwrap(), [] as [IpAddr; 0]);
     assert_eq!(leases.held(&owner("new"), soon()).unwrap(), [ip("10.0.1.2")]);
@@ -402,7 +402,7 @@ fn only_what_was_seen_makes_a_place_untrusted() {
     assert!(open_place(&data, &real).is_some());
     std::fs::rename(&real, scratch.path("other")).unwrap();
     assert!(open_place(&data, &real).is_none());
-    // Another user can put a link there between two calls.
+    // Another user can put a link in the directory's place between two calls.
     std::os::unix::fs::symlink(scratch.path("other"), &real).unwrap();
     assert!(open_place(&data, &real).is_none());
 }

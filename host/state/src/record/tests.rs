@@ -137,7 +137,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     let mut record = open(&scratch);
     record.begin("portmap", "", "c", ahead).unwrap();
     drop(record);
-    assert!(!is_busy(&root, &header().key(), 9).unwrap(), "progress for ever");
+    assert!(!is_busy(&root, &header().key(), 9).unwrap(), "a time in the future does not count as progress");
     assert!(is_busy(&root, &header().key(), 8).unwrap());
     let mut record = open(&scratch);
     record.end(None).unwrap();

@@ -226,7 +226,7 @@ impl Capability {
         }
     }
 
-    /// The rows of its operations.
+    /// The rows of the capability's operations.
     pub const fn rows(self) -> &'static [Row] {
         match self {
             Self::Link => ops::Link::ROWS,
@@ -422,7 +422,7 @@ impl Operation {
         }
     }
 
-    /// Returns its row in the table of its capability.
+    /// Returns the operation's row in the table of the capability.
     pub fn row(&self) -> &'static Row {
         match self {
             Self::Link(operation) => operation.row(),
