@@ -141,7 +141,7 @@ impl Network {
     /// Calls the first plugin of the list.
     ///
     /// # Errors
-    /// The plugin can't be started. Its failure is an answer, not an error.
+    /// The plugin can't be started. A failure of the plugin is an answer, not an error.
     pub fn call(&self, verb: &str, container: &str) -> Result<Answer> {
         self.call_at(0, verb, container, &json!({}))
     }
@@ -162,7 +162,7 @@ impl Network {
         self.add_first(self.plugins.len(), container)
     }
 
-    /// Attaches a container with only the first `count` plugins of the list, like a runtime that stops there.
+    /// Attaches a container with only the first `count` plugins of the list, like a runtime that stops then.
     ///
     /// # Errors
     /// As [`Network::add`].
@@ -190,7 +190,7 @@ pub struct Attachment {
     pub network: Network,
     /// The container.
     pub container: String,
-    /// The result of the last ADD; `null` before any.
+    /// The result of the last ADD; `null` before the first ADD.
     pub result: Value,
 }
 

@@ -7,10 +7,10 @@
 //! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address. `macvlan-alone`: a macvlan without an address.
 //!   `BRIDGE` is the bridge, or the parent link. `route`: the default route.
 //! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in existing tables.
-//! * `bandwidth`, `tuning`: changes of an existing link. `BRIDGE` is its host end.
+//! * `bandwidth`, `tuning`: changes of an existing pair. `BRIDGE` is the host end.
 //!
-//! With `--inside` the program prints the wall time and processor time (µs) and the page faults of the work. Its start
-//! and the opening of the namespaces don't count.
+//! With `--inside` the program prints the wall time and processor time (µs) and the page faults of the work. The start
+//! of the program and the opening of the namespaces don't count.
 
 mod links;
 mod nft;
@@ -118,7 +118,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         false => None,
     };
     let (before, start) = (usage(UsageWho::RUSAGE_SELF)?, Instant::now());
-    // After a deletion, closing this socket waits for the kernel. Links are removed before, as in our plugins.
+    // After a deletion, closing this socket waits for the kernel. So the socket is closed after the links are removed,
+    // as in our plugins.
     let mut nft = None;
     // DEL removes rules before links.
     let order: Vec<&str> = if verb == "add" { parts } else { parts.into_iter().rev().collect() };

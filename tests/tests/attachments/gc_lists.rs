@@ -16,7 +16,7 @@ echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(
 [ "$CNI_COMMAND" != ADD ] || jq .prevResult <<< "$input"
 "#;
 
-/// A node with a network, one living container, and one container that ended without DEL. The search covers the
+/// A node with a network, one living container, and one container that ended without DEL. `postern gc` searches the
 /// namespaces of all tests, so `number` makes addresses unique.
 struct Place {
     node: Node,
@@ -91,7 +91,7 @@ impl Place {
         Ok((printed.to_owned(), status.parse()?))
     }
 
-    /// Returns what exists besides the living attachment.
+    /// Returns the differences from the node before the dead container's ADD.
     fn left(&self) -> Result<String> {
         let left = compare(&self.before, &self.picture()?);
         Ok(left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
@@ -153,7 +153,7 @@ fn whole_lists_of_ours_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// Each plugin gets what the runtime would pass, from the last plugin to the first.
+/// Each plugin gets the arguments that the runtime would pass. The last plugin comes first.
 #[test]
 fn plugins_get_the_runtimes_arguments() -> Result<()> {
     let behind = |name: &str| json!({"type": name, "own": name, "capabilities": {"portMappings": true}});
@@ -202,8 +202,8 @@ fn a_failing_plugin_keeps_lease_and_record() -> Result<()> {
     Ok(())
 }
 
-/// `postern gc` runs no program or list that other users could write, and no missing program. Addresses stay, because
-/// the program's rules may remain.
+/// `postern gc` calls no plugin if a program is missing, or if other users could write to a program or the list.
+/// Addresses stay, because rules of a program may remain.
 #[test]
 fn nothing_of_others_is_executed() -> Result<()> {
     let entry = "/var/lib/cni/results/listed-*";

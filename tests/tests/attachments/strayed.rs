@@ -1,5 +1,5 @@
 //! DEL of a container without a record, whose path leads to another, living container by now. The process number was
-//! reused, or another namespace is mounted on the file. What the other container's records list stays, and DEL
+//! reused, or another namespace is mounted on the file. Objects in the other container's records stay, and DEL
 //! succeeds.
 
 use anyhow::{Result, ensure};
@@ -23,7 +23,7 @@ fn strayed(net: &Network, at: usize, patch: &Value) -> Result<Answer> {
     net.node.call(&net.request(at, "DEL", "gone", patch)?.attachment("gone", &net.node.netns("c1"), "eth0"))
 }
 
-/// Every shipped plugin, on each network of the tour. Only loopback leaves no record: see `letting_go`. The runtime has
+/// Every shipped plugin, on each network of `tour`. Only loopback leaves no record: see `letting_go`. The runtime has
 /// no result, or the living container's result.
 #[test]
 fn what_a_living_container_has_stays() -> Result<()> {
@@ -88,7 +88,8 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     Ok(())
 }
 
-/// The container's record is from before a rollback. Its link is gone, and native plugins attached the container again.
+/// The container's record is from before a rollback. The recorded link is gone, and native plugins attached the
+/// container again.
 #[test]
 fn so_it_does_after_a_rollback() -> Result<()> {
     let node = Node::new()?;

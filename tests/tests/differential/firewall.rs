@@ -1,5 +1,5 @@
 //! Cases of the firewall plugin with iptables. Instead of an earlier plugin in the list, the preparation makes a pair
-//! on a bridge. The operator's policy allows its addresses.
+//! on a bridge. The operator's policy allows the addresses of `prevResult`.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Cases of the portmap plugin. The `prevResult` of a case replaces an earlier plugin. An operator's policy allows its
-//! addresses, because no record has them.
+//! Cases of the portmap plugin. The `prevResult` of a case replaces an earlier plugin. An operator's policy allows the
+//! addresses of `prevResult`, because no record has them.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

@@ -109,7 +109,7 @@ fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
     Ok(())
 }
 
-/// If iptables is the nf_tables variant, no iptables program runs, and no helper exists that could run one.
+/// If iptables is the nf_tables variant, no iptables program runs, and no helper is started.
 #[test]
 fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     const TRACE: &str = "/var/log/trace";
@@ -151,7 +151,8 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     Ok(())
 }
 
-/// Legacy iptables is used by its programs, as the native plugins use it. `doctor` suggests a better setting.
+/// Postern changes legacy tables by the iptables programs, as the native plugins do. `doctor` suggests a better
+/// setting.
 #[test]
 fn legacy_iptables_is_used_by_its_programs() -> Result<()> {
     let place = Place::new()?;

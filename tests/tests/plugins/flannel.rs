@@ -1,5 +1,5 @@
-//! flannel: its delegation, what ADD writes down for DEL and for a rollback, and traffic between two nodes. The native
-//! flannel (up to CNI 0.4.0) is compared with ours, with native delegates too.
+//! flannel: its delegation, the file that ADD writes for DEL and for a rollback, and traffic between two nodes. The
+//! native flannel (up to CNI 0.4.0) is compared with ours, with native delegates too.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const FILE: &str =
     "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
 
-/// A node with a subnet file and one container. This test is the runtime.
+/// A node with a subnet file and one container. The test does the work of a runtime.
 struct Place {
     node: Node,
 }
@@ -97,7 +97,7 @@ fn every_version_and_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// Leaves out what each run chooses: link-layer addresses, names of pairs, and the path of the namespace.
+/// Leaves out the values that each run chooses: link-layer addresses, names of pairs, and the path of the namespace.
 fn plain(result: &Value) -> Value {
     let mut result = result.clone();
     for interface in result.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -182,7 +182,7 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
                 ensure!(plain(result) == plain(&natively.result), "{step}: {result:#} {natively:?}");
                 ensure!(looks == place.node.sh_in("c1", LOOK)?, "{step}: the container of native flannel");
                 let mut theirs: Value = serde_json::from_str(&place.state()?)?;
-                // The older notation of one range.
+                // The native flannel writes one range in an older notation.
                 if let Some(subnet) = theirs["ipam"].as_object_mut().and_then(|ipam| ipam.remove("subnet")) {
                     theirs["ipam"]["ranges"] = json!([[{"subnet": subnet}]]);
                 }
@@ -245,7 +245,7 @@ fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
     place.is_clean()
 }
 
-/// The mode of the native file, and DEL by the side that did not make the attachment.
+/// The mode of the native plugin's file, and DEL by the flannel that did not make the attachment.
 #[test]
 fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     let place = Place::new(FILE)?;
@@ -255,7 +255,7 @@ fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     ensure!(modes == "700 0\n600 0\n", "{modes}");
     let Some(bin) = native()? else { return Ok(()) };
     let native = ours.clone().by(&bin);
-    // After a rollback, the native plugin finds its file.
+    // After a rollback, the native plugin finds the file of the attachment.
     native.call("DEL", "c1")?.success()?;
     ensure!(place.state()?.is_empty() && place.node.sh("ip -o link show type veth")?.is_empty(), "after native DEL");
     // Our record lists objects that are gone.
@@ -274,7 +274,7 @@ fn attachments_go_over_to_the_native_plugin_and_back() -> Result<()> {
     Ok(())
 }
 
-/// DEL needs neither the subnet file nor the network's keys, nor flannel's own code.
+/// DEL needs neither the subnet file nor the native plugin's file, and neither the grant nor the network's keys.
 #[test]
 fn del_uses_what_add_wrote_down() -> Result<()> {
     for what in [
@@ -319,7 +319,7 @@ fn a_state_directory_that_others_could_redirect() -> Result<()> {
     let answer = net.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("/run/state can be written by others"), "{answer:?}");
     place.is_clean()?;
-    // The next attachment replaces the file, and its DEL removes it.
+    // The next attachment replaces the file, and that attachment's DEL removes the file.
     place.node.sh("chmod 755 /run/state")?;
     net.add("c1")?;
     net.call("DEL", "c1")?.success()?;
@@ -360,7 +360,7 @@ fn files_with_bytes_that_are_not_utf8() -> Result<()> {
     net.add("c1")?;
     net.call("DEL", "c1")?.success()?;
     place.is_clean()?;
-    // The file is as a native flannel leaves it, with its delegate's attachment.
+    // The file and the lease are as a native flannel and its delegate leave them.
     let delegate = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br9","isDefaultGateway":true,"comment":"caf\351",
         "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.1.0/24"}]]}}"#;
     place.node.sh(&format!(
@@ -407,8 +407,8 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A native delegate runs only if policy names it, with the configuration that the host gives. Its own DEL undoes its
-/// effects.
+/// A native delegate runs only if policy names it, with the configuration that the host gives. The delegate's own DEL
+/// undoes its effects.
 #[test]
 fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
     let program = r#"#!/bin/sh
@@ -466,7 +466,7 @@ fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
 fn containers_of_two_nodes_reach_each_other() -> Result<()> {
     let nodes = [Place::new(FILE)?, Place::new(&FILE.replace("10.244.1", "10.244.2"))?];
     let gateway = json!({"delegate": {"isDefaultGateway": true}});
-    // The wire between the nodes. The second node later has an outer address.
+    // The wire between the nodes. The second node later gets an address outside of the pod network.
     let [one, two] = &nodes;
     let pid = |place: &Place| -> Result<String> {
         let path = place.node.path("/");

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// A node with two networks, each with a bridge. This test is the runtime. `far` is a host behind the node. The node
-/// drops packets that arrive from the wrong bridge.
+/// A node with two networks, each with a bridge. The test does the work of a runtime. `far` is a host behind the node.
+/// The node drops packets that arrive from the wrong bridge.
 struct Place {
     node: Node,
 }
@@ -161,7 +161,7 @@ fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
     c1.call_at(1, "DEL")?.success()?;
     let left = default()?;
     ensure!(left.contains("via 10.44.0.8 dev out0") && left.contains("via 10.31.0.1 dev eth0"), "{left}");
-    // A request to replace the route would replace another route that is before it.
+    // A request to replace the route would replace another route, which comes before this route.
     place.node.sh_in(
         "c1",
         "while ip route del default 2> /dev/null; do :; done
@@ -247,7 +247,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD, and a DEL of only this plugin, leave routing as before.
+/// A failed ADD, and a DEL of only sbr, leave routing as before.
 #[test]
 fn what_was_changed_comes_back() -> Result<()> {
     let place = Place::new()?;

@@ -101,7 +101,7 @@ fn component(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns every verb, each with these objects.
+/// Returns calls of every verb, with the hostile objects.
 fn calls() -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(|word| word.replace("HOSTILE", HOSTILE)).collect::<Vec<_>>();
     let mut calls: Vec<Vec<String>> = [

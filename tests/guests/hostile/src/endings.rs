@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Ends the run in the way `behaviour`. Returns `None` if no way has this name. Some ways never return.
+/// Ends the run by `behaviour`. Returns `None` if no behaviour has this name. Some behaviours never return.
 pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
     let truth = made.to_json(Version::V1_0_0).unwrap_or_default();
     let claim = |change: fn(&mut CniResult)| {
@@ -119,7 +119,7 @@ fn hoard<T>(more: impl Fn() -> T) {
     }
 }
 
-/// Recurses endlessly. The compiler can't make a loop of it, because each frame has data for later.
+/// Recurses endlessly. The compiler can't turn the recursion into a loop, because each frame has data for later.
 #[allow(unconditional_recursion, reason = "the test needs endless recursion")]
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 32]);

@@ -5,13 +5,13 @@ use postern_tests::report::{NATIVE, OURS, Quantity, Row};
 use std::path::Path;
 use std::process::Command;
 
-/// The size of all files of upstream's release 1.9.1, in bytes. Debian's files are stripped; upstream's are not.
+/// The size of all files of the native plugins' release 1.9.1, in bytes. Only Debian's files are stripped.
 const RELEASE: f64 = 115e6;
 
 /// Native plugins in the directory that come from another package than Debian's CNI plugins.
 const NOT_OF_THE_PACKAGE: &[&str] = &["flannel"];
 
-/// Installs our plugins as an operator does, and adds up the files of both sides.
+/// Installs our plugins as an operator does, and adds up their files and the files of the native plugins.
 #[allow(clippy::cast_precision_loss, reason = "sizes of files")]
 pub fn measure(native: &Path, ours: &Path) -> Result<[Row; 2]> {
     let root = "/run/installed";

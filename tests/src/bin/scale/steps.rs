@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 /// The file with the count.
 const FILE: &str = "/run/steps";
 
-/// Counts the instructions of a command. Returns their number, and the command's output.
+/// Counts the instructions of a command. Returns the count, and the command's output.
 pub fn count(command: &Command, input: &str) -> Result<(u64, String)> {
     let mut traced = Command::new(std::env::current_exe()?);
     traced.arg("steps").arg(command.get_program()).args(command.get_args());
@@ -76,7 +76,7 @@ pub fn run(words: &[String]) -> Result<()> {
             WaitStatus::Stopped(_, signal) => Some(signal),
             _ => None,
         };
-        // If the process was killed meanwhile, this fails. The next wait reports its end.
+        // If the process was killed meanwhile, this request fails. The next wait reports the end of the process.
         let _ = if has_begun { ptrace::step(pid, signal) } else { ptrace::cont(pid, signal) };
     }
     std::fs::write(FILE, steps.to_string()).context(FILE)?;

@@ -58,7 +58,7 @@ fn text(random: &mut Random) -> Vec<u8> {
     text
 }
 
-/// Checks a list against what another reader finds in its text.
+/// Compares a list with the values that `serde_json` reads from the same text.
 fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     let read: Value = serde_json::from_str(&unicode::json(text))?;
     ensure!(read["name"] == list.name.as_str(), "the list's name is {}", list.name);
@@ -94,7 +94,7 @@ fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a value with its numbers as libcni reads them.
+/// Returns a value with its numbers as libcni reads them: as 64-bit floating point numbers.
 fn doubles(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -104,7 +104,7 @@ fn doubles(value: &Value) -> Value {
     }
 }
 
-/// Checks a plugin's input: its own entry, the list's name and version, and only declared capabilities.
+/// Checks a plugin's input: the plugin's entry, the list's name and version, and only declared capabilities.
 fn input(random: &mut Random, list: &List, plugin: &Plugin, entry: &Value) -> Result<()> {
     ensure!(!plugin.program.is_empty(), "a plugin without a program");
     let spelled = |key: &str| {

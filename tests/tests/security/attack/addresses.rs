@@ -106,8 +106,8 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin gives a gateway that does not belong to its address. The plugin is the hostile component, with
-/// static's policy.
+/// An IPAM plugin gives an address with a gateway that does not belong to the address. The plugin is the hostile
+/// component, with static's policy.
 #[test]
 fn gateways_that_belong_to_other_addresses() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -196,7 +196,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             999,
             outside,
         ),
-        // The next address would belong to a neighbour.
+        // By default the next address would be the gateway, and it may belong to a neighbour.
         says("no gateway for a /32 address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
         says(
             "a valid entry before an invalid one",
@@ -260,7 +260,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
     )
 }
 
-/// The same rules hold for a native IPAM program and for an earlier result.
+/// The rules for gateways hold for a native IPAM program and for an earlier result too.
 #[test]
 fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -373,7 +373,7 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .withstood_by(&mut attacked)
 }
 
-/// On a second ADD the pair already exists and belongs to the first ADD. The second ADD gets no handle to it.
+/// On a second ADD the pair already exists and belongs to the first ADD. The second ADD gets no handle to the pair.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

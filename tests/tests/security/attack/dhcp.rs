@@ -1,5 +1,5 @@
-//! A plugin may have one lease of a DHCP service, for its own attachment, within the right verb. No service runs, so an
-//! allowed request fails when it connects.
+//! A plugin may have one lease of a DHCP service, for its own attachment. Each request is allowed on certain verbs. No
+//! service runs, so an allowed request fails when the host connects.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::rogue;
@@ -32,7 +32,7 @@ fn leases_of_a_service_are_the_attachments_own() -> Result<()> {
             .policy(ELSEWHERE)
             .with(r#"{"ipam": {"daemonSocketPath": "/run/operator.sock"}}"#)
             .ends(110, "/run/operator.sock"),
-        rogue("a socket below the one that policy has", r#"["dhcp-status"]"#)
+        rogue("a socket outside of the directory that policy names", r#"["dhcp-status"]"#)
             .policy(ELSEWHERE)
             .with(r#"{"ipam": {"daemonSocketPath": "/run/cni/../operator.sock"}}"#)
             .ends(110, "operator.sock"),

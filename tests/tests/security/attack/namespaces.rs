@@ -70,7 +70,7 @@ fn namespaces_behind_other_paths() -> Result<()> {
     attacked.node().sh("umount /run/netns/mounted").map(drop)
 }
 
-/// Changes of its own link by root in the container before DEL.
+/// Changes that root in the container makes to the attachment's link before DEL.
 const REPLACED: [(&str, &str); 6] = [
     ("deleted", "ip link del eth0"),
     ("renamed", "ip link set eth0 down; ip link set eth0 name eth7"),
@@ -181,7 +181,7 @@ fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
     Refusal::of(&answer)?.expect(999, "which it neither made nor was given")
 }
 
-/// The container already has an object with the attachment's name.
+/// The container already has a link named `CNI_IFNAME`.
 #[test]
 fn a_name_that_is_taken() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

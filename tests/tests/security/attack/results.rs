@@ -83,7 +83,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
     ])
 }
 
-/// `prevResult` comes from the runtime, which stores it where other users may reach it.
+/// `prevResult` comes from the runtime's cache, which other users may be able to change.
 #[test]
 fn earlier_results_that_were_tampered_with() -> Result<()> {
     let bystander = r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}, {"name": "op0"}, {"name": "eth0", "sandbox": "/run/netns/c2"}], "ips": [{"address": "10.77.0.2/24", "interface": 2}], "routes": [{"dst": "0.0.0.0/0"}]}"#;
