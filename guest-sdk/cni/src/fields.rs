@@ -5,7 +5,7 @@
 //! object as it is, and empties a list or a map.
 //!
 //! Host, guests and native plugins get the same bytes and must read the same configuration. So the code follows these
-//! rules exactly. Where repeated keys matter to policy, [`Fields::spellings`] shows them.
+//! rules exactly. [`Fields::spellings`] shows repeated keys, because they matter to policy.
 
 use crate::address::{parse_cidr, parse_ip};
 use crate::error::Error;

@@ -95,7 +95,7 @@ fn accepts(plugin: &Plugin, call: &impl Fn(&str, &str) -> Result<String, String>
     };
     good(&sample::example(plugin));
     sample::keys(plugin).for_each(|(place, key)| good(&sample::with_key(plugin, place, key)));
-    // ptp leaves this check to the host, which finds no delegate.
+    // ptp leaves the check of `ipam` to the host, which finds no delegate.
     if plugin.ipam == Delegation::Required && plugin.name != "ptp" {
         let mut config = sample::example(plugin);
         config.as_object_mut().map(|map| map.remove("ipam"));

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "the linker finds these functions by their names")]
 
 // SAFETY, of all names here: programs use these names only to call the replaced functions of wasi-libc. The types are
-// those of wasi-libc's `wasip2.h`. The only caller, `isatty`, reads the terminal only after `true`.
+// those of wasi-libc's `wasip2.h`. The only caller, `isatty`, reads the terminal only if the function returns `true`.
 
 /// In place of `terminal_stdin_get_terminal_stdin`.
 #[unsafe(no_mangle)]

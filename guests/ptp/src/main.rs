@@ -12,7 +12,7 @@
 //!
 //! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link. All
 //!   other traffic goes through the gateway, even to the address's own network. The host end gets the gateway's
-//!   address, and the host routes the container's addresses to the host end. Masquerading comes
+//!   address, and the host routes the container's addresses to the host end. Masquerading comes last.
 //! * DEL: releases the addresses, and removes the other objects. All removals are tried, and the first failure is
 //!   returned.
 //! * CHECK: calls IPAM's CHECK. The pair must be up, and have its addresses and routes. Compares masquerading. The host

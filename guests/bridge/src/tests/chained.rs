@@ -1,4 +1,4 @@
-//! Calls after a plugin that made a link of the host.
+//! Calls of bridge behind a plugin that made a link of the host.
 
 use super::*;
 
