@@ -17,7 +17,7 @@ pub struct Places {
     /// /usr/libexec/cni].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
-    /// An option of earlier versions. A script that uses it gets an error that says to leave it out.
+    /// An option of earlier versions. A script with this option gets an error, which says to leave the option out.
     #[arg(long, global = true, hide = true)]
     separate: bool,
 }

@@ -71,7 +71,8 @@ fn writes_what_native_writes() {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
     };
-    // The chain's name is part of a rule's first line. Chains are in the order of their creation.
+    // A rule's first line has the chain's name and a number, which `plain` removes. Chains are in the order of their
+    // creation.
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
@@ -200,8 +201,8 @@ fn names_that_run_together() {
         assert_eq!(ruleset(), both);
         assert!(remove(&mut nft, &own).unwrap());
         assert_eq!(ruleset(), before);
-        // The first attachment is made again, and nothing changes. When the port of the
-        // first attachment is gone, the name is free.
+        // The first attachment is made again, and nothing changes. When the first attachment's port is gone, the name
+        // is free.
         assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         assert_eq!(ruleset(), before);
         assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());

@@ -35,7 +35,7 @@ impl Journal {
         self.index_again(view, is_indexed, &claims)
     }
 
-    /// Notes the kernel's numbers of an effect that was made. Without these numbers, the effect must be searched.
+    /// Notes the kernel's numbers of an effect that was made. Without these numbers, a run must search for the effect.
     pub fn known_by(&mut self, effect: &Effect, handles: &[u64]) {
         self.known_in(effect, handles, &[]);
     }
@@ -109,7 +109,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Deletes effects that no longer exist from the record and from the list to undo.
+    /// Deletes from the record and from the list to undo the effects that no longer exist.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
         for noted in self.effects().into_iter().filter(|noted| matches(&noted.effect)) {
@@ -201,7 +201,7 @@ impl Journal {
         }
     }
 
-    /// Puts the effects of this run since `before` into the order in which they are undone: [`Journal::next_undo`].
+    /// Sorts the effects of this run since `before`, so that [`Journal::next_undo`] returns them in the right order.
     pub fn order_undo(&mut self, before: usize) {
         if let Some(own) = self.undo.get_mut(before..) {
             own.sort_by_key(|undo| !undo.effect.addresses().are_given_back());

@@ -9,7 +9,7 @@ use crate::{File, Policy, PolicyError, Text};
 use postern_cni::{Json, Lists};
 use postern_types::{Backend, LeaseRange, PortSpec, ops};
 
-/// Makes a question of an ADD whose handles all stand for `kind`.
+/// Asks policy about an operation of an ADD. All handles stand for objects of `kind`.
 fn asked(granted: &Granted, config: &str, operation: &Operation, kind: Option<ObjectKind>) -> Result<Rule, OpError> {
     let conf = NetConf::parse_or_unread(Json::parse(config.as_bytes(), 4096).unwrap(), Lists::default());
     rule(granted, Question { operation, verb: Verb::Add, conf: &conf, owns_link: true, kind: &|_| kind })

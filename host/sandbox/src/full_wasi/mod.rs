@@ -76,7 +76,8 @@ pub fn make_ready() {
     drop(wasmtime_wasi::thread_rng());
 }
 
-/// Makes the runtime that waits for a clock, in the calling thread only. It must be made before the process is sealed.
+/// Makes the runtime that waits for a clock, in the calling thread only. Call this function before the process is
+/// sealed.
 ///
 /// # Errors
 /// There is not enough memory.

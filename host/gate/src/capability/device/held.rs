@@ -1,7 +1,7 @@
 //! Held objects: objects of the node that a container may still use after its DEL. A held object is a device that may
 //! not be clean or that is in an unknown namespace, or a VLAN of the node's link.
 //!
-//! A held object belongs to no attachment: the container's address is free. A note in the form of a node object's note
+//! A held object belongs to no attachment, and reserves no address. A note in the form of a node object's note
 //! has the reason. A held device stays down until a check finds it clean. The next ADD of the device and `postern gc`
 //! make this check. Earlier versions refuse a held device as a link of "other networks of this node".
 

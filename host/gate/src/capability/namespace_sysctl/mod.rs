@@ -190,7 +190,7 @@ fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> 
     }
     let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
     let error = OpError::new(ErrorCode::Denied, *link, message);
-    // If the attachment's name has a dot, the key probably means the attachment's own link.
+    // If the name of the attachment's link has a dot, the key probably means this link.
     let is_own = ifname.split('.').next() == Some(*link) && ifname.contains('.');
     Err(error.hint(if is_own { DOTS.to_owned() } else { granted.object_hint("namespace-sysctl.other-links", "true") }))
 }

@@ -129,8 +129,8 @@ pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpE
     }
 }
 
-/// Deletes pairs that no longer exist from the record. Their spoofing protection is removed from node and record,
-/// because it must not count for the next pair. Returns the host end of a living pair.
+/// Deletes from the record the pairs that no longer exist. Their spoofing protection is removed from node and record,
+/// because the protection must not count for the next pair. Returns the host end of a living pair.
 pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
     let living = others::living_pair(run)?.map(|link| link.name.to_string());
     let is_gone = |host: &String| living.as_ref() != Some(host);
