@@ -261,7 +261,7 @@ fn where_flannel_looks_is_shown() -> Result<()> {
     let shown = flat(&shown);
     ensure!(shown.contains(&format!("flannel's delegate, in {}", plugin_bin()?.display())), "{shown}");
     ensure!(shown.contains(&format!("or {OWN} or")), "{shown}");
-    // JSON output and the log have the same text.
+    // JSON output and the log have the same directories.
     let directories = json!([plugin_bin()?, OWN, native_bin()?]);
     let (printed, _) = place.gc("--json")?;
     let report: Value = serde_json::from_str(&printed)?;

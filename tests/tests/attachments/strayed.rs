@@ -1,5 +1,5 @@
-//! DEL of a container without a record, whose path leads to another, living container by now. The process number was
-//! reused, or another namespace is mounted on the file. Objects in the other container's records stay, and DEL
+//! DEL of a container without a record. The namespace's path now leads to another, living container: the process number
+//! was reused, or another namespace is mounted on the file. Objects in the other container's records stay, and DEL
 //! succeeds.
 
 use anyhow::{Result, ensure};
@@ -73,7 +73,7 @@ fn so_does_a_link_behind_which_we_have_a_record() -> Result<()> {
     ]);
     let net = Network::new(&node, &json!({"cniVersion": "1.0.0", "plugins": plugins}))?;
     let mut attachment = net.clone().at_by(0, &native_bin()?).add("c1")?;
-    // By the runtime's last result, container `gone` had the same address.
+    // According to the runtime's last result, container `gone` had the same address.
     let before = state(&node, "c1")?;
     ensure!(before.contains("ip saddr 10.9.0.2"), "no rule: {before}");
     let answer = strayed(&net, 2, &json!({"prevResult": attachment.result}))?;

@@ -83,7 +83,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         ("learn /mnt/refused.wasm --name large --network /mnt/net.conf", 1, refused),
         ("add /mnt/refused.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, refused),
         ("inspect /mnt/library.wasm", 1, "does not export wasi:cli/run"),
-        // This component would run. `inspect` shows the component's abilities, also without compiling.
+        // This component would run. `inspect` shows its abilities without compiling the component.
         ("inspect /mnt/large.wasm", 3, "veth: new options, host-end.attributes"),
         ("add /mnt/large.wasm --policy /mnt/other.toml --catalog /mnt/x", 1, "grants \"loopback\""),
         ("add /mnt/large.wasm --policy /mnt/pin.toml --catalog /mnt/x", 1, "is not the component of its policy"),

@@ -53,8 +53,8 @@ impl Place {
     }
 }
 
-/// Returns the directory of the native flannel 0.9 from Debian's bullseye. Prints a message and returns `None` if it is
-/// missing.
+/// Returns the directory of the native flannel 0.9 from Debian's bullseye. Prints a message and returns `None` if this
+/// flannel is missing.
 fn native() -> Result<Option<PathBuf>> {
     let bin = native_bin()?;
     if bin.join("flannel").exists() {
@@ -215,7 +215,7 @@ fn every_version_beside_the_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// Our delegate makes the same as the native bridge with the expected configuration.
+/// Our delegate makes the same objects as the native bridge with the expected configuration.
 #[test]
 fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
     let file = "FLANNEL_NETWORK=10.244.0.0/16,10.244.0.0/16,10.243.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\n\

@@ -1,5 +1,5 @@
-//! sbr behind other plugins: the routes of answers, what DEL puts back, and how earlier plugins check the changed
-//! routes.
+//! sbr behind other plugins: the routes of answers, the routes that DEL restores, and how earlier plugins check the
+//! changed routes.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
@@ -387,7 +387,7 @@ fn a_named_table_is_nobody_elses() -> Result<()> {
     Ok(())
 }
 
-/// The native plugin fails in its second call, because its gateway can no longer be reached.
+/// The native plugin fails in its second call, because the gateway can no longer be reached.
 #[test]
 fn twice_in_one_list() -> Result<()> {
     let place = Place::new()?;

@@ -2,7 +2,7 @@
 //! the same time. Whenever no run is active, no two attachments have the same address, living attachments are unharmed,
 //! and every object has an owner. At the end the node is as before.
 //!
-//! `POSTERN_KILLS` sets the number of kills, `POSTERN_KILL_SEED` another seed; `make kills` is a campaign.
+//! `POSTERN_KILLS` sets the number of kills, and `POSTERN_KILL_SEED` sets the seed. `make kills` runs a campaign.
 
 mod test_node;
 mod worker;

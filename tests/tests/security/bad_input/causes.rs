@@ -223,7 +223,7 @@ fn a_range_that_begins_at_the_broadcast_address() -> Result<()> {
         .expect(999, "RangeStart 10.9.0.255 not in network 10.9.0.0/24: it is behind RangeEnd 10.9.0.254, the last one before the broadcast address")
 }
 
-/// The link's name may contain a dot. No key can contain such a name, so `IFNAME` stands for it.
+/// The link's name may contain a dot. No key can contain such a name, so `IFNAME` stands for the name.
 #[test]
 fn a_link_with_a_dot_in_its_name() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
