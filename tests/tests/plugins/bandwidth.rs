@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
-use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
+use postern_tests::{Answer, Attachment, Network, Node, flat, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
