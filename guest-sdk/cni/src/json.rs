@@ -172,7 +172,7 @@ impl Tree {
         if length > limit {
             return Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")));
         }
-        // If the bytes have invalid Unicode, they are read again with U+FFFD in its place.
+        // Bytes with invalid Unicode are read again, with U+FFFD in place of each invalid part.
         let read = self.read(bytes).or_else(|error| match unicode::json(bytes) {
             Cow::Owned(replaced) => self.read(replaced.as_bytes()),
             Cow::Borrowed(_) => Err(error),

@@ -15,10 +15,10 @@ pub struct Key {
     pub strict: bool,
     /// The meaning.
     pub about: &'static str,
-    /// A good value, as JSON. By default it follows from the kind.
+    /// A good value, as JSON. If this is `None`, the kind decides the good value.
     pub sample: Option<&'static str>,
-    /// Other keys that the value needs to have an effect, as a JSON object. Without them, only the type of the value is
-    /// checked.
+    /// Other keys that the value needs to have an effect, as a JSON object. If a configuration lacks these keys, only
+    /// the type of the value is checked.
     pub with: Option<&'static str>,
 }
 

@@ -1,6 +1,6 @@
-//! The plugin bridge after a plugin that made a link of the host. This link joins the bridge, and bridge makes no pair.
+//! The plugin bridge after a plugin that made a link on the host. This link joins the bridge, and bridge makes no pair.
 //!
-//! The link and its part in the container still belong to the other plugin. With an IPAM plugin, the container's link
+//! The link, and its end in the container, still belong to the other plugin. With an IPAM plugin, the container's link
 //! gets the addresses. If the container has no link, the addresses are only in the result, for the program behind the
 //! host's link.
 
@@ -105,7 +105,7 @@ fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<M
 
 /// Returns the index of the container's interface in the result.
 fn own_interface(request: &Request, result: &CniResult) -> Option<usize> {
-    // A link without a sandbox is the host's.
+    // A link without a sandbox is on the host.
     let is_inside = |at: &usize| result.interfaces.get(*at).is_some_and(|link| !link.sandbox.is_empty());
     result.own_interfaces(&request.env.ifname, &request.env.netns).into_iter().find(is_inside)
 }

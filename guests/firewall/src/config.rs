@@ -38,7 +38,7 @@ impl Config {
         self.previous.ok_or_else(|| Error::new("missing prevResult from earlier plugin"))
     }
 
-    /// Returns the isolation of the bridge; `None` if it is open.
+    /// Returns the isolation of the bridge; `None` if `ingressPolicy` is `open` or absent.
     ///
     /// # Errors
     /// Code 999 for an unknown policy.

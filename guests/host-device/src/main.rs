@@ -6,7 +6,7 @@
 //! | `hwaddr` | link-layer address of the link |
 //! | `kernelpath` | directory of the link's device below `/sys/devices` |
 //! | `pciBusID` | PCI address of the device; `runtimeConfig.deviceID` goes before this key, and may also name an auxiliary device |
-//! | `ipam` | with it the attachment has addresses |
+//! | `ipam` | the IPAM plugin that gives the attachment addresses |
 //! | `dns` | copied to the result; the DNS of IPAM is dropped |
 //!
 //! If several keys are given, the first in this order counts. A PCI device of a user-space driver (vfio-pci,

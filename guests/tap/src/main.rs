@@ -1,14 +1,14 @@
-//! tap: gives the container a tap. A program in the container, such as a virtual machine, reads and writes its frames.
+//! tap: gives the container a tap. A program in the container, such as a virtual machine, reads and writes the frames.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `multiQueue` | false | several descriptors can be open at once, each with a queue |
 //! | `mtu` | kernel's | in bytes |
 //! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
-//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both, every user may |
-//! | `bridge` | none | the bridge in the container that the tap joins; it must exist |
+//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both keys, every user may |
+//! | `bridge` | none | the existing bridge in the container that the tap joins |
 //! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses this key |
-//! | `ipam` | none | with it the attachment has addresses |
+//! | `ipam` | none | the IPAM plugin that gives the attachment addresses |
 //! | `dns` | none | copied to the result; the DNS of IPAM is dropped |
 //!
 //! * ADD: the tap, its bridge, addresses from IPAM, and an announcement to the neighbours. The host undoes a failed

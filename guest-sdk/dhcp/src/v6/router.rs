@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The ICMPv6 type of a router advertisement. No message of DHCPv6 has this number.
 pub const ADVERTISEMENT: u8 = 134;
 
-/// The most prefixes that are kept.
+/// The largest number of prefixes that are kept.
 const MOST_PREFIXES: usize = 4;
 
 /// The least MTU of IPv6.
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Adds a prefix on the link: the last 16 bytes of its option.
+    /// Adds a prefix on the link. The last 16 bytes of `option` are the prefix.
     fn add(&mut self, length: u8, option: &[u8]) {
         let Some(prefix) =
             option.last_chunk::<16>().and_then(|bytes| Ipv6Net::new(Ipv6Addr::from(*bytes), length).ok())
@@ -81,7 +81,8 @@ impl Link {
     }
 }
 
-/// Splits options: type, length in units of 8 bytes, and the rest. `None` if an option has no length, or is cut off.
+/// Splits options into pairs of type and data. Each option has its type, its length in units of 8 bytes, and its data.
+/// `None` if an option has no length, or is cut off.
 fn split(mut rest: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut options = Vec::new();
     while let [kind, units, after @ ..] = rest {

@@ -53,7 +53,7 @@ fn classless_routes_win() {
     let classless = [16, 10, 8, 10, 5, 0, 2, 0, 10, 5, 0, 3, 24, 10, 9, 1, 0, 0, 0, 0];
     let lease = plain(|ack| ack.raw(3, &[10, 5, 0, 1]).raw(33, &[10, 7, 0, 0, 10, 5, 0, 4]).raw(121, &classless));
     assert_eq!(routes(&lease), ["10.8.0.0/16 via 10.5.0.2", "0.0.0.0/0 via 10.5.0.3", "10.9.1.0/24 scope 253"]);
-    assert_eq!(lease.addresses[0].gateway.unwrap().to_string(), "10.5.0.1", "of option 3 all the same");
+    assert_eq!(lease.addresses[0].gateway.unwrap().to_string(), "10.5.0.1", "the gateway still comes from option 3");
 }
 
 #[test]
