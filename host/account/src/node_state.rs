@@ -66,11 +66,11 @@ pub struct NodeState {
 /// The node, and an account of its attachments or the reason why there is none.
 pub type Accounts = (NodeState, Result<Vec<Account>, String>);
 
-/// Looks at the node and its attachments. After a deviation it looks a second time: a deviation that a current run
-/// caused is gone then.
+/// Looks at the node and its attachments. If this function sees a deviation, it looks a second time. A
+/// deviation that a run in progress caused is gone by then.
 ///
 /// # Errors
-/// As [`NodeState::look`].
+/// The errors of [`NodeState::look`].
 pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let look = || -> Result<Accounts, String> {
         let (node_state, records) = NodeState::look(places.clone(), within)?;
@@ -142,7 +142,7 @@ impl NodeState {
         Ok((node_state, records))
     }
 
-    /// Returns the filter tables of iptables, read once, at the first question.
+    /// Returns the filter tables of iptables, read once, at the first call.
     pub(crate) fn forwards(&self) -> Result<&Tables, &str> {
         let look = || match &mut *self.nft.borrow_mut() {
             Some(nft) => Tables::filter(nft, Self::means()).map_err(|e| e.to_string()),

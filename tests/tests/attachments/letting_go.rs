@@ -408,7 +408,7 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
         ensure!(place.leases()? == "10.9.0.2 ", "{}", place.leases()?);
         let doctor = place.postern("doctor --json")?;
         ensure!(doctor.contains("that no program of this node can remove") && doctor.contains(missing), "{doctor}");
-        ensure!(!doctor.contains("its rules in iptables are gone"), "a wrong cause: {doctor}");
+        ensure!(!doctor.contains("the rules in iptables are gone"), "a wrong cause: {doctor}");
         place.0.node.remove_container("c1")?;
         let printed = place.postern("gc --yes --conf-dir /run/none")?;
         ensure!(printed.contains(missing) && place.leases()? == "10.9.0.2 ", "{printed}");

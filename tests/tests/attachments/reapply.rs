@@ -115,11 +115,11 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
     let localnet = "grep . /proc/sys/net/ipv4/conf/*/route_localnet";
     let sysctls = node.sh(localnet)?;
     ensure!(sysctls.contains("br76/route_localnet:1"), "{sysctls}");
-    const NFT: &str = "ports of the node don't lead to 10.76.0.2: its rules in nftables are gone";
-    const IPT: &str = "ports of the node don't lead to 10.77.0.3: its rules in iptables are gone";
+    const NFT: &str = "ports of the node don't lead to 10.76.0.2: the rules in nftables are gone";
+    const IPT: &str = "ports of the node don't lead to 10.77.0.3: the rules in iptables are gone";
     const FWD: &str = "10.76.0.2 is not forwarded: iptables no longer has it";
-    const BRIDGE: &str = "bridge br77 is not isolated (same-bridge): its rules in iptables are gone";
-    const GUARD: &str = "containers behind br76 reach the node's 127.0.0.0/8: its guard is gone";
+    const BRIDGE: &str = "bridge br77 is not isolated (same-bridge): the rules in iptables are gone";
+    const GUARD: &str = "containers behind br76 reach the node's 127.0.0.0/8: the guard rule is gone";
     for (wipe, missing, there) in [
         ("nft flush ruleset", &[NFT, IPT, FWD, BRIDGE, GUARD][..], &[][..]),
         ("nft -f /run/old.nft", &[NFT, IPT, FWD, BRIDGE, GUARD], &[]),
@@ -241,6 +241,6 @@ fn forwards_in_the_native_form_are_no_drift() -> Result<()> {
     // A missing forward is drift.
     node.sh("nft -a list chain ip cni_hostport hostports | sed -n 's/.*8073.*# handle //p' |
         xargs -I{} nft delete rule ip cni_hostport hostports handle {}")?;
-    ensure!(postern(&node, "show c1")?.0.contains("its rules are gone"), "a missing forward does not show");
+    ensure!(postern(&node, "show c1")?.0.contains("the rules are gone"), "a missing forward does not show");
     Ok(())
 }

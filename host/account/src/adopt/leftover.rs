@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns its name, for scripts.
+    /// Returns the kind's name, for scripts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -58,11 +58,11 @@ impl Kind {
 /// The reason why the object is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// No live namespace has its address.
+    /// No live namespace has the object's address.
     NoNamespace,
-    /// Its bridge port is gone.
+    /// The object's bridge port is gone.
     NoPort,
-    /// No link of the host is redirected to it.
+    /// No link of the host is redirected to the ifb.
     NoRedirect,
 }
 
@@ -79,14 +79,14 @@ impl fmt::Display for Reason {
 /// An object of a native plugin that is not in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Its kind.
+    /// The object's kind.
     pub kind: Kind,
     /// The reason why the object is not in use.
     pub reason: Reason,
     pub(super) object: LeftoverObject,
 }
 
-/// The data for finding it again.
+/// The data by which the removal finds the object again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeftoverObject {
     Lease {
@@ -171,7 +171,7 @@ impl LeftoverObject {
         }
     }
 
-    /// True if a record's attachment has one of its addresses. The names of forwards don't always contain the
+    /// True if a record's attachment has one of the object's addresses. The names of forwards don't always contain the
     /// attachment.
     fn has_recorded_address(&self, recorded: &HashSet<IpAddr>) -> bool {
         match self {
@@ -271,14 +271,16 @@ impl Leftover {
         }
     }
 
-    /// Splits the ID at a hyphen; each part may contain further hyphens.
+    /// Splits the ID at its hyphen into container and interface. `None` if the ID has several hyphens: container and
+    /// interface may contain hyphens, so the right hyphen is unknown.
     fn split_id(&self) -> Option<(&str, &str)> {
         let LeftoverObject::MacGuard { id, .. } = &self.object else { return None };
         id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
     }
 
-    /// Returns the object's name at its place. This is the lease's file, or the comment or ID of its rules (as in
-    /// [`postern_firewall::account::Marked::mark`]). For forwards, it is the address. For an ifb, it is the ifb's name.
+    /// Returns the name that the object has on the node. A lease or a state file has its path, and an ifb its name.
+    /// Forwards have their address. Other rules have their comment or ID (as in
+    /// [`postern_firewall::account::Marked::mark`]).
     pub fn mark(&self) -> String {
         match &self.object {
             LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
@@ -300,7 +302,7 @@ impl Leftover {
         self.object.to_string()
     }
 
-    /// Returns its attachment, as far as it is known: `network/container/interface`.
+    /// Returns the object's attachment: `network/container/interface`, with `?` for each unknown part.
     pub fn attachment(&self) -> String {
         let container = match (&self.object, self.object.names()) {
             (_, Some(names)) if names.cut => format!("{}…", names.container),

@@ -19,7 +19,7 @@ use postern_state::{Header, HeldAddress, LeaseOwner};
 use postern_types::{Backend, IpvlanMode, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
 
-/// The most forwards of an attachment that are shown.
+/// The largest number of forwards that are shown for an attachment.
 const MOST_FORWARDS: usize = 8;
 
 /// Returns true if rules were seen, and false if they are missing. The error says why unseen rules may exist.
@@ -79,9 +79,9 @@ impl NodeState {
             let found = match present {
                 Ok(true) => format!("{} by {name}", address.addr()),
                 Ok(false) => {
-                    let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
+                    let what = format!("{} is not masqueraded: the rules in {name} are gone", address.addr());
                     account.differs(what, REAPPLY, true);
-                    format!("{} by {name}: its rules are gone", address.addr())
+                    format!("{} by {name}: the rules are gone", address.addr())
                 }
                 Err(reason) => account.unseen(format!("{} by {name}: can't be looked at: {reason}", address.addr())),
             };
@@ -110,9 +110,9 @@ impl NodeState {
         let found = match present {
             Ok(true) => format!("{ports} to {address} by {name}"),
             Ok(false) => {
-                let what = format!("ports of the node don't lead to {address}: its rules in {name} are gone");
+                let what = format!("ports of the node don't lead to {address}: the rules in {name} are gone");
                 account.differs(what, REAPPLY, true);
-                format!("{ports} to {address} by {name}: its rules are gone")
+                format!("{ports} to {address} by {name}: the rules are gone")
             }
             Err(reason) => account.unseen(format!("{ports} to {address} by {name}: can't be looked at: {reason}")),
         };
@@ -126,13 +126,13 @@ impl NodeState {
         let link = forwards.localnet_link(&self.host).ok().flatten();
         let Some(link) = link.filter(|link| localnet_is_on(&link.name.to_string()).unwrap_or(false)) else { return };
         if self.rules().is_ok_and(|rules| !rules.guards_localhost) {
-            let what = format!("containers behind {} reach the node's 127.0.0.0/8: its guard is gone", link.name);
+            let what = format!("containers behind {} reach the node's 127.0.0.0/8: the guard rule is gone", link.name);
             account.differs(what, REAPPLY, true);
         }
     }
 
     /// Compares the attributes that a plugin has changed. A later plugin may have changed these attributes again. The
-    /// comparison of the container's end includes the address.
+    /// address is left out, because the comparison of the container's end includes the address.
     pub(super) fn changed(
         &self,
         account: &mut Account,
@@ -209,9 +209,9 @@ impl NodeState {
             Ok(true) => format!("bridge {bridge}, {}", ingress.name()),
             Ok(false) => {
                 let what =
-                    format!("bridge {bridge} is not isolated ({}): its rules in iptables are gone", ingress.name());
+                    format!("bridge {bridge} is not isolated ({}): the rules in iptables are gone", ingress.name());
                 account.differs(what, REAPPLY, true);
-                format!("bridge {bridge}, {}: its rules are gone", ingress.name())
+                format!("bridge {bridge}, {}: the rules are gone", ingress.name())
             }
             Err(reason) => account.unseen(format!("bridge {bridge}: can't be looked at: {reason}")),
         };
@@ -368,7 +368,7 @@ impl NodeState {
             }
         };
         let own = LeaseOwner::new(&header.container_id, &header.ifname);
-        // A program without records may have given the container another address by now.
+        // A program that writes no records may have given the container another address by now.
         let own_address = |held: &HeldAddress| {
             account.addresses.is_empty() || account.addresses.iter().any(|address| address.addr() == held.address)
         };
@@ -383,7 +383,7 @@ impl NodeState {
                 Some(Some(owner)) if *owner == own => {}
                 Some(owner) => {
                     let by = owner.map_or_else(
-                        || "nobody known".to_owned(),
+                        || "an unknown owner".to_owned(),
                         |owner| format!("{} {}", owner.container_id, owner.ifname),
                     );
                     account.differs(format!("address {} is leased to {by} too", address.addr()), AGAIN, false);
@@ -402,7 +402,8 @@ impl NodeState {
                         quoted(&header.ifname),
                         quoted(&file.display().to_string())
                     );
-                    let what = format!("the lease of {} is gone, and another may get the address", address.addr());
+                    let what =
+                        format!("the lease of {} is gone, and another container may get the address", address.addr());
                     account.differs(what, remedy, true);
                 }
             }
