@@ -39,7 +39,7 @@ pub struct Attachment {
     pub state: State,
     /// True if a process holds the record at this moment.
     pub under_way: bool,
-    /// The processes that hold the record, as far as they are known.
+    /// The known processes that hold the record.
     pub held_by: Vec<Holder>,
     /// The record's file.
     pub record: PathBuf,
@@ -60,7 +60,7 @@ pub struct Plugin {
     /// The CNI versions that the installed plugin supports under its policy; `null` if none is installed, or if neither
     /// component nor policy names any.
     pub versions: Option<Vec<String>>,
-    /// The progress of its ADD.
+    /// The progress of the plugin's ADD.
     pub stage: Option<Stage>,
 }
 
@@ -169,7 +169,7 @@ impl Installed {
     }
 }
 
-/// Returns an account of all attachments of this host, by network, container and interface.
+/// Returns an account of all attachments of this host, sorted by network, container and interface.
 ///
 /// # Errors
 /// The kernel or the state directory can't be looked at.

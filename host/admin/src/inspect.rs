@@ -143,7 +143,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
     line(&match &report.pin {
         Some(Pin { file, matches: true, .. }) => format!("  pinned: {file} allows this component only"),
         Some(Pin { file, digest, .. }) => format!("  PINNED TO ANOTHER COMPONENT, and so refused: {file} has {digest}"),
-        None => "  not pinned: its policy applies to every component of its name".to_owned(),
+        None => "  not pinned: the policy applies to every component of this name".to_owned(),
     })?;
     line(&format!("  version {}", report.version.as_deref().unwrap_or("unknown: the component says none")))?;
     line(&format!("  postern {}, code for {}", report.postern, report.engine))?;
@@ -152,7 +152,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         line(&format!("  CNI versions: {}", versions.join(", ")))?;
     }
 
-    line("\nimports (its ceiling: it can ask for nothing else)")?;
+    line("\nimports (the plugin can ask for nothing else)")?;
     for interface in subject.imports.lines() {
         line(&format!("  {interface}"))?;
     }
@@ -188,7 +188,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         line(&format!("  CNI versions: only {}", versions.join(", ")))?;
     }
     if report.gc == Some("host") {
-        line("  GC: the host does it, and starts no guest for it")?;
+        line("  GC: the host removes garbage, and starts no guest")?;
     }
     for file in files {
         line(&format!("  from {file}"))?;

@@ -1,5 +1,5 @@
 //! A plugin's own version. The plugin prints its version if it is started without `CNI_COMMAND`. Nomad, nerdctl and
-//! installers read this output. They refuse a plugin without a version, or with an old version.
+//! installers read this output, and refuse a plugin without a version, or with an old version.
 //!
 //! A plugin that comes with Postern behaves like the native plugin of its name. So it prints the native plugin's
 //! version, with Postern's own version as build metadata. Any other plugin prints the version that its author wrote
@@ -53,7 +53,7 @@ fn is_semantic(version: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_short = |text: &str| is_number(text) && (text == "0" || !text.starts_with('0'));
     numbers.split('.').count() == 3
-        // Programs that read the version refuse a greater number.
+        // Programs that read the version refuse a number above `u32::MAX`.
         && numbers.split('.').all(|part| is_short(part) && part.parse::<u32>().is_ok())
         && before.is_none_or(|before| before.split('.').all(|part| is_identifier(part) && (is_short(part) || !is_number(part))))
         && metadata.is_none_or(|metadata| metadata.split('.').all(is_identifier))

@@ -29,7 +29,7 @@ const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
     (
         "bridge",
         &[
-            "create one veth pair between this container and the host, and no other while it lives",
+            "create one veth pair at a time between this container and the host",
             "attach its own end of the pair, and no other link, to the bridge that the network's `bridge` names (else `cni0`)",
             "join that bridge in the VLAN that the network's `vlan` names only",
             "set that bridge promiscuous, where the network's `promiscMode` says so",

@@ -624,7 +624,7 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     // ADD would work, so the plan reports no failure. It ends at the native program, and says so.
     ensure!(status == 0 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
     ensure!(plan["plugins"][0]["error"].is_null() && plan["result"].is_null(), "{plan:#}");
-    ensure!(plan["notes"].to_string().contains("which plan does not run: the rest is unknown"), "{plan:#}");
+    ensure!(plan["notes"].to_string().contains("which plan does not run: the rest of the plan is unknown"), "{plan:#}");
     let text = place.plan(&network, &[])?.stdout;
     ensure!(!text.contains("FAILS") && flat(&text).contains("which plan does not run"), "{text}");
     Ok(())

@@ -513,8 +513,8 @@ fn people_see_how_leases_stand() -> Result<()> {
     place.service.lists(vec![held("c1", lost.clone()), held("c7", json!("bound")), held("c8", lost)]);
     expect("show c1", "lost: no server renewed it")?;
     expect("doctor", "the DHCP lease of 10.9.0.42/24 is lost: no server renewed it")?;
-    expect("doctor", "it keeps an IPv4 lease of net/c7/eth0, and there is no record of such an attachment")?;
-    expect("doctor", "it keeps an IPv4 lease of net/c8/eth0 that is lost (no server renewed it)")?;
+    expect("doctor", "the service keeps an IPv4 lease of net/c7/eth0, and this attachment has no record")?;
+    expect("doctor", "the service keeps a lost IPv4 lease of net/c8/eth0 (no server renewed it)")?;
     place.service.lists(Vec::new());
     expect("doctor", "the DHCP service at /run/cni/dhcp.sock has no lease of 10.9.0.42/24")?;
     // A network with nonsensical keys, and a node without a service.

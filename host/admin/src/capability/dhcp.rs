@@ -19,13 +19,13 @@ pub const PAGE: Page = Page {
         }),
         group(&["check", "status"], |objects| {
             about(objects, "sockets", "socket", |sockets| {
-                format!("ask the DHCP service at {sockets} for its own lease, and whether the service is there")
+                format!("ask the DHCP service at {sockets} for this attachment's lease, and whether the service runs")
             })
         }),
         group(&["release"], |objects| {
             about(objects, "sockets", "socket", |sockets| {
                 format!(
-                    "have the DHCP service at {sockets} give its own lease back, once its pair and its rules are gone"
+                    "have the DHCP service at {sockets} release this attachment's lease, once pair and rules are gone"
                 )
             })
         }),
@@ -48,7 +48,7 @@ impl OperationTexts for ops::Dhcp {
             Self::Acquire => match outcome.as_ref().map(Reply::read::<DhcpLease>) {
                 Ok(Ok(lease)) => {
                     let given = list(lease.addresses.iter().map(|grant| grant.address), "no address");
-                    format!("have {service} get an address (only a server knows which; {given} stands for it)")
+                    format!("have {service} get an address (only a server knows the address; {given} stands for it)")
                 }
                 Ok(Err(_)) | Err(_) => format!("have {service} get an address"),
             },

@@ -11,7 +11,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "change attributes of a link",
-    always: Some("DEL restores what it changes of its own link"),
+    always: Some("DEL restores the attributes that the plugin changed"),
     groups: &[
         with(&["change"], &["[method]settings.set-mac"], |objects| {
             named(objects, "macs", "address", "give its own link")
@@ -32,7 +32,7 @@ pub const PAGE: Page = Page {
             })
         }),
         group(&["check"], |_| say("compare attributes of its own link")),
-        group(&["restore"], |_| say("put back what it changed of its own link")),
+        group(&["restore"], |_| say("restore the attributes of its own link that it changed")),
     ],
     keys: &[
         Key::some(
@@ -98,7 +98,7 @@ impl OperationTexts for ops::LinkSettings {
                 format!("give {} {settings}; DEL restores the earlier settings", names.link(*link))
             }
             Self::Check { link, settings } => format!("compare {} with {settings}", names.link(*link)),
-            Self::Restore => format!("put back what was changed of {}", names.request.ifname),
+            Self::Restore => format!("restore the changed attributes of {}", names.request.ifname),
         }
     }
 }

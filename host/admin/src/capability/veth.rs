@@ -16,7 +16,7 @@ pub const PAGE: Page = Page {
             say("look at both ends of its own veth pair")
         }),
         group(&["create"], |objects| {
-            changes(objects, "create one veth pair between this container and the host, and no other while it lives")
+            changes(objects, "create one veth pair at a time between this container and the host")
         }),
         with(&["create"], &["[method]options.set-mac"], |objects| {
             changes(objects, "choose the link-layer address of the container's end of that pair")

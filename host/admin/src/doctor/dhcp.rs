@@ -25,18 +25,19 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             let why = format!("every ADD of network \"{}\" fails", list.name());
             match answer {
                 Err(Untold::Absent(reason)) => {
-                    let what = format!("no DHCP service answers there: {reason}");
+                    let what = format!("no DHCP service answers at this socket: {reason}");
                     let remedy = Remedy::Command(START.to_owned());
                     examination.found(Severity::Error, &socket, what, &why, remedy);
                 }
                 Err(Untold::Native) => {
-                    let what = "the server there is a native daemon (cni-dhcp.service), and Postern does not use it"
-                        .to_owned();
+                    let what =
+                        "the server at this socket is a native daemon (cni-dhcp.service), which Postern does not use"
+                            .to_owned();
                     examination.found(Severity::Error, &socket, what, &why, Remedy::Command(SWITCH.to_owned()));
                 }
                 Err(Untold::Other(reason)) if nix::unistd::geteuid().is_root() => {
-                    let what = format!("the DHCP service there {reason}");
-                    let remedy = Remedy::Words("look at it: `systemctl status postern-dhcp.service`".to_owned());
+                    let what = format!("the DHCP service at this socket {reason}");
+                    let remedy = Remedy::Words("see `systemctl status postern-dhcp.service`".to_owned());
                     examination.found(Severity::Error, &socket, what, &why, remedy);
                 }
                 Ok(_) | Err(Untold::Other(_)) => {}
@@ -57,13 +58,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             let family = held.family.name();
             let what = match &held.standing {
                 Standing::Lost(why) => format!(
-                    "it keeps an {family} lease of {name} that is lost ({why}), and there is no record of such an attachment"
+                    "the service keeps a lost {family} lease of {name} ({why}), and this attachment has no record"
                 ),
                 Standing::Acquiring | Standing::Bound | Standing::Remembered => {
-                    format!("it keeps an {family} lease of {name}, and there is no record of such an attachment")
+                    format!("the service keeps an {family} lease of {name}, and this attachment has no record")
                 }
             };
-            let why = "its record may have been removed by hand; the service ends the lease when the namespace is gone";
+            let why = "the record may have been removed by hand; the service ends the lease when the namespace is gone";
             examination.found(Severity::Note, socket, what, why, Remedy::None);
         }
     }

@@ -128,7 +128,7 @@ fn inside(trials: &mut Trials) {
     trials.iptables =
         private.ok().map(|()| match iptables::usable(ProgramRunner { runner: &Direct, deadline, nft: None }) {
             true => Ok(()),
-            false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
+            false => Err("iptables is not installed, or the kernel does not answer iptables".to_owned()),
         });
 }
 

@@ -36,8 +36,8 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
                 let name = postern_cni::quote(&chain);
                 let message =
                     format!("an ADD with port mappings would fail now: table nat of iptables has no chain {name}");
-                let help = "start the program that makes it (kube-proxy in mode nftables makes none), or leave the key out: \
-                            portmap then makes a chain of its own";
+                let help = "start the program that makes this chain (kube-proxy in mode nftables does not), or leave the \
+                            key out: portmap then makes its own chain";
                 sheet.warning("add-fails", at, &below(&entry.path, KEY), message, help);
             }
             Err(error) => sheet.note(format!("chain {chain} ({KEY}) was not looked for: {error}")),

@@ -6,7 +6,7 @@ use super::text::{Node, Tree};
 use crate::plan::{self, Call, PluginReport, Report};
 use serde_json::Value;
 
-/// The most plugins of a list that are tried. Real lists are far shorter.
+/// The largest number of plugins in a list that is tried. Real lists are far shorter.
 const MOST_PLUGINS: usize = 64;
 
 /// Reports the operations of an ADD that policy refuses, each at the key that asks for it.
@@ -54,7 +54,7 @@ fn denials(sheet: &mut Sheet<'_>, node: &Node, path: &str, plugin: &PluginReport
     }
 }
 
-/// Returns the place of the value that an operation got from the configuration, if the place is clear.
+/// Returns the first place in the configuration whose text is also in the operation's request.
 pub fn asked(node: &Node, path: &str, request: &Value) -> Option<(usize, String)> {
     let mut texts = Vec::new();
     collect(request, &mut texts);

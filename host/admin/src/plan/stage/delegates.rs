@@ -97,8 +97,8 @@ impl Scene<'_, '_> {
 }
 
 impl Stage {
-    /// Fails if a delegate is not a component. `may` is true if policy allows a native program. Its text says how an
-    /// operator can allow one.
+    /// Fails if a delegate is not a component. The flag in `may` is true if policy allows a native program. The
+    /// function in `may` returns a text that says how an operator can allow a native program.
     fn is_component(
         &mut self,
         run: &Run,
@@ -118,8 +118,9 @@ impl Stage {
         }
         let (is_allowed, hint) = may;
         *native = (!is_allowed)
-            .then(|| format!("it would run as a native program with all of the host's privileges; {}", hint()));
-        let message = format!("\"{name}\" is a native program, which plan does not run: the rest is unknown");
+            .then(|| format!("\"{name}\" would run as a native program with all of the host's privileges; {}", hint()));
+        let message =
+            format!("\"{name}\" is a native program, which plan does not run: the rest of the plan is unknown");
         if is_allowed {
             self.unknown = Some(message.clone());
         }
