@@ -1,7 +1,7 @@
 //! A filter of system calls (seccomp(2)): an allow-list, compiled for the kernel's classic BPF machine.
 //!
-//! The code that confines a process has the list. The list is compiled at build time, with the numbers of the target
-//! architecture: a filter is a `static`. A run only puts in values that the build can't know.
+//! The code that confines a process has the list in a `static`. The list is compiled at build time, with the numbers of
+//! the target architecture. A run only puts in values that the build can't know.
 #![allow(unsafe_code, reason = "installs the filter by prctl(2)")]
 
 use crate::ConfineError;
@@ -32,8 +32,8 @@ pub enum Argument {
 pub enum DefaultAction {
     /// The process is killed at once.
     Kill,
-    /// The call fails with `ENOSYS`, as if the kernel did not have it. A C library that tries a newer call first then
-    /// uses the older one.
+    /// The call fails with `ENOSYS`, as if the kernel did not have it. If a C library tries a newer call first, it then
+    /// uses the older call.
     Absent,
 }
 
@@ -45,12 +45,12 @@ pub const COMMON: &[c_long] = &[
     libc::SYS_madvise,         // memory, also of a thread that ends
     libc::SYS_brk,             // memory
     libc::SYS_rt_sigreturn,    // the end of a signal handler
-    libc::SYS_rt_sigaction,    // the handling of SIGPIPE; the end of postern-admin, which has Rust's own start
+    libc::SYS_rt_sigaction,    // the handling of SIGPIPE, and Rust's runtime at the end of postern-admin
     libc::SYS_sigaltstack,     // the stack for overflows, of a thread that ends
     libc::SYS_futex,           // locks
     libc::SYS_restart_syscall, // a wait that was interrupted
     libc::SYS_exit,            // the end of a thread
-    libc::SYS_exit_group,      // the end
+    libc::SYS_exit_group,      // the end of the process
 ];
 
 /// Memory is allowed, but no new code.
@@ -78,8 +78,8 @@ pub struct Filter<const VALUES: usize = 0> {
 }
 
 impl<const VALUES: usize> Filter<VALUES> {
-    /// Compiles lists of calls that are allowed with any arguments, and lists of rules. Use it in a `static`: then a
-    /// senseless list fails the build.
+    /// Compiles lists of calls that are allowed with any arguments, and lists of rules. Call this function in a
+    /// `static`: then a senseless list fails the build.
     pub const fn new(calls: &[&[c_long]], rules: &[&[CallRule]], refusal: DefaultAction) -> Self {
         let (instructions, given, begin) = compile(calls, rules, refusal, VALUES);
         Self { program: ReadyFilter { instructions, begin }, given }
@@ -117,10 +117,11 @@ impl ReadyFilter {
         self.instructions.get(self.begin..).unwrap_or_default()
     }
 
-    /// Filters the calling thread from now on, and all that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
+    /// Filters the calling thread from now on, and all threads and processes that this thread starts. Needs
+    /// `PR_SET_NO_NEW_PRIVS`.
     ///
     /// # Errors
-    /// The kernel has no filters.
+    /// The kernel has no seccomp filters.
     pub fn install(&self) -> Result<(), ConfineError> {
         let instructions = self.instructions();
         let program = sock_fprog {

@@ -3,7 +3,7 @@
 /// A bucket of tokens, which fills again with time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RefillingBudget {
-    /// The most tokens.
+    /// The largest number of tokens.
     most: u64,
     /// The milliseconds until one more token.
     every_ms: u64,

@@ -2,8 +2,9 @@
 //! gone.
 //!
 //! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
-//! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks at all
-//! before a list, and at a few before each new lease, so leases of gone containers can't pile up.
+//! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks
+//! at all leases before it lists them, and at a few leases before each new lease. So leases of gone containers can't
+//! pile up.
 
 use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;
@@ -15,7 +16,7 @@ use std::ops::Bound;
 const SOME: usize = 8;
 
 /// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. A
-/// container that has not come back by then does not come back.
+/// container that has not come back within a day will not come back.
 pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Service {
@@ -31,7 +32,7 @@ impl Service {
         }
     }
 
-    /// Looks at the next few leases without a timer, and ends the leases whose container is gone.
+    /// Looks at the next few leases that have no timer, and ends the leases whose container is gone.
     pub fn look_at_some(&mut self) {
         let unwatched = |(_, entry): &(&String, &KeptLease)| rests(entry) && entry.wake_at.is_none();
         let from = (Bound::Excluded(self.looked_at.clone()), Bound::Unbounded);
@@ -51,7 +52,7 @@ impl Service {
         }
     }
 
-    /// True if the namespace of a lease, or its link, is gone.
+    /// True if the namespace of a lease, or the lease's link, is gone.
     fn is_gone(&self, entry: &KeptLease) -> bool {
         match self.open_namespace(entry) {
             Err(NotOpened::Gone) => true,

@@ -36,14 +36,15 @@ systemd it uses systemd's socket (postern-dhcp.socket).
 
   --socketpath PATH      the socket (/run/cni/dhcp.sock)
   --pidfile PATH         write the process ID to this file
-  --hostprefix PATH      where the node's files are: goes in front of the
+  --hostprefix PATH      directory with the node's files: a prefix of the
                          socket's path and of the paths of namespaces
   --broadcast            servers shall broadcast their answers
   --timeout TIME         wait for an answer (10s)
   --resendmax TIME       longest wait before a packet is sent again (62s)
   --resendtimeout TIME   longest time to get a lease (3m28s)
 
-Options may have one dash, like the native daemon's options, and `=`.
+An option may begin with one dash, like the native daemon's options, and may
+have `=` before its value.
 ";
 
 /// The request of a command line.
@@ -51,14 +52,14 @@ Options may have one dash, like the native daemon's options, and `=`.
 pub enum DhcpCommand {
     /// The service.
     Serve(Options),
-    /// The text about its options.
+    /// The text about the service's options.
     Help,
 }
 
 /// Reads the arguments behind the program's name. `serve` and `daemon` may come first.
 ///
 /// Without arguments no service starts: some programs start each file of a CNI bin directory without arguments, to
-/// learn its version.
+/// learn the file's version.
 pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());

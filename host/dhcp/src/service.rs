@@ -22,14 +22,14 @@ use std::time::Duration;
 /// The longest time of a timer, in milliseconds: a year. After a year the service sets the timer again.
 const FOREVER: u64 = 365 * 24 * 60 * 60 * 1000;
 
-/// The most connections.
+/// The largest number of connections.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The data of the service.
 #[derive(Debug)]
 pub struct Service {
     pub options: Options,
-    /// Its own namespace.
+    /// The service's own namespace.
     pub home: OwnNamespace,
     pub opener: Opener,
     pub store: Store,
@@ -41,7 +41,7 @@ pub struct Service {
     pub runners: Vec<(Runner, Option<(String, u64)>)>,
     connections: BTreeMap<Id, ClientConnection>,
     next_id: u64,
-    /// The last lease that was looked at without a timer.
+    /// The last lease at which [`Service::look_at_some`] looked.
     pub looked_at: String,
 }
 
@@ -170,7 +170,8 @@ impl Service {
         let now = clock::since_boot();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_there = connection.read(now);
-        // If the client has gone, only its release is carried out: nobody would get another answer.
+        // The requests of a client that has gone are still carried out, because a release may be among them. A lease
+        // for this client is given back.
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             match connection.question() {

@@ -18,7 +18,7 @@ pub struct FirewallError {
 }
 
 impl FirewallError {
-    /// Makes an error of this crate or of a crate that uses it; `hint` says what is wrong, and how to solve it.
+    /// Makes an error of this crate or of a crate that uses this crate; `hint` says what is wrong, and how to solve it.
     pub fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { operation, object: object.into(), errno: None, hint: hint.into() }
     }
@@ -46,7 +46,7 @@ fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EPERM | Errno::EACCES => "CAP_NET_ADMIN is needed in the network namespace's user namespace",
         Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT | Errno::ENOENT => {
-            "the kernel lacks something for the rule: check that it has nf_tables with nat and masquerade"
+            "the kernel lacks a feature for the rule: check that the kernel has nf_tables with nat and masquerade"
         }
         Errno::EBUSY => "a foreign rule still refers to this object: remove that rule first",
         Errno::ETIMEDOUT => "the allowed time has passed: look for a program that changes the rules without a pause",

@@ -19,7 +19,7 @@ const COMPAT_FLAGS: u16 = 2;
 const COMPAT_INVERTED: u32 = 2;
 
 impl IptablesRule {
-    /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form of 1.8.7.
+    /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form in iptables 1.8.7.
     pub(super) fn write(&self, v6: bool) -> Option<Vec<RuleAttribute>> {
         let mut elements = Vec::new();
         let mut compare = |parts: &[Expression]| elements.extend(parts.iter().map(Expression::write));

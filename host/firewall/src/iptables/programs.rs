@@ -1,5 +1,5 @@
-//! The rules of one table of iptables. If possible they are read and changed without a program ([`super::netlink`]).
-//! Else the system's programs are used: one `iptables-save` to read, one `iptables-restore` to make all changes at
+//! The rules of one table of iptables. If possible, the rules are read and changed over netlink ([`super::netlink`]).
+//! Otherwise the system's programs are used: one `iptables-save` to read, one `iptables-restore` to make all changes at
 //! once.
 
 use super::prelude::*;
@@ -23,13 +23,13 @@ pub struct ProgramRunner<'a> {
     pub runner: &'a dyn Run,
     /// The moment when a running program is killed.
     pub deadline: Instant,
-    /// The connection to nf_tables, of the same network namespace. It is opened when it is needed. With this
-    /// connection, readable rules of the nf_tables variant need no program.
+    /// The connection to nf_tables in the same network namespace, opened when it is needed. Over this connection,
+    /// readable rules of the nf_tables variant are read and changed without `iptables`.
     pub nft: Option<&'a RefCell<Option<Nft>>>,
 }
 
-/// Returns the installed programs that this module may run. They make new rules. If new rules are made in nf_tables,
-/// further programs remove rules of legacy iptables.
+/// Returns the installed programs that this module may run. The first programs make new rules. Unless they belong to
+/// legacy iptables, the programs of legacy iptables follow, which remove rules of legacy iptables.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
     let of_family = |v6: bool| {
@@ -120,12 +120,12 @@ impl<'a> Programs<'a> {
     /// The place of new rules.
     pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
         let files = Ok(Files::of_new(v6)?);
-        // The variant of the programs is unknown or legacy: then only the programs make and read the rules.
+        // If the variant is unknown, only the programs make and read the rules, as for legacy iptables.
         let variant = variant::installed(v6).unwrap_or(Variant::Legacy);
         Ok(Self { v6, variant, files, runner })
     }
 
-    /// The place of rules that are made again: the place in their record.
+    /// The place of rules that are made again: the recorded place, or the place of new rules if the record has none.
     pub(super) fn locate_in(
         noted: Option<Variant>,
         v6: bool,
@@ -153,9 +153,9 @@ impl<'a> Programs<'a> {
         Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6), runner }
     }
 
-    /// Returns the possible places of a table's rules, as far as their record allows. nf_tables is a place if the
-    /// kernel has it. Legacy iptables is a place if the kernel has its table. For recorded rules, legacy iptables is a
-    /// place even if its programs are missing.
+    /// Returns the possible places of a table's rules; a record of the rules limits the places. nf_tables is a place if
+    /// the kernel has nf_tables. Legacy iptables is a place if the kernel has the legacy table. Without its
+    /// installed programs, legacy iptables is a place only for recorded rules.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
         let has_table = || variant::has_legacy_table(v6, table);
@@ -218,7 +218,7 @@ impl<'a> Programs<'a> {
         self.files.is_err() || !self.runner.runner.can_start()
     }
 
-    /// Reads at least the part of a table that a question is about.
+    /// Reads at least the part of a table that `scope` names.
     pub(super) fn look(&self, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
         self.seen(scope, |nft| netlink::look(nft, self.v6, scope, self.is_lenient()))
     }
@@ -249,8 +249,9 @@ impl<'a> Programs<'a> {
         Ok(SavedTable::parse(&text))
     }
 
-    /// Calls `act` without starting a program. `None` if some rules may be outside of nf_tables, or if the caller has
-    /// no connection. If no program is installed, `act` is always called, because there is no other way.
+    /// Calls `act`, which reads or changes the rules over netlink. `None` for legacy iptables, if some rules may be
+    /// outside of nf_tables, or if the caller has no connection. For nf_tables without installed programs, `act` is
+    /// always called, because there is no other way.
     pub(super) fn without<T>(
         &self,
         act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
@@ -264,7 +265,7 @@ impl<'a> Programs<'a> {
         // The caller may be using the connection.
         let mut shared = self.runner.nft?.try_borrow_mut().ok()?;
         if shared.is_none() {
-            // A node with legacy iptables may have no nf_tables at all, so its nf_tables are not read.
+            // A node with legacy iptables may have no nf_tables at all, so no connection is opened.
             let serves = variant::serves(self.v6).filter(|serves| *serves)?;
             *shared.insert(Nft::open(self.runner.deadline).ok()?).variant(self.v6) = Some(serves);
         }
@@ -288,8 +289,8 @@ impl<'a> Programs<'a> {
     }
 
     /// Makes all changes that `plan` finds necessary, or no change. After a failure, `plan` is called again: usually
-    /// another program has just made or removed the same rules. `plan` gets at least the part of the table that the
-    /// question is about.
+    /// another program has just made or removed the same rules. `plan` gets at least the part of the table that
+    /// `scope` names.
     ///
     /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains. The list is
     /// empty if a program made the rules.
@@ -344,8 +345,8 @@ pub fn available(runner: ProgramRunner<'_>) -> bool {
     variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(&Scope::whole(NAT)).is_ok()
 }
 
-/// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as
-/// in the native plugins.
+/// True if iptables can be used here: the programs are installed, and the kernel answers the programs. Only IPv4 is
+/// tested, as in the native plugins.
 #[must_use]
 pub fn usable(runner: ProgramRunner<'_>) -> bool {
     Programs::locate(false, runner).is_ok()

@@ -19,7 +19,7 @@ const DESTINATION: u8 = 1;
 const LOCAL: u16 = 1 << 2;
 /// `XT_CONNTRACK_STATE`.
 const STATE: u16 = 1;
-/// The offsets of flags, inverted flags and mask of states in `struct xt_conntrack_mtinfo3`. Their bits are below 16.
+/// The offsets of flags, inverted flags and mask of states in `struct xt_conntrack_mtinfo3`. Each value is below 16.
 const MATCH_FLAGS: usize = 146;
 const INVERTED_FLAGS: usize = 148;
 const STATE_MASK: usize = 150;
@@ -92,7 +92,7 @@ impl Data {
     }
 }
 
-/// Returns the bits of a source and of a destination, as all these structures have them.
+/// Returns the bits for a source and for a destination, which are equal in all these structures.
 fn both(source: bool, destination: bool) -> u8 {
     u8::from(source) | u8::from(destination) << 1
 }
@@ -117,7 +117,7 @@ impl Match {
                     // An option, a mask of flags, and the flags come before the inversion byte.
                     Transport::Tcp => data([source, destination]).up_to(11).u8(inverted),
                     Transport::Udp => data([source, destination]).u8(inverted),
-                    // No chunk types: -1 in each of the four.
+                    // No chunk types: each of the four entries begins with -1.
                     Transport::Sctp => data([destination, source])
                         .up_to(268)
                         .bytes(&[u8::MAX, 0, 0].repeat(4))
@@ -223,7 +223,7 @@ impl Target {
         })
     }
 
-    /// As [`Match::read`].
+    /// Reads a target. `None` if the target has further parts, as in [`Match::read`].
     pub(super) fn read(from: &Extension, v6: bool) -> Option<Self> {
         let data = from.data.as_slice();
         let read = match from.name.as_str() {

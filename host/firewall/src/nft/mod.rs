@@ -41,7 +41,7 @@ use rule::NftRule;
 /// The number of further attempts after an error that may be permanent: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
 
-/// The largest number of objects of one answer that are kept for the next question.
+/// The largest answer, in objects, that is kept for the next question.
 const MOST_KEPT: usize = 256;
 
 /// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
@@ -55,10 +55,10 @@ pub struct Nft {
     deadline: Instant,
     /// Connections with an answer that was not read to its end. They are closed together with this connection, because
     /// closing may wait.
-    #[allow(dead_code, reason = "they are kept until this is dropped")]
+    #[allow(dead_code, reason = "the connections are kept until `Nft` is dropped")]
     retired: Vec<Connection>,
     memory: Memory,
-    /// A network in which a collection found no rules to remove, and the generation of the rules at that time.
+    /// A network in which GC found no rules to remove, and the generation of the rules at that time.
     pub(crate) without_others: Option<(String, u32)>,
     /// True if all iptables rules in this namespace are in nf_tables, for IPv4 and for IPv6.
     serves_iptables: [Option<bool>; 2],
@@ -72,13 +72,13 @@ fn question(request: &NetlinkRequest, all: bool) -> Question {
     (kind, payload.to_vec(), all)
 }
 
-/// Answers of the kernel. They answer repeated questions as long as the rules have the same generation.
+/// Answers of the kernel, for repeated questions as long as the rules have the same generation.
 #[derive(Debug, Default)]
 struct Memory {
     generation: u32,
     /// The objects of each answer, or the refusal.
     answers: HashMap<Question, Result<Vec<Vec<u8>>, Errno>>,
-    /// True while the generation is known to be current, or while the kernel will check it.
+    /// True while the generation is known to be current, or while the kernel will check the generation.
     is_open: bool,
 }
 
@@ -241,8 +241,8 @@ impl Nft {
         }
     }
 
-    /// Asks several questions about the current rules. An answer is kept, and is used again here or in a change of the
-    /// same rules.
+    /// Asks several questions about the current rules. Each answer is kept. While the rules are the same, a repeated
+    /// question or a change uses the kept answer again.
     pub(crate) fn look<T, E: From<FirewallError>>(
         &mut self,
         questions: impl FnOnce(&mut Self) -> Result<T, E>,
