@@ -1,5 +1,5 @@
-//! The containers that a collection must enter, because they have links that exist only in the container. This happens
-//! before confinement, because a confined gate can neither open a path nor enter a namespace.
+//! The containers that GC must enter, because some links exist only in a container. GC enters the containers before its
+//! confinement, because a confined gate can neither open a path nor enter a namespace.
 
 use crate::context::{RunParts, View};
 use crate::effect::{Effect, in_record};
@@ -10,12 +10,12 @@ use postern_state::{RecordKey, Summary, Valid};
 use postern_types::OpError;
 use std::collections::HashMap;
 
-/// The most containers that one collection enters. Each container needs a thread.
+/// The largest number of containers that one GC enters. Each container needs a thread.
 const MOST: usize = 64;
 
-/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later records
-/// are spared anyway. Only the file names of all other records are read, because these name the network. (File names of
-/// Postern 0.1 do not name it.)
+/// Returns the records of this network's attachments that are not valid, as they were at the first call. GC spares
+/// later records anyway. Of a valid attachment or another network, only the record's file name is read: the name shows
+/// the network. (A file name of Postern 0.1 does not show the network.)
 ///
 /// The list is empty if the runtime has not named the valid attachments: then nothing may be removed.
 pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
@@ -48,7 +48,7 @@ where
         let found = match entered < MOST {
             true => ContainerAccess::look(header, confine()),
             false => ContainerAccess::Hidden(format!(
-                "a collection enters {MOST} containers, the next collection enters others"
+                "one GC enters {MOST} containers, and a later GC enters this container"
             )),
         };
         entered += usize::from(matches!(found, ContainerAccess::In(_)));

@@ -85,7 +85,7 @@ impl Delegation {
         Ok(Self { of_native: self.of_native, ..made })
     }
 
-    /// Returns the delegate's request, for a run of its caller.
+    /// Returns the delegate's request, for the caller's run.
     pub fn request(&self, caller: &Request, verb: Verb) -> Request {
         let (conf, stdin) = (Rc::clone(&self.conf), Arc::clone(&self.text));
         Request { verb, conf, stdin, is_made_by_host: true, ..caller.clone() }
@@ -112,7 +112,7 @@ impl Delegation {
                     self.plugin
                 );
                 Err(OpError::new(ErrorCode::Denied, key, message)
-                    .hint("a key of `delegate` or `ipam` in the network configuration changes it"))
+                    .hint("a key of `delegate` or `ipam` in the network configuration changes this value"))
             }
         }
     }
@@ -166,7 +166,10 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
     })?;
     let read = Delegation::read(network, &unicode::text(&content))?;
     if !granted.has_object("delegate.types", &read.plugin) {
-        crate::say!("postern: the native plugin's file about this container is not used: it names {}", read.plugin);
+        crate::say!(
+            "postern: the native plugin's file about this container is not used: policy denies {}",
+            read.plugin
+        );
         return None;
     }
     Some(Delegation { of_native: true, ..read })

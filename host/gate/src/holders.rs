@@ -10,7 +10,7 @@
 //!
 //! Then the run removes the effects in the attachment's record, as `postern gc` does, and logs the reason. A path that
 //! leads nowhere proves nothing. A missing or renamed link also proves nothing: root in a container and other programs
-//! can cause it. Without a proof the ADD fails, and its message names the known facts.
+//! can remove or rename links. Without a proof the ADD fails, and its message names the known facts.
 //!
 //! The record is locked before the check, until its effects are gone.
 
@@ -121,17 +121,17 @@ fn proof(
     if header.boot_id != boot {
         return match is_made_again(view.fixed, record).map_err(failed)? {
             false => Ok("it was made before the machine was last started"),
-            true => Err(unknown("it was made again since")),
+            true => Err(unknown("the attachment was made again since")),
         };
     }
     if view.system.home_cookie().ok() != Some(header.host_netns_cookie) {
-        return Err(unknown("it is of another host namespace"));
+        return Err(unknown("the attachment is of another host namespace"));
     }
     // If the host end of a pair exists, its other end exists in a living namespace.
     if has_pair(view.system, record).map_err(failed)? {
         return Err(HolderState::Alive);
     }
-    let Some(cookie) = header.netns_cookie else { return Err(unknown("its record does not name its namespace")) };
+    let Some(cookie) = header.netns_cookie else { return Err(unknown("the record does not name the namespace")) };
     let living = living.get_or_insert_with(|| Living::search(view.fixed.deadline.at()));
     if living.has(cookie).map_err(HolderState::Unknown)? {
         return Err(HolderState::Alive);
@@ -142,8 +142,8 @@ fn proof(
     }
 }
 
-/// True if a later attachment may have the same names: rules and leases with these names belong to the later
-/// attachment. Then the container has another record, or a lease that is younger than this record.
+/// True if a later attachment may have the same names. Rules and leases with these names then belong to the later
+/// attachment. Another record with these names, or a lease that is younger than this record, shows a later attachment.
 fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError> {
     let header = record.header();
     let names = |header: &Header| (header.network.clone(), header.container_id.clone(), header.ifname.clone());

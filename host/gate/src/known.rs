@@ -17,7 +17,7 @@ pub struct Known {
     pub claims: Cell<Option<ClaimIndex>>,
     /// The records of the network's attachments that are not in the runtime's list of valid attachments for GC.
     pub collectable: OnceCell<Vec<Summary>>,
-    /// Containers of attachments that this collection removes.
+    /// Containers of attachments that this GC removes.
     pub containers: HashMap<RecordKey, ContainerAccess>,
 }
 

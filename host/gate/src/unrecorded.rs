@@ -106,8 +106,8 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         pair_stays = failed.is_some();
     }
     if part.device {
-        // Policy does not matter here. The device comes home if it is a driver's device, or if its alias is the name in
-        // the network's key `device`.
+        // Policy does not matter here. The device returns to the node if it is a driver's device, or if its alias is
+        // the name in the network's key `device`.
         let named = run.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
         let is_named = |own: &Link, alias: &LinkName| *alias == named || own.device.is_some();
         step(run, &mut failed, json!({"effect": "device"}), |run| device::give_back(run, is_named));

@@ -7,7 +7,8 @@ use postern_cni::Version;
 /// The configuration makes a value of the policy ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ambiguous {
-    /// A key is spelt in two ways. Plugins take the last spelling, and readers should not have to know this.
+    /// A key is spelt in two ways. Plugins take the last spelling, and people who read the configuration should not
+    /// have to know this.
     #[error("the configuration has both \"{first}\" and \"{second}\", and the policy depends on this key")]
     Spellings {
         /// The first spelling.
@@ -66,12 +67,12 @@ pub enum FileError {
     Version { text: String },
     #[error("withdraw: \"{name}\" is no capability: the capabilities are {}", names().join(", "))]
     Capability { name: String },
-    /// The limits can't be read; the text is the reader's.
+    /// The limits can't be read; the text is the parser's.
     #[error("[limits]: {0}")]
     Limits(String),
     #[error(transparent)]
     Limit(#[from] LimitError),
-    #[error("{0}: it is missing: without it nothing is granted")]
+    #[error("{0}: the key is missing: without this key nothing is granted")]
     Missing(String),
     #[error("{0}: the list is empty: name something, or remove the key or its table")]
     Empty(String),

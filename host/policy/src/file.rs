@@ -277,7 +277,7 @@ mod tests {
             ("gc = \"nobody\"", ["gc: \"nobody\" is no collector", "\"host\" or \"guest\""]),
             ("gc = true", ["gc: it must be a text", "not a boolean"]),
             ("digest = 1", ["digest", "a text in quotation marks, not an integer"]),
-            ("[grant.bridge]", ["[grant.bridge] names: it is missing", "nothing is granted"]),
+            ("[grant.bridge]", ["[grant.bridge] names: the key is missing", "nothing is granted"]),
             ("[grant.bridge]\nnames = []", ["[grant.bridge] names: the list is empty", "name something"]),
             ("[grant.bridge]\nnames = \"x\"", ["[grant.bridge] names: it must be a list", "not a string"]),
             ("[grant.bridge]\nnames = [1]", ["[grant.bridge] names: it must be a text", "not an integer"]),
@@ -291,14 +291,17 @@ mod tests {
                 "[grant.bridge]\nnames = [\"b\"]\npromisc = \"on\"",
                 ["promisc: \"on\" is no flag", "\"true\" or \"false\""],
             ),
-            ("[grant.masquerade]", ["[grant.masquerade] backends: it is missing", "nothing is granted"]),
+            ("[grant.masquerade]", ["[grant.masquerade] backends: the key is missing", "nothing is granted"]),
             (
                 "[grant.masquerade]\nbackends = [\"pf\"]",
                 ["backends: \"pf\" is no backend", "\"nftables\", \"iptables\" or \"any\""],
             ),
             ("[grant.ipam]\ntypes = [\"../sh\"]", ["[grant.ipam] types: \"../sh\"", "can't have a `/`"]),
             ("[grant.ipam]\ntypes = [\"x\"]\nnative = [\".x\"]", ["[grant.ipam] native: \".x\"", "begin with a `.`"]),
-            ("[grant.leases]\ndirectories = [\"/x\"]", ["[grant.leases] ranges: it is missing", "nothing is granted"]),
+            (
+                "[grant.leases]\ndirectories = [\"/x\"]",
+                ["[grant.leases] ranges: the key is missing", "nothing is granted"],
+            ),
             (
                 "[grant.leases]\nranges = [\"10.0.0.0/8\"]\ndirectories = [\"x\"]",
                 ["[grant.leases] directories: \"x\" is no absolute directory", "\"/PATH\""],

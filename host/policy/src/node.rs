@@ -58,7 +58,7 @@ impl NodeSettings {
                 settings.is_status_strict = match text {
                     "strict" => true,
                     "native" => false,
-                    _ => return Err(unknown("measure of STATUS: it can be \"strict\" or \"native\"")),
+                    _ => return Err(unknown("setting of STATUS: it can be \"strict\" or \"native\"")),
                 };
             }
         }
@@ -80,7 +80,7 @@ mod tests {
         assert!(!read("status = \"native\"").unwrap().is_status_strict);
         assert!(read("status = \"strict\"").unwrap().is_status_strict);
         for (text, words) in [
-            ("status = \"no\"", "status: \"no\" is no measure of STATUS: it can be \"strict\" or"),
+            ("status = \"no\"", "status: \"no\" is no setting of STATUS: it can be \"strict\" or"),
             ("status = 1", "status: it must be a text, not integer"),
             ("packet-filter = \"pf\"", "packet-filter: \"pf\" is no packet filter: it can be \"nftables\" or"),
             ("packet-filter = true", "packet-filter: it must be a text, not boolean"),

@@ -161,7 +161,7 @@ fn what_cannot_be_written_is_tried_again_and_counted() {
     assert!(audit.failure.is_some());
     std::fs::rename(&elsewhere, &place.0).unwrap();
     drop(audit);
-    assert_eq!(place.lines().len(), 1, "written once it could be");
+    assert_eq!(place.lines().len(), 1, "the line is written when the directory is back");
 
     std::fs::rename(&place.0, &elsewhere).unwrap();
     let mut audit = place.audit();

@@ -65,7 +65,7 @@ impl NewLink {
             let master = below.master.and_then(|index| links.iter().find(|link| link.index == index));
             if let Some(master) = master.filter(|master| master.kind != "vrf") {
                 let why =
-                    format!("\"{name}\" is a port of {} \"{}\", which gets all its frames", master.kind, master.name);
+                    format!("\"{name}\" is a port of {} \"{}\", which takes all frames", master.kind, master.name);
                 // Other masters, such as the datapath of openvswitch, can't be the parent of a container's link.
                 let way_out = match MASTERS.contains(&master.kind.as_str()) {
                     true => format!("name \"{}\" as `master`, or a link that is no port", master.name),
@@ -82,7 +82,7 @@ impl NewLink {
             };
             return Some((
                 why,
-                "a `master` has macvlan or ipvlan links, not both: use one kind for all its networks".to_owned(),
+                "a `master` has macvlan or ipvlan links, not both: use one kind for all networks".to_owned(),
             ));
         }
         if self.kind() != InnerKind::Macvlan {
@@ -93,21 +93,21 @@ impl NewLink {
         if matches!(self.spec, InnerLinkKind::Macvlan { mode: MacvlanMode::Passthru, .. }) {
             let who = macvlans.next().map_or_else(|| "of a container".to_owned(), |link| format!("\"{}\"", link.name));
             return Some((
-                format!("mode {passthru} needs \"{name}\" for itself, but it has the macvlan {who}"),
-                "name another `mode` or `master`, or run DEL of the attachment that has it".to_owned(),
+                format!("mode {passthru} needs \"{name}\" for itself, but \"{name}\" has the macvlan {who}"),
+                "name another `mode` or `master`, or run DEL of the attachment that has this macvlan".to_owned(),
             ));
         }
         let is_seen = macvlans.peek().is_some();
         let who = match macvlans.find(|link| link.macvlan_mode == Some(MacvlanMode::Passthru)) {
             Some(link) => format!("\"{}\"", link.name),
             None if !is_seen => "a macvlan of a container".to_owned(),
-            // If the parent has a link in another mode, no link uses the parent exclusively. Then the cause is a
-            // different one.
+            // If the parent has a link in another mode, no link uses the parent exclusively. Then the kernel refused
+            // for another reason.
             None => return None,
         };
         Some((
             format!("{who} has \"{name}\" for itself, in mode {passthru}"),
-            "name another `master`, or run DEL of the attachment that has it".to_owned(),
+            "name another `master`, or run DEL of the attachment that has this macvlan".to_owned(),
         ))
     }
 }

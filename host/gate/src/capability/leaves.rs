@@ -29,7 +29,7 @@ pub trait EffectKind {
     }
 
     /// Returns the effect as the attachment's link, if it is the link. DEL calls the plugin that made the link after
-    /// all other plugins. Then it removes all effects of the attachment.
+    /// all other plugins. The DEL of this plugin removes all effects of the attachment.
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         None
     }
@@ -53,10 +53,10 @@ pub trait ByContents {
 
 /// The functions of an effect that is the attachment's link.
 pub trait AttachmentLink {
-    /// True if the link exists. The record's data identify it.
+    /// True if the link exists. The record's data identify the link.
     fn is_there(&self, run: &Context) -> Result<bool, OpError>;
 
-    /// True if the runtime's result names this link, as far as this can be known.
+    /// True if the runtime's result is known to name this link.
     fn is_named(&self, result: &CniResult) -> bool;
 }
 
@@ -65,9 +65,9 @@ pub trait AttachmentLink {
 pub enum Reapplied {
     /// The effect has no rules.
     NoRules,
-    /// All its rules exist.
+    /// All rules of the effect exist.
     Complete,
-    /// Some of its rules were missing, and were restored.
+    /// Some rules of the effect were missing, and were restored.
     Restored,
 }
 

@@ -25,7 +25,7 @@ impl host::Parent for Gate<'_> {
             && (link.peer_netnsid.is_some() || link.master.is_some())
             && others::is_link_of_others(self.run.view(), &link)?
         {
-            let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
+            let message = format!("\"{}\" can't be a parent: it is the host end of another attachment", link.name);
             return Err(OpError::new(ErrorCode::Denied, &link.name, message)
                 .hint("name a link of the node itself in the network configuration"));
         }

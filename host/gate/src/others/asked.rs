@@ -1,4 +1,4 @@
-//! The addresses that the request of an ADD names, and the other attachments that have them.
+//! The addresses that the request of an ADD names, and the other attachments that have these addresses.
 //!
 //! An ADD without an address does nothing in this module. For an ADD with an address the search costs one system call.
 
@@ -16,7 +16,7 @@ use postern_types::OpError;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The most addresses that are searched.
+/// The largest number of addresses that are searched.
 const MOST: usize = 64;
 
 /// The holder of a lease, as the records show it.

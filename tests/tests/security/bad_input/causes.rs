@@ -83,7 +83,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "macvlan",
         r#"{"master": "p1", "mode": "passthru"}"#,
-        "invalid argument: mode passthru needs \"p1\" for itself, but it has the macvlan \"mac0\"…another `mode` or `master`",
+        "invalid argument: mode passthru needs \"p1\" for itself, but \"p1\" has the macvlan \"mac0\"…another `mode` or `master`",
     ),
     (
         "macvlan",
@@ -306,5 +306,5 @@ fn a_store_whose_lock_is_held() -> Result<()> {
     let _ = holder.kill();
     let _ = holder.wait();
     Refusal::of(&answer?)?
-        .expect(11, "lock /var/lib/cni/networks/net/lock: not free before the deadline…holds it…try again")
+        .expect(11, "lock /var/lib/cni/networks/net/lock: not free before the deadline…holds the lock…try again")
 }

@@ -1,5 +1,5 @@
 //! The effect of a port: another plugin's link on the host joined a bridge. The removal takes the link out of the
-//! bridge, and never deletes it.
+//! bridge, and never deletes the link.
 
 use crate::capability::leaves::EffectKind;
 use crate::context::Context;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// A link of an earlier plugin that joined a bridge. The link was no port before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// The link's name when it joined.
+    /// The link's name when it joined the bridge.
     #[serde(rename = "port")]
     pub name: String,
     /// The link's interface index, which identifies it: the kernel seldom gives an index twice, and a record is about

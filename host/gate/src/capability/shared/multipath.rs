@@ -1,5 +1,5 @@
-//! IPv4 routes with several next hops. The kernel keeps them as one route, and can't delete a single next hop. A
-//! request to delete the first next hop deletes the whole route. So the route is replaced by a route with other next
+//! IPv4 routes with several next hops. The kernel keeps the next hops as one route, and can't delete a single next hop.
+//! A request to delete the first next hop deletes the whole route. So the route is replaced by a route with other next
 //! hops. For IPv6 the kernel keeps each next hop as a separate route.
 
 use postern_kernel::{KernelError, Netlink};
@@ -33,7 +33,7 @@ pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Res
 }
 
 /// Puts the link's next hops back into a route. Returns false if this is impossible. Root in the container or another
-/// plugin may have replaced the rest of the route, or added another route before it. Such routes stay.
+/// plugin may have replaced the other next hops, or added another route before this route. These changes stay.
 pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> bool {
     let Some(others) = whole.with(|hop| hop.link != index) else { return false };
     let Ok(there) = like(netlink, whole) else { return false };
@@ -45,8 +45,8 @@ pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> boo
 }
 
 /// Returns the routes of the same table with the same destination and metric. A request to replace a route replaces the
-/// first of these routes, whatever its next hops are. The kernel also can't delete the route with exactly these next
-/// hops.
+/// first of these routes, whatever its next hops are. A request to delete a route can't
+/// name exactly these next hops either.
 fn like(netlink: &Netlink, whole: &WholeRoute) -> Result<Vec<WholeRoute>, KernelError> {
     let Some(table) = whole.kept.route.table else { return Ok(Vec::new()) };
     let mut all = netlink.whole_routes_in(table)?;

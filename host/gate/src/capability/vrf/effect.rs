@@ -68,8 +68,8 @@ impl Vrf {
             true => member.map_or(Ok(()), |own| release(netlink, own))?,
             false => leave_vrf(netlink, member, &vrf)?,
         }
-        // Root in the container may have made it impossible to restore addresses and routes. Then they are not
-        // restored, and this is no error.
+        // Root in the container may have made it impossible to restore addresses and routes. Then addresses and routes
+        // stay lost, and this is no error.
         if member.is_some() {
             let _ = settle(run.fixed, netlink, self, MAIN_TABLE);
             run.fixed.deadline.in_time()?;
@@ -115,7 +115,7 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
         fixed.deadline.in_time()?;
         let mut kept = kept.clone();
         // The kernel does not flush an IPv6 next hop of a multipath route, but marks the next hop as dead. The next hop
-        // would come back with the link, so it is deleted from the earlier table.
+        // would come back with the link, so the next hop is deleted from the earlier table.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
             let left = Route { table: Some(before), ..kept.route.clone() };
             let dst = left.dst.to_string();
@@ -132,8 +132,8 @@ pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) ->
     })
 }
 
-/// Restores an IPv4 route with several next hops. The kernel keeps a route that also has next hops of other links. Then
-/// the kernel uses this link's next hops in that route again.
+/// Restores an IPv4 route with several next hops. If the route also has next hops of other links, the kernel has kept
+/// the route, and this link's next hops return to that route.
 fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u32) -> Result<(), OpError> {
     let Some(mut own) = whole.with(|hop| hop.link == index) else { return Ok(()) };
     settle_in(&mut own.kept, table);
@@ -150,7 +150,7 @@ fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u3
     is_put(netlink.put_whole_route(&own, false), &own.kept)
 }
 
-/// Puts a route of the main table into `table`. A route of another table stays there.
+/// Puts a route of the main table into `table`. A route of another table stays in its table.
 fn settle_in(kept: &mut KeptRoute, table: u32) {
     if is_main(kept) {
         kept.route.table = Some(table);
@@ -161,8 +161,8 @@ fn settle_in(kept: &mut KeptRoute, table: u32) {
     }
 }
 
-/// Converts the kernel's answer about a route for the guest. An existing route is no error: the kernel may have made it
-/// again by itself.
+/// Converts the kernel's answer about a route for the guest. An existing route is no error, because the kernel may have
+/// made the route again.
 fn is_put(put: Result<(), KernelError>, kept: &KeptRoute) -> Result<(), OpError> {
     match put {
         Err(error) if error.is(Errno::EEXIST) => Ok(()),
