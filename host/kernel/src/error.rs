@@ -49,7 +49,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Makes the error for an error number from the kernel, with its explanation if there is one.
+    /// Makes the error for an error number from the kernel, with the kernel's explanation if there is one.
     pub fn refused(self, errno: i32, explanation: Option<&str>) -> KernelError {
         let message = match explanation {
             Some(explanation) => format!("{}: {explanation}", describe(errno)),

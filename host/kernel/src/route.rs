@@ -234,7 +234,7 @@ fn question(subject: Subject<'_>, address: IpAddr) -> Result<RouteMessage> {
 pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {
     let mut builder = destination(route.dst)?
         .output_interface(oif)
-        // For the kernel this means "set by hand"; the native plugins use it too.
+        // For the kernel, "boot" means "set by hand". The native plugins use this value too.
         .protocol(RouteProtocol::Boot)
         .scope(RouteScope::from(route.scope.unwrap_or(0)))
         .table_id(route.table.unwrap_or(MAIN_TABLE));

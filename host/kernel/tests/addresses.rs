@@ -94,7 +94,7 @@ fn ipv4_addresses_have_a_broadcast_address() {
         netlink.add_address(other.index, net("fd00::7/64")).unwrap();
         assert!(netlink.has_address("fd00::7".parse().unwrap()).unwrap());
         assert!(!netlink.has_address("fd00::".parse().unwrap()).unwrap());
-        // The list has no address of the link `index`.
+        // The list for `other` has no address of `own`.
         assert!(netlink.addresses(other.index).unwrap().iter().all(|a| a.net.addr().is_ipv6()));
 
         assert!(netlink.add_address(own.index, net("10.1.2.3/24")).unwrap_err().is(Errno::EEXIST));

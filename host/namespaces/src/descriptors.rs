@@ -34,8 +34,8 @@ pub(crate) enum Lead {
     Nothing,
 }
 
-/// Returns the object of a descriptor in `/proc/PID/fd`. `nsfs` is the device of namespaces. It never waits for a file
-/// system.
+/// Returns the object of a descriptor in `/proc/PID/fd`. `nsfs` is the device of namespaces. This function never waits
+/// for a file system.
 pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO)?;
     if makedev(found.stx_dev_major.into(), found.stx_dev_minor.into()) == nsfs {
@@ -85,7 +85,7 @@ pub(crate) enum NamespaceKind {
     Other,
 }
 
-/// Returns the kind of an open namespace; `ENOTTY` if the file is no namespace. Its name in `/proc/PID/fd` is not
+/// Returns the kind of an open namespace; `ENOTTY` if the file is no namespace. The name in `/proc/PID/fd` is not
 /// enough: a mounted namespace has the path of its mount.
 #[allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 pub(crate) fn kind_of(namespace: &File) -> io::Result<NamespaceKind> {

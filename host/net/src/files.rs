@@ -60,7 +60,7 @@ fn of_file(path: &Path) -> Result<List, Error> {
     }
 }
 
-/// Returns the files of a directory with one of these endings, by name. A missing directory has no files.
+/// Returns the files of a directory with one of these endings, sorted by name. A missing directory has no files.
 fn files(directory: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Error> {
     let unread = |error: io::Error| Error::new(code::IO_FAILURE, format!("open {}: {error}", directory.display()));
     let entries = match fs::read_dir(directory) {

@@ -106,7 +106,7 @@ fn forked(busy: &str, code: &str) {
     report(serve(&gate, BRIDGE));
 }
 
-/// Lets the sandbox run, and answers it.
+/// Lets the sandbox run, and answers its calls.
 fn serve(gate: &UnixStream, stdin: &str) -> GuestOutcome {
     send_to_sandbox(gate, &ToSandbox::Start(start(stdin)), None).unwrap();
     loop {
@@ -133,7 +133,7 @@ fn report(outcome: GuestOutcome) {
         GuestOutcome::Finished { stdout, .. } => print!("{stdout}"),
         GuestOutcome::Failed(reason) => panic!("{reason}"),
     }
-    // SAFETY: `_exit` has no preconditions; `println!` has flushed at the end of the line.
+    // SAFETY: `_exit` has no preconditions. `print!` has flushed the output at its last line end.
     unsafe { libc::_exit(0) }
 }
 

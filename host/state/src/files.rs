@@ -203,19 +203,20 @@ pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result
     }
 }
 
-/// Returns a text about the process that holds the `flock` of a file. A confined gate may not read the kernel's list.
+/// Returns a text about the process that holds the `flock` of a file. A confined gate may not read the kernel's list
+/// of locks.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel's own")]
 fn holder(file: &File, path: &Path) -> String {
     let listed = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let process = file.metadata().ok().and_then(|meta| holder_in(&listed, meta.dev(), meta.ino()));
     match process {
-        Some(process) => format!("process {process} holds it"),
-        None => format!("`fuser {}` tells which process holds it", path.display()),
+        Some(process) => format!("process {process} holds the lock"),
+        None => format!("`fuser {}` tells which process holds the lock", path.display()),
     }
 }
 
-/// Returns the process that holds the `flock` of a file, by the kernel's list. A process that the reader can't see has
-/// the number 0.
+/// Returns the process that holds the `flock` of a file, by the kernel's list. In the list, a process that this
+/// process can't see has the number 0.
 fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
     listed.lines().find_map(|line| {

@@ -38,7 +38,8 @@ pub enum ErrorCode {
     Delegate,
 }
 
-/// The gate's answer instead of a [`crate::Reply`]. Mirrors the record `error` of `wit/types.wit`.
+/// The gate's answer to a failed operation, instead of a [`crate::Reply`]. Mirrors the record `error` of
+/// `wit/types.wit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}{}", way_out(hint))]
 pub struct OpError {
@@ -88,7 +89,7 @@ impl OpError {
     }
 }
 
-/// Converts the gate's error to the error object of a plugin that fails because of it. A delegate's error stays
+/// Converts the gate's error to the error object of a plugin that fails because of this error. A delegate's error stays
 /// unchanged. Every other error has the host's message: the native plugins' text, if there is one. Operation, object
 /// and hint become the details.
 impl From<OpError> for Error {

@@ -32,13 +32,13 @@ const VLANS: u16 = 4095;
 const PROBE: &str = "probe";
 /// The number of attempts to find a free name for a throw-away link.
 const MOST_NAMES: usize = 4;
-/// The number of looks that must all find a use. Another run may have its own throw-away link on the device for a
-/// moment.
+/// The number of looks that must all find a use. A single look may find the throw-away link of another run, which is on
+/// the device only for a moment.
 const LOOKS: u32 = 6;
 /// The most ranges of VLANs in a message.
 const MOST_RANGES: usize = 8;
 
-/// A use of a link that its own namespace does not show.
+/// A use of a link that the link's own namespace does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkUse {
     /// At least one macvlan or macvtap.
@@ -110,7 +110,7 @@ impl Netlink {
             return Err(subject.broken("it is no Ethernet link, so links stacked on it can't be found"));
         }
         if link.is_stacked() && link.kind != "vlan" {
-            return Err(subject.broken("it is stacked itself, which hides links stacked on it"));
+            return Err(subject.broken("it is stacked on another link, and so links stacked on it are hidden"));
         }
         // A killed run may have left its throw-away link.
         let is_harmless = |other: &&Link| other.kind == "vlan" || is_probe(other, link.index);

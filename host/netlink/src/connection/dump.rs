@@ -1,6 +1,7 @@
 //! Lists: many objects, in many datagrams.
 //!
-//! The kernel continues a dump when a datagram is read. It begins no second dump on a socket (`EBUSY`).
+//! The kernel continues a dump when a datagram is read. Before the dump ends, the kernel begins no second dump on
+//! the same socket (`EBUSY`).
 
 use super::receive::{Answer, LONGEST};
 use super::{Connection, refused};
@@ -11,16 +12,16 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::time::Instant;
 
-/// The most times that a dump is read. It is read again if other processes changed the list meanwhile, or if the kernel
-/// had no room for an object or an answer.
+/// The largest number of readings of a dump. The dump is read again if other processes changed the list meanwhile, or
+/// if the kernel had no room for an object or an answer.
 pub const MOST_ATTEMPTS: usize = 4;
 
 /// The limits of a dump, and the conditions on its result.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpLimits {
-    /// The most times that the dump is read.
+    /// The largest number of readings of the dump.
     pub attempts: usize,
-    /// The most objects that are kept.
+    /// The largest number of objects that are kept.
     pub most: usize,
     /// True if the last reading counts even if other processes changed the list meanwhile. Then any object can be
     /// missing or be there twice, even an unchanged object. Lists of a container need this: otherwise root in the
@@ -41,7 +42,7 @@ impl Connection {
     /// `limits.most`, none is kept.
     ///
     /// # Errors
-    /// As [`Connection::ask`]; also [`NetlinkError::TooMany`] and [`NetlinkError::Changing`].
+    /// The errors of [`Connection::ask`]; also [`NetlinkError::TooMany`] and [`NetlinkError::Changing`].
     pub fn dump<T, I: IntoIterator<Item = T>>(
         &self,
         mut request: NetlinkRequest,
@@ -148,9 +149,9 @@ impl Connection {
         Ok(sequence)
     }
 
-    /// Reads the rest of an earlier dump. If the kernel lacks memory, it stops a dump without an end message. It
-    /// continues the dump when a datagram is read. So a message that does nothing is sent, and its acknowledgement is
-    /// read. If nothing follows the acknowledgement, the dump is over.
+    /// Reads the rest of an earlier dump. A kernel that lacks memory pauses a dump without an end message, and
+    /// continues the dump when a datagram is read. So this function sends a message that does nothing, and reads the
+    /// acknowledgement. If nothing follows the acknowledgement, the dump is over.
     fn read_unfinished(&self, deadline: Instant) -> Result<(), NetlinkError> {
         let asked = self.send(&[NetlinkRequest::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
         let mut answered = false;

@@ -1,5 +1,5 @@
 //! `wasi:random`: the kernel's random numbers, for all functions. Most requests are for the seed of a hash map.
-#![allow(unsafe_code, reason = "getrandom(2): the crates for it open a device file in a static program")]
+#![allow(unsafe_code, reason = "getrandom(2): in a static program, crates for random numbers open a device file")]
 
 use super::wasi::random::{insecure, insecure_seed, random};
 use crate::state::State;

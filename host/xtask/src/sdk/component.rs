@@ -1,4 +1,4 @@
-//! The functions in a component: each calls the function that `wit-bindgen` makes.
+//! Writes the SDK's functions for a component. Each function calls the function that `wit-bindgen` makes.
 
 use super::{fields, functions, given, header, lent, set_type};
 use crate::code::{closure, is_common};
@@ -192,7 +192,7 @@ fn got(surface: &Surface, ty: &Ty, value: &str) -> Result<Got> {
     })
 }
 
-/// True if some text must be parsed.
+/// True if a conversion parses a text, and so can fail.
 fn can_fail(surface: &Surface, def: &Def) -> Result<bool> {
     if let Form::Record(fields) | Form::Value { fields, .. } = &def.form {
         for field in fields {

@@ -9,7 +9,7 @@ fn records_of_the_known_are_not_opened() {
     drop(open(&scratch));
     let other = Header { container_id: "other".to_owned(), ..header() };
     drop(Record::<Act>::open_or_create(&root, &other, soon()).unwrap());
-    // A file in `known` is not read.
+    // `list_others` does not read the record of a known key.
     std::fs::write(path(&scratch), "no record").unwrap();
     let empty = Header { container_id: "empty".to_owned(), ..header() };
     let empty = root.join("attachments").join(empty.key().file_name());
