@@ -34,7 +34,7 @@ impl Namespaces<'_> {
     fn enter(&self) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
         let (mount, net) = (open(self.mount)?, open(self.net)?);
-        // Threads share root and working directory. A thread needs its own before it changes its mount namespace.
+        // Threads share root and working directory. setns(2) refuses a mount namespace to a thread that shares them.
         unshare(CloneFlags::CLONE_FS)?;
         setns(&net, CloneFlags::CLONE_NEWNET)?;
         Ok(setns(&mount, CloneFlags::CLONE_NEWNS)?)
@@ -96,7 +96,7 @@ impl Namespaces<'_> {
 /// Runs `work` on a new thread, so that it may change the thread's namespaces.
 ///
 /// # Errors
-/// As `work`.
+/// The errors of `work`.
 pub fn on_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| scope.spawn(work).join().map_err(|_| anyhow!("a thread panicked"))?)
 }

@@ -42,7 +42,7 @@ pub fn native_bin() -> Result<PathBuf> {
 /// There are no plugins; the message says how to get them.
 pub fn plugin_bin() -> Result<PathBuf> {
     let path = std::env::var_os("POSTERN_CNI_BIN").map_or_else(|| target().join("cni/bin"), PathBuf::from);
-    directory(&path, "`make build` builds them, POSTERN_CNI_BIN names another directory")
+    directory(&path, "`make build` builds the plugins, or POSTERN_CNI_BIN names another directory")
 }
 
 /// Returns a shell command for a node that copies a CNI bin directory of the plugins under test. The copied plugins'

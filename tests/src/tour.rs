@@ -25,7 +25,7 @@ pub struct Leg {
     is_chained: bool,
 }
 
-/// Returns the network of bridge that comes before a chained plugin. Other legs change it.
+/// Returns the network of bridge that comes before a chained plugin. Other legs change this network.
 fn first() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0", "isDefaultGateway": true,
@@ -33,8 +33,8 @@ fn first() -> Value {
     })
 }
 
-/// Returns the legs of a plugin. The list is empty if the tour does not know the plugin, or if the kernel lacks its
-/// links.
+/// Returns the legs of a plugin. The list is empty if the tour does not know the plugin, or if the kernel lacks the
+/// plugin's links.
 ///
 /// # Errors
 /// The node that tests the kernel can't be made.
@@ -91,7 +91,7 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
         "vrf" => (true, vec![("", json!({"vrfname": "tour0"}))]),
         "sbr" => (true, vec![("", json!({}))]),
         "host-local" => (false, vec![("", json!({}))]),
-        // The played service gives a lease without looking at the link.
+        // The simulated service gives a lease without looking at the link.
         "dhcp" => (false, vec![("", json!({"ipam": {"type": "dhcp", "ranges": null}}))]),
         _ => return Ok(Vec::new()),
     };

@@ -46,7 +46,7 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     for plugin in shipped()? {
         let legs = legs(&plugin)?;
         if legs.is_empty() {
-            eprintln!("{plugin}: this kernel lacks its links, or the tour has no network for it");
+            eprintln!("{plugin}: this kernel lacks the plugin's links, or the tour has no network for the plugin");
         }
         for leg in legs {
             traces.extend(calls(directory, &leg)?);
@@ -235,7 +235,7 @@ fn trace(program: &Path, file: &Path, command: &str, rest: &[&str]) -> Result<()
                 processes.remove(&pid);
                 continue;
             }
-            // If the process was killed meanwhile, reading it fails. The next wait reports its end.
+            // If the process was killed meanwhile, reading its memory fails. The next wait reports its end.
             WaitStatus::PtraceEvent(_, Signal::SIGTRAP, number) => {
                 let _ = happened(pid, number, &program, &functions, &mut processes);
                 None
@@ -350,7 +350,7 @@ mod tests {
         traces.push(trace(false, &[&["start", "rare"]]));
         traces.push(trace(true, &[&["start", "version"]]));
         assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "version", "rare"]);
-        // As an ordinary run, the last trace counts like the trace before it.
+        // If the last trace is an ordinary run, it counts like the trace before it.
         traces.last_mut().unwrap().is_version = false;
         assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "rare", "version"]);
     }

@@ -147,8 +147,8 @@ fn install_and_uninstall() -> Result<()> {
     Ok(())
 }
 
-/// Runs of the previous version made records without an entry in the index of claims. The next question reads all
-/// records.
+/// Runs of the previous version made records without an entry in the index of claims. So the installation resets the
+/// index, and the next search reads all records.
 #[test]
 fn after_an_installation_the_index_of_claims_is_filled_again() -> Result<()> {
     let node = Node::new()?;

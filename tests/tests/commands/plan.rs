@@ -261,7 +261,7 @@ fn plan_matches_run(network: &Value, ifname: &str, args: &str) -> Result<()> {
         )?;
     }
     place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
-    // In this mode a parent can have only one link.
+    // In mode passthru a parent can have only one link.
     let is_only_one = network["plugins"][0]["mode"] == "passthru";
     for container in ["c1", "c2"].into_iter().take(if is_only_one { 1 } else { 2 }) {
         let netns = place.node.netns(container);
@@ -630,8 +630,8 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     Ok(())
 }
 
-/// `plan` finds a network by its name, like the other commands for networks. A link to a plugin's file is that plugin,
-/// as the kernel sees it.
+/// `plan` finds a network by its name, like the other commands for networks. A symbolic link to a plugin's file
+/// counts as the plugin, because the kernel starts the linked file.
 #[test]
 fn a_network_is_found_by_its_name() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -737,7 +737,7 @@ fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     Ok(())
 }
 
-/// A plan shows a note's length. A delegate has no note in a plan either, because its section would be its caller's.
+/// A plan shows a note's length. A delegate has no note in a plan either, because it would use the caller's section.
 #[test]
 fn notes_are_planned_as_they_are_kept() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;

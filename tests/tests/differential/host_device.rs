@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 type veth peer name dev2 address 02:00:00:00:ee:02; \
                        ip link set dev1 up; umount -l /sys 2> /dev/null || true; mount -t sysfs sysfs /sys";
 
-/// Returns the case `host-device/NAME`: one IPv4 range on `dev1`, with a merge patch.
+/// Returns the case `host-device/NAME`: one IPv4 range on `dev1`, changed by a merge patch.
 fn host_device(name: &str, patch: &Value) -> Case {
     let mut config = json!({
         "cniVersion": "1.0.0", "name": "net", "type": "host-device", "device": "dev1",

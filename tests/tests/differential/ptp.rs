@@ -3,7 +3,7 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// Returns a case `ptp/NAME`: one IPv4 range, with a merge patch. No duplicate address detection.
+/// Returns a case `ptp/NAME`: one IPv4 range, changed by a merge patch, without duplicate address detection.
 fn ptp(name: &str, patch: &Value) -> Case {
     let mut config = json!({
         "cniVersion": "1.0.0", "name": "net", "type": "ptp",

@@ -1,12 +1,14 @@
 //! The costs of a run, in figures that do not depend on the machine's load: system calls, page faults, and calls from
-//! guest to gate. The test counts them for each plugin and verb. They may exceed `tests/costs.txt` only by a tolerance.
+//! guest to gate. The test counts them for each plugin and verb. The figures may exceed those of
+//! `tests/costs.txt` only by a tolerance.
 //!
-//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change with higher costs must include a new file. A virtual machine
-//! counts links that this kernel lacks, and compares separate lines: `tests/vm/kernel` names their plugins in
-//! `POSTERN_COSTS_OF`. There `POSTERN_WRITE_COSTS=1` prints the lines, because the machine keeps no file.
+//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change with higher costs must include a new file. For links that
+//! this kernel lacks, the test runs in a virtual machine, and compares separate lines: `tests/vm/kernel` names the
+//! plugins in `POSTERN_COSTS_OF`. In the virtual machine `POSTERN_WRITE_COSTS=1` prints the lines, because the machine
+//! keeps no file.
 //!
 //! Page faults depend on the build. The file has the page faults of the release profile in `Cargo.toml`. With another
-//! build, `POSTERN_COSTS_BUILD=other` leaves them out.
+//! build, `POSTERN_COSTS_BUILD=other` leaves the page faults out.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};

@@ -1,5 +1,5 @@
-//! The IPAM plugin dhcp with a simulated service: the requests of the host, the answers that it believes, and the
-//! leases that it releases. `dhcp_service` tests the real service with real servers.
+//! The IPAM plugin dhcp with a simulated service: the requests of the host, the answers that the host believes,
+//! and the leases that the host releases. `dhcp_service` tests the real service with real servers.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::dhcp::{lease, play};
@@ -186,7 +186,7 @@ fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
     ensure!(status.status == 0 && status.stderr.contains("would fail: error dialing DHCP daemon"), "{status:?}");
     postern_tests::proof::strict_status(&place.node)?;
     Refusal::of(&place.net.call("STATUS", "c1")?)?.expect(50, "error dialing DHCP daemon")?;
-    // Another path for the socket. Policy grants this path because the network names it.
+    // Policy grants another path for the socket if the network names the path.
     let other = json!({"ipam": {"daemonSocketPath": "/run/other.sock"}});
     Refusal::of(&place.net.call_at(0, "ADD", "c1", &other)?)?.expect(999, "dial unix /run/other.sock")?;
     let doctor = place.node.command(format!("{BIN}/postern")).arg("doctor").arg("--json").output()?;
@@ -271,7 +271,7 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
         ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
         ensure!(place.left()? == left, "{address}: {}", place.left()?);
     }
-    // A server gives an allowed lease. Here too, the server chooses no address of the node.
+    // A server gives an allowed lease. With isGateway, this server too would choose an address of the node.
     place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
     place.service.asks();
     place.net.add("c1")?;
@@ -328,7 +328,7 @@ fn a_native_daemon_is_not_asked() -> Result<()> {
     Ok(())
 }
 
-/// Here a server would choose an address and a route of the node.
+/// With isGateway, a server would choose an address and a route of the node.
 #[test]
 fn a_server_chooses_no_address_of_the_node() -> Result<()> {
     let place = Place::new(&json!({"isGateway": true}))?;
@@ -458,7 +458,7 @@ fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     Ok(())
 }
 
-/// A main plugin that makes its link after it has the addresses, such as ptp, has no link for a DHCP request.
+/// A plan and a report ask no DHCP server. A plan says that only a server knows the address.
 #[test]
 fn plans_say_what_only_a_server_knows() -> Result<()> {
     let place = Place::new(&json!({}))?;

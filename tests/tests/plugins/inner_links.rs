@@ -384,7 +384,7 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
         999,
         "\"uplink\" has a link in mode l3s, and a link in mode l2 would change the mode of \"ipvl0\"",
     )?;
-    // On an ipvlan the kernel makes a sibling of it.
+    // If the master is an ipvlan, the kernel makes the new link a sibling of this ipvlan.
     refused(&l2.clone().with(&json!({"master": "ipvl0"})), "c1", 999, "has a link in mode l3s")?;
     l2.clone().with(&json!({"master": "ipvl0", "mode": "l3s"})).add("c1")?;
     let shown = place.node.sh("ip -d link show dev ipvl0")?;
@@ -392,8 +392,8 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
     del(&l2, "c1")
 }
 
-/// A container's ipvlan on an operator's ipvlan shares the lowest link with all other ipvlans. Its record must name
-/// this link: after the operator's ipvlan is deleted, only records tell.
+/// A container's ipvlan on an operator's ipvlan shares the lowest link with all other ipvlans. The record must name
+/// the lowest link: after the operator's ipvlan is deleted, only the record shows the lowest link.
 #[test]
 fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -509,7 +509,7 @@ fn networks() -> Result<Vec<Value>> {
     Ok(networks)
 }
 
-/// A plan lists the operation that makes the link, and ADD's log has it too.
+/// A plan lists the operation that makes the link, and the log of ADD has this operation too.
 #[test]
 fn plans_foretell_them() -> Result<()> {
     each(
@@ -627,7 +627,7 @@ fn failures_leave_what_was_there() -> Result<()> {
             let up = place.node.sh_in("c1", "ip -o link show dev eth0")?;
             ensure!(net.call("ADD", "c1")?.status == 1, "a second ADD succeeded");
             ensure!(place.node.sh_in("c1", "ip -o link show dev eth0")? == up, "the second ADD changed the link");
-            // Root in the container renamed the link. Its index identifies it.
+            // Root in the container renamed the link. The record identifies the link by its index.
             place.node.sh_in("c1", "ip link set eth0 down; ip link set eth0 name other0")?;
             let refusal = Refusal::of(&net.call("ADD", "c1")?)?;
             ensure!(refusal.text.contains("has a") && refusal.text.contains("\"other0\""), "{refusal:?}");

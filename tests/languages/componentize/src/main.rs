@@ -1,7 +1,7 @@
 //! Does the work of wit-bindgen and wasm-tools for C plugins, with the versions that this workspace uses anyway.
 //!
 //! `postern-componentize bindings WIT WORLD DIRECTORY` writes C bindings of a world. `postern-componentize component CORE
-//! OUTPUT` makes a component of a core module with these bindings, with the adapter from wasi-libc's older WASI.
+//! OUTPUT` makes a component of a core module with these bindings, and adds the adapter for wasi-libc's older WASI.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;

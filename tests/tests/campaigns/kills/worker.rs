@@ -30,7 +30,7 @@ impl Figures {
         *self.0.entry((what, verb)).or_default() += 1;
     }
 
-    /// Returns the sum of both workers' figures.
+    /// Returns the sum of these figures and `other`.
     pub fn and(mut self, other: &Self) -> Self {
         for (what, count) in &other.0 {
             *self.0.entry(*what).or_default() += count;
@@ -77,10 +77,10 @@ const SUCCEEDED: &str = "succeeded";
 const EXISTS: &str = "refused because still complete";
 const BROUGHT_BACK: &str = "restored by";
 
-/// The expected time of a first run, until one run of its verb has ended.
+/// The expected time of a verb's run, until one run of the verb has ended.
 const FIRST: Duration = Duration::from_millis(30);
 
-/// A worker; see the module.
+/// A worker, which acts on its own containers.
 pub struct Worker {
     pub containers: Vec<(Container, State)>,
     pub figures: Figures,
@@ -117,7 +117,7 @@ impl Worker {
             State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
             // After an incomplete list, a runtime calls DEL.
             State::Unknown(_) if container.network.plugins.len() > 1 => "DEL",
-            // DEL or ADD restores the container. Other workers' runs come between.
+            // DEL or ADD restores the container. Runs of other workers may come before it.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
         let next = self.attachment(test_node, &container, &state, verb).with_context(|| {
@@ -150,7 +150,7 @@ impl Worker {
             };
             match (verb, answer.status) {
                 ("ADD", 0) => result = answer.success()?,
-                // The ADD was killed after its last act, or the DEL before its first.
+                // The ADD was killed after its last act, or the DEL before its first act.
                 ("ADD", 1) if killed => {
                     let refusal = Refusal::of(&answer)?;
                     let whole = is_whole(&test_node.node, &container.name)?;
