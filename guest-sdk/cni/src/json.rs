@@ -28,7 +28,7 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses exactly one document of at most `limit` bytes; white space around it is allowed.
+    /// Parses exactly one document of at most `limit` bytes; white space around the document is allowed.
     ///
     /// This function is stricter than native plugins where tolerance is dangerous: numbers must fit a double, and
     /// nesting ends at 127. Invalid Unicode is replaced, as native plugins do ([`crate::unicode`]).

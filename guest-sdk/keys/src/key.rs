@@ -120,7 +120,7 @@ impl Key {
         Self { sample: Some(sample), ..self }
     }
 
-    /// The same key; its value counts only together with these keys, a JSON object.
+    /// The same key. The value counts only together with these other keys, a JSON object.
     #[must_use]
     pub const fn with(self, with: &'static str) -> Self {
         Self { with: Some(with), ..self }

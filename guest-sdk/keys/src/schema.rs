@@ -1,4 +1,4 @@
-//! The tables as JSON Schemas (2020-12), for editors and other checkers.
+//! The tables of keys as JSON Schemas (2020-12), for editors and other checkers.
 //!
 //! A schema is stricter than the plugins: a key that no plugin reads, and another spelling of a key, are errors.
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Returns the schema of a plugin's configuration: of a file with this plugin alone, or of an entry of a list. For an IPAM
-/// plugin it is the schema of `ipam`.
+/// plugin, returns the schema of `ipam`.
 pub fn of_plugin(plugin: &Plugin) -> Value {
     let mut schema = match plugin.role {
         Role::Ipam => ipam(plugin, true),

@@ -73,8 +73,8 @@ impl Link {
         }
     }
 
-    /// Returns an address with the length of its prefix on the link. Without a prefix, only the address itself is on
-    /// the link (RFC 8415, 18.2.10.1).
+    /// Returns an address with the length of the prefix on the link that contains the address. Without such a prefix,
+    /// only the address itself is on the link (RFC 8415, 18.2.10.1).
     pub fn place(&self, address: Ipv6Addr) -> Ipv6Net {
         let on_link = self.prefixes.iter().find(|prefix| prefix.contains(&address)).map_or(128, Ipv6Net::prefix_len);
         Ipv6Net::new(address, on_link).unwrap_or_else(|_| Ipv6Net::from(address))
