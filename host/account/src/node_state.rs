@@ -30,7 +30,7 @@ const NOT_SHOWN: &str = "the kernel does not let this user look at its packet fi
 /// Leases of a network, or the reason why they can't be listed.
 pub type Listed = Rc<Result<Vec<HeldAddress>, String>>;
 
-/// Leases of a DHCP service, or the reason why the service does not tell them.
+/// Leases of a DHCP service, or the reason why the service does not show the leases.
 pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::HeldLease>, Untold>>;
 
 /// The records, or the reason why they can't be read.
@@ -44,7 +44,7 @@ pub struct NodeState {
     pub here: u64,
     /// The boot ID.
     pub boot: String,
-    /// The time of the look, milliseconds since 1970.
+    /// The time when the node was looked at, milliseconds since 1970.
     pub started: u64,
     /// A socket in the host's namespace.
     pub(crate) host: Netlink,
@@ -63,11 +63,11 @@ pub struct NodeState {
     pub(crate) dhcp: RefCell<BTreeMap<String, DhcpListed>>,
 }
 
-/// The node, and an account of its attachments or the reason why there is none.
+/// The node, and the accounts of its attachments or the reason why the accounts are missing.
 pub type Accounts = (NodeState, Result<Vec<Account>, String>);
 
-/// Looks at the node and its attachments. If this function sees a deviation, it looks a second time. A
-/// deviation that a run in progress caused is gone by then.
+/// Looks at the node and its attachments. If this function sees a deviation, it looks a second time. A deviation
+/// that a run in progress caused is gone by then.
 ///
 /// # Errors
 /// The errors of [`NodeState::look`].

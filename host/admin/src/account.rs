@@ -58,7 +58,7 @@ pub struct Plugin {
     /// SHA-256 of the component that is installed now; `null` if none is installed.
     pub installed: Option<String>,
     /// The CNI versions that the installed plugin supports under its policy; `null` if none is installed, or if neither
-    /// component nor policy names any.
+    /// component nor policy names versions.
     pub versions: Option<Vec<String>>,
     /// The progress of the plugin's ADD.
     pub stage: Option<Stage>,

@@ -64,7 +64,7 @@ struct ImportReport {
 struct Limit {
     name: String,
     value: u32,
-    /// True if a file sets the limit; otherwise it is the default.
+    /// True if a file sets the limit; otherwise the limit is the default.
     set: bool,
 }
 

@@ -10,7 +10,7 @@ use postern_cni::terminal::one_line;
 /// The release of the native plugins that the plugins of Postern behave like.
 const NATIVE: &str = "1.9.1";
 
-/// The build metadata of plugins that come with Postern. No other plugin can have it.
+/// The build metadata of plugins that come with Postern. No other plugin can have this metadata.
 const OURS: &str = "postern";
 
 /// The longest version in bytes.
@@ -28,7 +28,7 @@ pub fn is_shipped(version: &str) -> bool {
         .is_some_and(|(_, metadata)| metadata.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(OURS)))
 }
 
-/// Reads the version in a component's output. A `v` before it is left out.
+/// Reads the version in a component's output. A leading `v` is left out.
 ///
 /// # Errors
 /// The reason why the version can't be used, as the rest of a sentence that begins with the component.

@@ -2,9 +2,8 @@
 //! gone.
 //!
 //! A lease that is renewed is looked at before each renewal. A lost or an endless lease has no renewal, and a timer for
-//! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks
-//! at all leases before it lists them, and at a few leases before each new lease. So leases of gone containers can't
-//! pile up.
+//! it would wake an idle node. So the service looks at these leases when a client sends a request. It looks at all
+//! leases before it lists them, and at a few leases before each new lease. So leases of gone containers can't pile up.
 
 use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;

@@ -1,6 +1,6 @@
 //! The addresses that the rules of a node lead traffic to, whatever program made the rules.
 //!
-//! No other container may get such an address. Native portmap's DNAT rules stay if a container goes without a DEL.
+//! No other container may get such an address. Native portmap's DNAT rules stay if a container ends without a DEL.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

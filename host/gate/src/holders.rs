@@ -46,7 +46,7 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     let grants = |capabilities: &[Capability]| capabilities.iter().any(|one| called.policy.grants(*one));
     let mut found = Vec::new();
     if grants(&[Capability::PortMappings]) {
-        // An index that can't be read is no error here: the operation reports it.
+        // An index that can't be read is no error here, because the operation reports the error.
         found.extend(host_ports::taken(run.view(), &port_mappings::asked(run.request)).unwrap_or_default());
     }
     if granted.is_some_and(Granted::may_take_over_in_container) && others::names_unrecorded_address(run) {

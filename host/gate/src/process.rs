@@ -51,7 +51,7 @@ impl Sandbox {
         know_the_processor();
         let (ours, theirs) =
             channel::pair().map_err(|e| PluginError(format!("cannot open a channel to the sandbox: {e}")))?;
-        // SAFETY: the child never returns here. It may allocate, although this process may already have a second
+        // SAFETY: the child never returns here. The child may allocate, although this process may already have a second
         // thread: the heap of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),

@@ -53,8 +53,8 @@ impl Netlink {
         self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Puts a route through link `oif` into its table. With `replace` it replaces a route to the same destination with
-    /// the same metric. Without `replace` it is added beside existing routes.
+    /// Puts a route through link `oif` into its table. With `replace`, the new route replaces a route to the same
+    /// destination with the same metric. Without `replace`, the new route is added beside existing routes.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`]; `EEXIST` only without `replace`.

@@ -61,8 +61,8 @@ impl OpenFiles {
     /// Asks a socket or an open `/dev/net/tun` for the namespace that it keeps alive, or for the namespace's number.
     ///
     /// # Errors
-    /// The errors of pidfd_getfd(2): `EPERM` if this process may not inspect the other process. The errors of the
-    /// question: for the namespace of a socket, `EPERM` without `CAP_NET_ADMIN` over the namespace.
+    /// The errors of pidfd_getfd(2): `EPERM` if this process may not inspect the other process. The errors of
+    /// `question`: for the namespace of a socket, `EPERM` without `CAP_NET_ADMIN` over the namespace.
     pub(crate) fn ask<T>(&self, number: u32, question: fn(OwnedFd) -> io::Result<T>) -> io::Result<T> {
         let number = i32::try_from(number).map_err(|_| Errno::EBADF)?;
         let copy = pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty());

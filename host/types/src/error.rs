@@ -24,7 +24,7 @@ pub enum ErrorCode {
     Unsupported,
     /// All addresses, handles or operations are used up.
     Exhausted,
-    /// Another run holds a lock or is in the way; CNI code 11.
+    /// Another run holds a lock, or is in conflict with this run; CNI code 11.
     TryAgain,
     /// The deadline of the run has passed.
     Deadline,

@@ -22,7 +22,7 @@ use std::path::Path;
 /// The largest number of forwards that are shown for an attachment.
 const MOST_FORWARDS: usize = 8;
 
-/// Returns true if rules were seen, and false if they are missing. The error says why unseen rules may exist.
+/// Returns true if the rules were seen, and false if the rules are missing. The error says why unseen rules may exist.
 fn there_or_in_reach(there: bool, reach: impl Fn() -> Result<(), FirewallError>) -> Result<bool, String> {
     if there { Ok(true) } else { reach().map(|()| false).map_err(|error| error.to_string()) }
 }
@@ -300,7 +300,7 @@ impl NodeState {
             let what = format!("{} is in mode {}, and was made in mode {}", own.name, mode.name(), wanted.name());
             account.differs(what, AGAIN, false);
         }
-        // Without a namespace number, the lower link is in the container's own namespace.
+        // If the kernel shows no namespace number for the lower link, the link is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
             let name = parent.map_or_else(|| "a link".to_owned(), |parent| parent.name.to_string());

@@ -1,6 +1,6 @@
 //! Chains of iptables that a network names, and that another program makes. Without these chains, portmap's ADD fails.
 //!
-//! The chain of `iptablesAdminChainName` does not count: firewall makes it.
+//! The chain of `iptablesAdminChainName` does not count: the plugin firewall makes this chain.
 
 use super::finding::{Sheet, below};
 use super::network::Entry;
@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 const KEY: &str = "externalSetMarkChain";
 
-/// Warns of chains that this node lacks. The program that makes them may start later, so this is no error.
+/// Warns of chains that this node lacks. The program that makes such a chain may start later, so this is no error.
 pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     for entry in entries {
         if sheet.named(entry.node.word("type")) != "portmap" {

@@ -6,7 +6,7 @@ use super::text::{Node, Tree};
 use crate::plan::{self, Call, PluginReport, Report};
 use serde_json::Value;
 
-/// The largest number of plugins in a list that is tried. Real lists are far shorter.
+/// The largest number of plugins of a list for which policy is asked. Real lists are far shorter.
 const MOST_PLUGINS: usize = 64;
 
 /// Reports the operations of an ADD that policy refuses, each at the key that asks for it.

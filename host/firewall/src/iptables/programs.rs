@@ -162,7 +162,7 @@ impl<'a> Programs<'a> {
         let (nft, has_legacy) = match recorded {
             Recorded::In(Variant::Nft) => (find_nft(), false),
             Recorded::In(Variant::Legacy) if has_table() => (None, true),
-            // A missing table has no rules. The record may be wrong: it may have counted a script as legacy iptables.
+            // A missing table has no rules. The record may be wrong, because a script counted as legacy iptables.
             Recorded::In(Variant::Legacy) => (find_nft(), false),
             Recorded::Somewhere | Recorded::No => {
                 let nft = find_nft();
@@ -189,7 +189,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// True if only a program can read and change these rules.
+    /// True if only the programs of legacy iptables can read and change these rules.
     pub(super) fn is_legacy(&self) -> bool {
         self.variant == Variant::Legacy
     }
@@ -213,7 +213,7 @@ impl<'a> Programs<'a> {
         self.files.is_ok() && self.without(|_| Ok(())).is_some()
     }
 
-    /// True if foreign rules that only a program can read are left out.
+    /// True if foreign rules that only `iptables-save` can read are left out.
     fn is_lenient(&self) -> bool {
         self.files.is_err() || !self.runner.runner.can_start()
     }
@@ -365,7 +365,7 @@ pub fn installed() -> [bool; 2] {
 /// or masquerading and forwards.
 ///
 /// # Errors
-/// The rules can be in a table of legacy iptables, and its programs are not installed.
+/// The rules can be in a table of legacy iptables, and the programs of legacy iptables are not installed.
 pub fn in_reach(
     variant: Option<Variant>,
     addrs: &[IpNet],

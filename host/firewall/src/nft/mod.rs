@@ -275,7 +275,7 @@ impl Nft {
         Ok(made)
     }
 
-    /// Makes some changes in one transaction. Returns the new rules that the kernel shows, or its refusal.
+    /// Makes some changes in one transaction. Returns the new rules that the kernel shows, or the kernel's refusal.
     fn transact(&self, part: &BatchPart<'_>) -> Result<Result<Vec<NftRule>, FirewallError>, NetlinkError> {
         let mut made = Vec::new();
         let (requests, last) = part.write();

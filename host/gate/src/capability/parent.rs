@@ -1,4 +1,4 @@
-//! `parent`: a link on which other links are stacked. A guest can only read it, and use it as a parent.
+//! `parent`: a link on which other links are stacked. A guest can only read the link, and use the link as a parent.
 
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::kernel_error;
@@ -19,8 +19,8 @@ impl host::Parent for Gate<'_> {
         };
         let link = link.map_err(kernel_error)?;
         let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
-        // The records are read only if the link may be another attachment's: it has an end in a container, or is a
-        // port.
+        // The records are read only if the link may be another attachment's, because it has an end in a container or is
+        // a port.
         if !in_container
             && (link.peer_netnsid.is_some() || link.master.is_some())
             && others::is_link_of_others(self.run.view(), &link)?

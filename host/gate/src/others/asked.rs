@@ -90,7 +90,7 @@ pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Les
 }
 
 /// True if a path no longer leads to a namespace: it does not exist, or nothing is mounted on it. This fact proves
-/// nothing: it only decides which of many attachments are checked first.
+/// nothing, and only decides which of many attachments are checked first.
 pub fn looks_gone(path: &str) -> bool {
     let path = Path::new(path);
     let Ok(file) = lstat(path) else { return true };

@@ -35,7 +35,7 @@ const MOST_NAMES: usize = 4;
 /// The number of looks that must all find a use. A single look may find the throw-away link of another run, which is on
 /// the device only for a moment.
 const LOOKS: u32 = 6;
-/// The most ranges of VLANs in a message.
+/// The largest number of VLAN ranges in a message.
 const MOST_RANGES: usize = 8;
 
 /// A use of a link that the link's own namespace does not show.

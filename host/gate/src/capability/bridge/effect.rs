@@ -17,8 +17,8 @@ pub struct Port {
     /// The link's name when it joined the bridge.
     #[serde(rename = "port")]
     pub name: String,
-    /// The link's interface index, which identifies it: the kernel seldom gives an index twice, and a record is about
-    /// one boot.
+    /// The link's interface index, which identifies the link: the kernel seldom gives an index twice, and a record is
+    /// about one boot.
     pub index: u32,
     /// The bridge's name.
     pub bridge: String,
