@@ -13,7 +13,7 @@ use std::process::Command;
 const FILES: &str =
     "find /run /var/lib /var/log /etc/postern -printf '%p %y %m %U %s %T@ %C@\\n' 2>/dev/null | sort; nft list ruleset";
 
-/// Link-layer addresses and names that the host chooses.
+/// Placeholders for link-layer addresses and names that the host chooses.
 const UNKNOWN: &str = "XX:XX:XX:XX:XX:XX";
 const HOST_END: &str = "vethXXXXXXXX";
 
@@ -480,8 +480,8 @@ fn subnets_that_a_run_refuses() -> Result<()> {
 }
 
 /// If a delegate needs more operations than the caller has left, the operation is refused, and the caller gets an
-/// error. The caller itself is stopped. A plan does the same. If no handle is left for an object, the object is not
-/// made.
+/// error. If the caller itself needs more operations, the caller is stopped. A plan does the same. If no handle is left
+/// for an object, the object is not made.
 #[test]
 fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
     let network = bridge(json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}));
@@ -621,7 +621,7 @@ fn a_native_ipam_program_is_not_run() -> Result<()> {
     let operator = "[grant.ipam]\ntypes = [\"whereabouts\"]\nnative = [\"whereabouts\"]\n";
     place.write("/etc/postern/policy/bridge.toml", operator)?;
     let (status, plan) = place.object(&network, &[])?;
-    // ADD would work, so the plan reports no failure. It ends at the native program, and says so.
+    // ADD would work, so the plan reports no failure. The plan ends at the native program, and says so.
     ensure!(status == 0 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
     ensure!(plan["plugins"][0]["error"].is_null() && plan["result"].is_null(), "{plan:#}");
     ensure!(plan["notes"].to_string().contains("which plan does not run: the rest of the plan is unknown"), "{plan:#}");
@@ -737,7 +737,7 @@ fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     Ok(())
 }
 
-/// A plan shows a note's length. A delegate has no note in a plan either, because it would use the caller's section.
+/// A plan shows a note's length. A delegate has no note in a plan either, because its section would be the caller's.
 #[test]
 fn notes_are_planned_as_they_are_kept() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;

@@ -1,5 +1,5 @@
 //! The IPAM plugin dhcp with a simulated service: the requests of the host, the answers that the host believes,
-//! and the leases that the host releases. `dhcp_service` tests the real service with real servers.
+//! and the leases that the host releases. `tests/tests/dhcp` tests the real service with real servers.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::dhcp::{lease, play};

@@ -299,7 +299,7 @@ fn passthru_takes_the_whole_link() -> Result<()> {
         let second = place.net("macvlan", "m2", "10.8.0.3/24", &json!({"mode": mode}))?;
         refused(&second, "c2", 999, "failed to create macvlan: invalid argument")?;
     }
-    // Root in the container changes the address, which is also the address of the link below. DEL puts it back.
+    // Root in the container changes the address, which is also the address of the link below. DEL restores the address.
     place.node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
@@ -337,7 +337,7 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
             if *mode == "l2" {
                 place.ping("c1", "10.8.0.1", true)?;
             } else {
-                // In this mode the parent routes. The other node needs a route, and so does the parent's namespace.
+                // In modes l3 and l3s the parent routes. The other node and the parent's namespace need a route.
                 place.node.sh_in("out", "ip addr del 10.8.0.1/24 dev wan; ip addr add 10.9.0.253/24 dev wan; ip route add 10.8.0.0/24 via 10.9.0.254 || true; ip neigh replace 10.8.0.2 lladdr 02:00:00:00:ee:01 dev wan")?;
             }
             // All ipvlans have the address of their parent.
@@ -346,8 +346,8 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
                 shown["address"] == "02:00:00:00:ee:01" && shown["linkinfo"]["info_data"]["mode"] == *mode,
                 "{shown}"
             );
-            // Another mode would change the mode of all links on the parent. ADD refuses it, whoever owns the other
-            // links.
+            // Another mode would change the mode of all links on the parent. ADD refuses another mode, whoever owns the
+            // other links.
             let other = if *mode == "l3" { "l2" } else { "l3" };
             let mixed = on("10.8.0.4/24")?.with(&json!({"mode": other}));
             refused(

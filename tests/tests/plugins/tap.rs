@@ -36,7 +36,7 @@ impl Place {
         Ok(Network::new(&self.node, &json!({"name": "taps", "type": "tap", "ipam": ipam}))?.with(patch))
     }
 
-    /// Returns what iproute2 says of the link.
+    /// Returns iproute2's description of the link.
     fn shown(&self) -> Result<Value> {
         let [shown]: [Value; 1] = serde_json::from_str(&self.node.sh_in("c1", "ip -j -d link show dev eth0")?)?;
         Ok(shown)
@@ -201,7 +201,7 @@ fn a_host_without_the_file_for_taps() -> Result<()> {
     let net = place.net(&json!({}))?;
     net.add("c1")?;
     place.node.sh("mount -t tmpfs none /dev/net")?;
-    // DEL does not need this file.
+    // DEL does not need `/dev/net/tun`.
     del(&net)?;
     let before = place.snapshot()?;
     let refusal = Refusal::of(&net.call("ADD", "c1")?)?;

@@ -117,7 +117,7 @@ impl Worker {
             State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
             // After an incomplete list, a runtime calls DEL.
             State::Unknown(_) if container.network.plugins.len() > 1 => "DEL",
-            // DEL or ADD restores the container. Runs of other workers may come before it.
+            // DEL or ADD restores the container. Runs of other workers may come first.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
         let next = self.attachment(test_node, &container, &state, verb).with_context(|| {
@@ -172,8 +172,9 @@ impl Worker {
         })
     }
 
-    /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and the
-    /// present and future attachments of other workers. GC collects the objects of this worker's killed runs.
+    /// Collects garbage in a container's network. The list of valid attachments has the attachments that are
+    /// known to be alive, and the present and future attachments of other workers. GC collects the objects of this
+    /// worker's killed runs.
     fn collect(&mut self, test_node: &TestNode, of: &Container) -> Result<()> {
         let is_lost =
             |name: &str| self.states().any(|(own, state)| own.name == name && !matches!(state, State::Attached(_)));
