@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `multiQueue` | false | several descriptors can be open at once, each with a queue |
 //! | `mtu` | kernel's | in bytes |
-//! | `mac` | random | link-layer address; `MAC` of `CNI_ARGS` goes before this key, and `runtimeConfig.mac` before both |
+//! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before this key, and `runtimeConfig.mac` before both |
 //! | `owner`, `group` | none | IDs of user and group that may open the tap; without both keys, every user may open it |
 //! | `bridge` | none | the existing bridge in the container that the tap joins |
 //! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses this key |

@@ -300,7 +300,7 @@ impl NodeState {
             let what = format!("{} is in mode {}, and was made in mode {}", own.name, mode.name(), wanted.name());
             account.differs(what, AGAIN, false);
         }
-        // If the kernel shows no namespace number for the lower link, the link is in the container's own namespace.
+        // If the kernel shows no namespace number, the lower link is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
             let name = parent.map_or_else(|| "a link".to_owned(), |parent| parent.name.to_string());
