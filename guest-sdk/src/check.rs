@@ -113,12 +113,12 @@ pub fn is_up(name: &str, link: &LinkInfo) -> Result<(), Error> {
 }
 
 /// Returns the route to the network of an address. For an address with the full prefix length the kernel keeps the
-/// route in the table `local`, which is not read here.
+/// route in the table `local`, which CHECK does not read.
 fn network(ip: &IpConfig) -> Option<Route> {
     (ip.address.prefix_len() != ip.address.max_prefix_len()).then(|| routes::to(ip.address.trunc()))
 }
 
-/// True for a route outside the main table. The host doesn't list this route here, so the route counts as present.
+/// True for a route outside the main table. CHECK reads only the main table, so the route counts as present.
 fn is_in_other_table(route: &postern_cni::CniRoute) -> bool {
     route.table.is_some_and(|table| table != 254 && table != 0)
 }

@@ -19,7 +19,7 @@ fn plugins() -> Vec<String> {
 }
 
 /// The size limit of a component: every start maps it, so it should stay small. The largest component, bridge, has
-/// 285,000 bytes. dhcp has two programs, the plugin and the client of the lease service, and a library that reads
+/// 285,000 bytes. dhcp has two programs, the plugin and the client of the DHCP service, and a library that reads
 /// packets.
 fn size_limit(plugin: &str) -> u64 {
     if plugin == "dhcp" { 950_000 } else { 300_000 }

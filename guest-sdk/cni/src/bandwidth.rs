@@ -1,4 +1,4 @@
-//! The keys of the bandwidth plugin. Plugin and host read these keys, and the host accepts only their rates.
+//! The keys of the bandwidth plugin. Plugin and host read these keys. The host accepts only the rates in these keys.
 
 use crate::{Error, Fields, NetConf};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Enumerations whose values have a name in texts.
 
-/// Makes enumerations whose values have one name, in texts and in the form of serde. The first two identifiers name two
+/// Makes enumerations. Each value has one name, which texts and serde use. The first two identifiers name two
 /// functions: one returns a value's name, the other returns the value of a name.
 #[doc(hidden)]
 #[macro_export]

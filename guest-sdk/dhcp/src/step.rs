@@ -26,7 +26,8 @@ pub struct Input {
     pub random: u64,
 }
 
-/// The client that asks for a lease. Every step of a lease gets an equal client, but [`Client::mac`] follows the link.
+/// The client that asks for a lease. Every step of a lease gets an equal client, except for [`Client::mac`], the link's
+/// present address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// 4 for DHCP, 6 for DHCPv6.
@@ -139,8 +140,8 @@ pub enum Outcome {
     Bound {
         /// The lease.
         lease: Lease,
-        /// True if the service must first ask the link who has the address. [`Event::Conflict`] reports a station with
-        /// it.
+        /// True if the service must first ask the link who has the address. [`Event::Conflict`] reports that another
+        /// station has the address.
         probe: bool,
     },
     /// The lease was renewed. Its addresses are those of [`Outcome::Bound`].

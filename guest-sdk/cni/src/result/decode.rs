@@ -121,7 +121,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
         sandbox: fields.string("sandbox")?.unwrap_or_default(),
         ..Interface::default()
     };
-    // The older types do not have these keys.
+    // Results before 1.0.0 do not have these keys.
     if family == Family::Plain {
         interface.mtu = fields.int("mtu")?.unwrap_or(0);
         interface.socket_path = fields.string("socketPath")?.unwrap_or_default();

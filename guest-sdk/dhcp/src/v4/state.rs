@@ -25,7 +25,7 @@ pub enum Phase {
     Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr, server: Ipv4Addr },
     /// The client waits before it begins again.
     Waiting { acquisition: Acquisition, until: u64 },
-    /// BOUND. `acquisition` is present until the first renewal: if another station has the address, the search goes on.
+    /// BOUND. `acquisition` is present until the first renewal, for a new search if another station has the address.
     Bound { held: Held, acquisition: Option<Acquisition> },
     /// RENEWING: the client asks the server that gave the lease.
     Renewing { held: Held, exchange: Exchange },
@@ -71,7 +71,7 @@ impl Phase {
 
     /// Writes a state.
     pub fn write(self) -> State {
-        // Writing a state can't fail; an empty state would be refused by the reader.
+        // Writing a state can't fail; [`Phase::read`] would refuse an empty state.
         State(serde_json::to_value(Saved { version: VERSION, phase: self }).unwrap_or_default())
     }
 
