@@ -66,7 +66,7 @@ fn rebind(host: &Netlink, device: &Device, bus: &str, name: &str) -> Result<(), 
         }
         sleep(Duration::from_millis(50));
     }
-    Err(format!("{name} is with its driver again, and has no link after {} seconds", LINK_WITHIN.as_secs()))
+    Err(format!("{name} is bound to its driver again, but has no link after {} seconds", LINK_WITHIN.as_secs()))
 }
 
 fn text(error: &dyn Display) -> String {

@@ -1,6 +1,6 @@
 //! The other plugins in the chain of an attachment: a plugin whose work Postern can't undo may have left rules for the
 //! attachment's addresses. The runtimes' cache has the exact list of plugins. Without a cache entry, the operator's
-//! list of the network's name is used.
+//! list with the network's name is used.
 
 use crate::doctor::installed;
 use crate::lists::{self, List};
@@ -10,7 +10,7 @@ use postern_gate::places;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Native plugins that leave no object on the host that leads to a container's address. Their effects are on the
+/// Native plugins that leave no object on the host for a container's address. Their effects are on the
 /// container's own link or namespace, or are removed with the host end of the pair.
 const HARMLESS: [&str; 5] = ["tuning", "sbr", "vrf", "bandwidth", "loopback"];
 
@@ -30,8 +30,8 @@ impl Chains {
         }
     }
 
-    /// Returns the reason why the chain of an attachment may have left rules for its addresses. `None` if all of its
-    /// plugins belong to Postern or leave no rules, or if they are unknown.
+    /// Returns the reason why the chain of an attachment may have left rules for its addresses. `None` if all
+    /// plugins of the chain belong to Postern or leave no rules, or if the plugins are unknown.
     pub fn leaves_rules(&self, header: &Header) -> Option<String> {
         let cached = results::chain(header);
         let plugins = cached.as_ref().or_else(|| self.lists.get(&header.network))?;

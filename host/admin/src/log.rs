@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The column at which a line that is too wide continues: below its verdict.
+/// A line that is too wide continues at this column, below the verdict.
 const HANG: usize = 16;
 
 /// The pause between two looks at a log that is followed.
@@ -99,8 +99,8 @@ fn parsed(lines: Vec<String>) -> impl Iterator<Item = (String, Value)> {
     lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok().map(|value| (line, value)))
 }
 
-/// Returns the ID of the container that has this ID, or an ID with this beginning. With `may_come`, the container may
-/// have no line yet.
+/// Returns the container's ID that equals or begins with `asked`. With `may_come`, the log may have no line of the
+/// container yet.
 fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     let values = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids: BTreeSet<String> = values.map(|value| Entry(&value).container().to_owned()).collect();
@@ -111,7 +111,7 @@ fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     match fitting.as_slice() {
         [one] if !asked.is_empty() => Ok((*one).to_owned()),
         [] if may_come => Ok(asked.to_owned()),
-        [] => bail!("the log has no line of container \"{asked}\"; `postern log` without --container shows all"),
+        [] => bail!("the log has no line of container \"{asked}\"; `postern log` without --container shows all lines"),
         many => bail!("\"{asked}\" is the beginning of {} containers: {}", many.len(), many.join(", ")),
     }
 }

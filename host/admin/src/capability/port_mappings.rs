@@ -14,7 +14,7 @@ pub const PAGE: Page = Page {
         group(&["ensure"], |objects| {
             about(objects, "ports", "port", |ports| {
                 format!(
-                    "forward the node's {ports} to its own addresses, as far as the runtime asks for it in the call"
+                    "forward the node's {ports} to its own addresses, for port mappings that the runtime's call lists"
                 )
             })
         }),
@@ -47,9 +47,9 @@ impl OperationTexts for ops::PortMappings {
         match self {
             Self::Ensure { addresses, forwards, masquerade } => {
                 let as_node = match masquerade {
-                    NatSources::None => "with every sender's own address",
-                    NatSources::Own => "its own network and the node seen as the node",
-                    NatSources::All => "every sender seen as the node",
+                    NatSources::None => "without masquerading",
+                    NatSources::Own => "with masquerading of the container's network and of the node",
+                    NatSources::All => "with masquerading of every sender",
                 };
                 format!("forward {} to {}, {as_node}", ports(forwards), list(addresses, "no address"))
             }

@@ -21,7 +21,7 @@ pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
             other => {
                 let reason = other.err().unwrap_or_else(|| "has no \"name\"".to_owned());
                 let why = "runtimes skip the file, or fail on it";
-                let remedy = Remedy::Words("correct it, or take it away".to_owned());
+                let remedy = Remedy::Words("correct the file, or remove it".to_owned());
                 examination.found(Severity::Warning, path.display(), reason, why, remedy);
             }
         }
@@ -70,11 +70,11 @@ fn examine_plugin(
         }
         let what = format!("there is no plugin \"{plugin}\", neither in the catalog nor in {}", bin.display());
         let remedy = Remedy::Words(format!(
-            "install the program \"{plugin}\" there, or a component of that name by `postern add`; --bin names another \
-             directory of programs"
+            "install the program \"{plugin}\" in {}, or a component of this name by `postern add`; --bin names another \
+             directory of programs",
+            bin.display()
         ));
-        // If the directory of programs is missing, this program is missing too, but the runtime may look in another
-        // place.
+        // A missing directory of programs makes only a note, because the runtime may look in another directory.
         let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
@@ -110,7 +110,7 @@ fn examine_plugin(
     } else if !is_installed(ipam) && !may("native") {
         let what = format!("IPAM plugin \"{ipam}\" is not in the catalog, and \"{plugin}\" may not run it natively");
         let hint = granted.native_hint(ipam);
-        let remedy = Remedy::Words(format!("place a component of that name by `postern add`; or {hint}"));
+        let remedy = Remedy::Words(format!("place a component of this name by `postern add`; or {hint}"));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     }
 }
@@ -134,7 +134,7 @@ fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, r
     };
     let supported = versions::texts(&supported).join(", ");
     let supported = if supported.is_empty() { "none" } else { &supported };
-    let policy = if is_narrowed { "; or add that version to `versions` of its policy" } else { "" };
+    let policy = if is_narrowed { "; or add the network's version to `versions` of the plugin's policy" } else { "" };
     let remedy = Remedy::Words(format!("write a `cniVersion` that the plugin supports ({supported}){policy}"));
     let why = format!("every ADD of network \"{}\" fails, with code 1", list.name());
     examination.found(Severity::Error, list.path.display(), what, &why, remedy);
@@ -157,9 +157,9 @@ fn examine_delegation(examination: &mut Examination, list: &List, request: &Valu
         found(format!("the subnet file {} is not there", flannel.subnet_file), remedy);
     }
     if !may_run(&flannel.delegate) {
-        let remedy = "place a component of that name by `postern add`, or let it run natively by `native` of \
+        let remedy = "place a component of this name by `postern add`, or allow the native program by `native` of \
                       [grant.delegate]";
-        found(format!("plugin \"{}\", which makes its attachments, is not in the catalog", flannel.delegate), remedy);
+        found(format!("the delegate \"{}\" is not in the catalog", flannel.delegate), remedy);
     }
 }
 

@@ -61,26 +61,26 @@ fn records(examination: &mut Examination, node: &Node) {
         };
         let (severity, why) = match account.state {
             State::ContainerGone if account.doubt.is_some() => {
-                (Severity::Warning, "no container may use its addresses and ports any more")
+                (Severity::Warning, "perhaps no container uses its addresses and ports any more")
             }
             State::ContainerGone if account.is_released() => {
                 (Severity::Warning, "its record names ports and addresses that no container uses")
             }
             State::ContainerGone => (Severity::Error, "no container uses its addresses and ports"),
-            State::Incomplete => (Severity::Error, "no container uses the objects that it made"),
+            State::Incomplete => (Severity::Error, "no container uses the objects of its ADD"),
             State::PreviousBoot => (Severity::Error, "no container uses its leases"),
             State::Damaged => (Severity::Error, "DEL can't remove the objects that the record listed"),
             // No record has this state.
             State::Held => continue,
             State::Stuck => {
-                (Severity::Error, "its runtime waits for it, and so does every other call for the container")
+                (Severity::Error, "the runtime waits for this run, and so does every other call for the container")
             }
             State::Drift | State::Replaced | State::Ok => {
                 (Severity::Error, "the container's network does not work as it was set up")
             }
         };
         for deviation in &account.deviations {
-            // If one command repairs several deviations, they share the cause: for example a bridge that is down.
+            // Deviations that one command repairs have one cause, for example a bridge that is down.
             let same =
                 |known: &&mut Shared<'_>| known.deviation == deviation && deviation.is_command && known.why == why;
             match shared.iter_mut().find(same).filter(|_| account.state == State::Drift) {
@@ -133,15 +133,15 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         }
         let path = held.path.display().to_string();
         if is_young(held) {
-            let why = "it may belong to a container that is being made at this moment";
-            let remedy = Remedy::Words(format!("look again when it is {} s old", YOUNG.as_secs()));
+            let why = "the lease may belong to a container that is being made at this moment";
+            let remedy = Remedy::Words(format!("look again when the lease is {} s old", YOUNG.as_secs()));
             examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
             continue;
         }
         let is_complete = node_state.namespaces.is_complete();
         let elsewhere = || Remedy::Words(super::ELSEWHERE.to_owned());
         let Some(owner) = &held.owner else {
-            let why = "the address can't be given to anybody";
+            let why = "no container can get the address";
             let remedy = if is_complete { Remedy::Command(format!("rm {}", quoted(&path))) } else { elsewhere() };
             examination.found(Severity::Warning, path, "is no lease, and belongs to no attachment", why, remedy);
             continue;
@@ -155,7 +155,8 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
             examination.found(doubt(node_state), path, what, "no container uses the address", remedy);
         } else if is_complete {
             let why = "the runtime still knows the container, or its namespace can't be looked at";
-            let remedy = Remedy::Words(format!("`{}` says why it stays", collecting(&directory.to_string_lossy())));
+            let command = collecting(&directory.to_string_lossy());
+            let remedy = Remedy::Words(format!("`{command}` says why the lease stays"));
             examination.found(Severity::Note, path, what, why, remedy);
         } else {
             let why = "the address may be unused: not all namespaces could be looked at";
@@ -179,7 +180,7 @@ fn locks(examination: &mut Examination, node: &Node) {
         if holders.iter().all(|holder| holder.age < busy::PATIENCE) {
             continue;
         }
-        let why = "every run that needs it waits, and fails at its deadline";
+        let why = "every run that needs the lock waits, and fails at its deadline";
         // The age of a process shows the age of its lock only for a run of the host executable.
         let (severity, remedy) = match holders.iter().all(|holder| holder.verb().is_some()) {
             true => (Severity::Error, Remedy::Command(busy::remedy(holders))),
@@ -190,7 +191,7 @@ fn locks(examination: &mut Examination, node: &Node) {
                 (Severity::Warning, Remedy::Words(words))
             }
         };
-        examination.found(severity, path.display(), busy::words(holders, "it"), why, remedy);
+        examination.found(severity, path.display(), busy::words(holders, "the lock"), why, remedy);
     }
 }
 
@@ -232,11 +233,11 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
             let place = format!("{} {}", object.kind, object.name);
             let why = "the next ADD that needs the object makes it again";
             let remedy = Remedy::Words(
-                "nothing has to be done; `postern gc --node` forgets it, and removes other objects that no attachment \
+                "nothing has to be done; `postern gc --node` removes the note, and other objects that no attachment \
                 uses"
                     .to_owned(),
             );
-            examination.found(Severity::Note, place, "Postern made it, and it is gone", why, remedy);
+            examination.found(Severity::Note, place, "the object that Postern made is gone", why, remedy);
         }
     }
 }
@@ -256,7 +257,7 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
             let (what, remedy) = match other_end(node_state, link) {
                 Some((found, name)) => (
                     format!("a pair that no record lists; its other end, {name}, is down"),
-                    format!("find its owner: it is in {} (processes: {})", found.path.display(), found.processes),
+                    format!("find the owner of {name}: {} (processes: {})", found.path.display(), found.processes),
                 ),
                 None => (
                     "a pair that no record lists, with its other end down".to_owned(),

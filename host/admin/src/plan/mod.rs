@@ -45,7 +45,7 @@ pub struct Attachment {
     /// CNI_IFNAME.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     ifname: String,
-    /// CNI_NETNS. The plan looks into this namespace if this user may. Otherwise the namespace counts as empty
+    /// CNI_NETNS. The plan reads this namespace if the user may enter it. Otherwise the namespace counts as empty
     /// [default: /run/netns/ID, which counts as empty].
     #[arg(long, value_name = "PATH")]
     netns: Option<String>,
@@ -123,7 +123,7 @@ fn env(attachment: &Attachment, verb: &str) -> Result<Env> {
     }
 }
 
-/// Plays ADD on a stage.
+/// Runs ADD in the simulation.
 fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut Stage) -> Result<Report> {
     let found = stage.kernel.links.len();
     let End { plugins, result, unknown } = play(list, only, &env(attachment, "ADD")?, &arguments(attachment)?, stage);
@@ -145,19 +145,19 @@ fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut
     Ok(report)
 }
 
-/// Returns the verbs that follow an ADD, DEL last. An invalid version has no such verbs.
+/// Returns the verbs that follow an ADD, DEL last. An invalid version has only DEL.
 fn verbs(version: &str) -> Vec<&'static str> {
     let version = Version::parse(version).unwrap_or(Version::V0_1_0);
     let all = [Verb::Check, Verb::Status, Verb::Gc, Verb::Del];
     all.into_iter().filter(|verb| version >= verb.since()).map(Verb::as_str).collect()
 }
 
-/// The end of a played list.
+/// The outcome of a list in the simulation.
 struct End {
     plugins: Vec<PluginReport>,
     /// The result of the last plugin, if all plugins could be played.
     result: Option<Value>,
-    /// The reason why the rest of the list is unknown, although an ADD might succeed.
+    /// The reason why the outcome of the later plugins is unknown, although an ADD might succeed.
     unknown: Option<String>,
 }
 
@@ -230,8 +230,11 @@ fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Valu
 fn behind(native: &str, plugin: &str, has_result: bool, error: &postern_cni::Error) -> String {
     let not_run = format!("{native} is a native program, which plan does not run");
     match has_result {
-        true => format!("{not_run}: without its effects, {plugin} fails ({}); the rest is unknown", error.msg),
-        false => format!("{not_run}: the input of {plugin}, and the rest, are unknown"),
+        true => {
+            let failure = format!("without its effects, {plugin} fails ({})", error.msg);
+            format!("{not_run}: {failure}; the outcome of later plugins is unknown")
+        }
+        false => format!("{not_run}: the input of {plugin} and of later plugins is unknown"),
     }
 }
 

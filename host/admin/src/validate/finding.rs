@@ -6,7 +6,7 @@ use postern_keys::Plugin;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// The most warnings of a file that are shown. No person writes a network with more.
+/// The most warnings of a file that are shown. A network that a person writes has fewer.
 const MOST_WARNINGS: usize = 1000;
 
 /// The severity of a finding.
@@ -48,7 +48,7 @@ pub struct Sheet<'t> {
     /// Places and words of the findings.
     seen: HashSet<(&'static str, usize, String)>,
     warnings: usize,
-    /// Plugins of this Postern that the runtime finds under another name, by that name.
+    /// Plugins of this Postern that the runtime finds under another name. The key is this other name.
     other_names: HashMap<String, String>,
 }
 
@@ -66,7 +66,7 @@ impl<'t> Sheet<'t> {
         }
     }
 
-    /// True if the limit of warnings is reached. A note tells the reader.
+    /// True if there are more warnings than are shown. A note says so.
     pub fn is_full(&self) -> bool {
         self.warnings > MOST_WARNINGS
     }
@@ -126,7 +126,7 @@ impl<'t> Sheet<'t> {
         if severity == Severity::Warning {
             self.warnings += 1;
             if self.warnings > MOST_WARNINGS {
-                self.note(format!("there are more than {MOST_WARNINGS} warnings: the others are not shown"));
+                self.note(format!("there are more warnings: only the first {MOST_WARNINGS} are shown"));
                 return;
             }
         }

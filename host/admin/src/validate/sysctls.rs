@@ -48,7 +48,7 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
         for member in object.get("sysctl").map(Node::members).unwrap_or_default() {
             let (key, path) = (member.name.replace('/', "."), below(&here, &member.name));
             if !seen.insert(key.clone()) {
-                sheet.error("duplicate-key", member.at, &path, "this sysctl is given twice", "keep one of them");
+                sheet.error("duplicate-key", member.at, &path, "this sysctl is given twice", "keep one value");
             }
             one(sheet, member, &path, &key);
         }
@@ -61,7 +61,7 @@ fn one(sheet: &mut Sheet<'_>, member: &Member, path: &str, key: &str) {
     let parts: Vec<&str> = key.split('.').collect();
     if !key.starts_with("net.") || parts.iter().copied().any(is_bad) {
         let message = "only sysctls below `net` belong to the container's network";
-        sheet.error("bad-value", member.at, path, message, "such as `net.core.somaxconn`");
+        sheet.error("bad-value", member.at, path, message, "use a sysctl such as `net.core.somaxconn`");
         return;
     }
     let is_of_link = DIRECTORIES.iter().skip(5).any(|above| parts.len() == 4 && key.starts_with(above));
@@ -76,14 +76,14 @@ fn one(sheet: &mut Sheet<'_>, member: &Member, path: &str, key: &str) {
         );
     } else if OF_THE_NODE.contains(&key) {
         let message = "an ADD would fail: this is a setting of the whole node, and no container has its own";
-        sheet.warning("add-fails", member.at, path, message, "the operator sets it for the node: /etc/sysctl.d");
+        sheet.warning("add-fails", member.at, path, message, "the operator sets it for the node, in /etc/sysctl.d");
     } else if let Some(text) = member.value.text().filter(|text| is_number(&parts) && !is_read_as_number(text)) {
         let message = format!("the kernel takes a number here, and not {}", postern_cni::quote(text));
-        sheet.error("bad-value", member.value.at, path, message, "such as \"1\"");
+        sheet.error("bad-value", member.value.at, path, message, "use a number such as \"1\"");
     }
 }
 
-/// True for settings of links, except `stable_secret`: these settings are numbers.
+/// True for settings of links. All of them are numbers, except `stable_secret`.
 fn is_number(parts: &[&str]) -> bool {
     matches!(parts, ["net", "ipv4" | "ipv6", "conf", _, .., name] if *name != "stable_secret")
 }

@@ -112,7 +112,7 @@ pub const BROKEN: [Broken; 51] = [
         by: "ip link delete br9",
         state: "drift",
         show: "is a port of no bridge",
-        doctor: "bridge br9: Postern made it, and it is gone",
+        doctor: "bridge br9: the object that Postern made is gone",
         severity: "note",
         remedy: Remedy::Again,
     },
