@@ -86,7 +86,7 @@ fn owner(id: &str) -> Result<NftOwner, FirewallError> {
         mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), identifying: None },
         chains: chains(id).into(),
         // Another attachment's second chain can have the name of this attachment's first chain. `outer` is the first
-        // chain of that attachment.
+        // chain of the other attachment.
         outer: id.strip_suffix(MAC_SUFFIX).map(|outer| format!("{CHAIN_PREFIX}{outer}")),
     })
 }
@@ -124,9 +124,9 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRule
 /// Makes sure that the bridge drops frames from `host_ifname` whose source is not `mac`. Uses one transaction, and
 /// changes nothing if everything is there. Rules of the same `id` for another port or MAC are replaced.
 ///
-/// If chains of these names guard another port for which `is_anothers` is true, nothing changes and the result is
-/// `None`. The check and the change are one transaction, so the first attachment gets the name. The inner value is the
-/// handle of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
+/// If chains of these names guard another port that `is_anothers` accepts, nothing changes and the result is `None`.
+/// The check and the change are one transaction, so the first attachment gets the name. The inner value is the handle
+/// of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
 ///
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
@@ -146,7 +146,7 @@ pub fn claim(
 }
 
 /// True if everything that [`claim`] makes is there and effective: the attachment's own chains have no other rules.
-/// False if no rules can have the name. If the handles from [`claim`] still belong to the attachment's rules, no other
+/// False if [`validate`] refuses `id`. If the handles from [`claim`] still belong to the attachment's rules, no other
 /// rules are read.
 ///
 /// # Errors
@@ -165,12 +165,12 @@ pub fn check_known(
 }
 
 /// Removes the rules and chains of `id` in one transaction. Returns true if a rule or chain was removed. Rules that
-/// guard a port for which `is_anothers` is true stay. Chains that another attachment's rules lead to stay. If the
+/// guard a port that `is_anothers` accepts stay. Chains that another attachment's rules lead to stay. If the
 /// handles from [`claim`] still belong to the attachment's rules, no other rules are read.
 ///
 /// # Errors
 /// A foreign rule refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. Missing rules are no error,
-/// even if no rules can have the name.
+/// even if [`validate`] refuses `id`.
 pub fn remove_unless(
     nft: &mut Nft,
     id: &str,
@@ -210,11 +210,11 @@ pub fn list(nft: &mut Nft) -> Result<Vec<GuardedPort>, FirewallError> {
     SHARED.list(nft, GuardedPort::read)
 }
 
-/// Removes the rules and chains of `id` if none of its ports exists any more. Returns true if they were removed.
+/// Removes the rules and chains of `id` if no port in these rules exists any more. Returns true if they were removed.
 /// `exists` is called after the rules were read. An attachment that is being made has its port by then.
 ///
 /// # Errors
-/// As [`remove_unless`].
+/// The errors of [`remove_unless`].
 pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
     // A rule that can't be read may be about any port.
@@ -231,8 +231,8 @@ pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     Ok(ids)
 }
 
-/// Returns the commands that remove all rules and chains of an ID. Empty if a shell could read its names as more than
-/// plain words.
+/// Returns the commands that remove all rules and chains of an ID. Empty if the ID has characters that a
+/// shell could interpret.
 pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(Vec::new()) };
     if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {

@@ -34,7 +34,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         name: "prerouting",
         base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),
         wrong_kind: Some(
-            "it is no filter chain, so 127.0.0.0/8 would be open: delete the table, and the next ADD makes it again",
+            "it is no filter chain, so 127.0.0.0/8 would be open: delete the table; the next ADD makes the table again",
         ),
         rules: vec![guard(Side::Destination), guard(Side::Source)],
         ..SharedChain::default()

@@ -59,8 +59,8 @@ fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool 
 /// their network's prefix length. `variant` is the variant of earlier rules. With `None`, the variant for new rules is
 /// used.
 ///
-/// Returns the handles of the new rules that lead to the container's chain, unless a program made them. The record
-/// keeps the handles, to find the rules again.
+/// Returns the handles of the new rules that lead to the container's chain. The list is empty if iptables' programs
+/// made the rules. The record keeps the handles, to find the rules again.
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
@@ -82,7 +82,7 @@ pub fn ensure_in(
 /// chain, no other rules are read.
 ///
 /// # Errors
-/// As [`ensure_in`].
+/// The errors of [`ensure_in`].
 pub fn check_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -111,13 +111,14 @@ fn is_each(
     Ok(true)
 }
 
-/// Removes the masquerading of these addresses, wherever it is. The container's chain is removed too, unless another
-/// attachment uses it. If `known` has the handles of all rules that lead to the chain, no other rules are read. With
-/// the handles of their tables, no rule is read. Returns the number of changes.
+/// Removes the masquerading of these addresses from every place that the record allows. The container's chain is
+/// removed too, unless another attachment uses it. If `known` has the handles of all rules that lead to the chain, no
+/// other rules are read. If `known` also has the handles of the tables, no rule is read at all. Returns the number of
+/// changes.
 ///
 /// # Errors
 /// A program that a record's rules need is missing or fails, or the deadline passes. Missing rules are no error, even
-/// if no rules can have the name.
+/// if no rule can be named after `key`.
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -149,7 +150,7 @@ pub fn remove_known(
 /// `spared` keep their rules. Returns the number of changes.
 ///
 /// # Errors
-/// As [`remove_known`].
+/// The errors of [`remove_known`].
 pub fn remove_all(
     key: &AttachmentKey,
     spared: &[IpAddr],
@@ -196,7 +197,7 @@ impl SeenMasqueradeJump {
 /// Returns the first masquerading rule of every container, in both families, whatever program made it. Changes nothing.
 ///
 /// # Errors
-/// As [`remove_all`].
+/// The errors of [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenMasqueradeJump>, FirewallError> {
     Ok(Tables::look(NAT, runner)?.rules().filter_map(|saved| SeenMasqueradeJump::read(&saved.rule)).collect())
 }
@@ -204,7 +205,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenMasqueradeJump>, Firewa
 /// Removes these rules, and the chains that no other rule leads to. Returns the number of changes.
 ///
 /// # Errors
-/// As [`remove_all`].
+/// The errors of [`remove_all`].
 pub fn remove_seen(seen: &[SeenMasqueradeJump], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut named = HashSet::new();
     let keys = seen.iter().map(|seen| &seen.key).filter(|key| named.insert(*key));

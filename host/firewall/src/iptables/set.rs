@@ -1,5 +1,5 @@
-//! A set of iptables rules with one owner. All tables and chains use the code here to make, compare, remove and list
-//! rules.
+//! A set of iptables rules with one owner. This code makes, compares, removes and lists the rules of all tables and
+//! chains.
 //!
 //! A set has rules in chains that all owners share, and may have its own chain. The own chain is removed when no rule
 //! leads to it. The caller decides the content and the names of the rules.
@@ -68,9 +68,9 @@ impl IptablesOwner {
         self.chain.is_some() && rule.target_chain() == self.chain.as_deref()
     }
 
-    /// Returns the changes that remove the rules for which `goes` is true, and the chain if no other rule leads to it.
-    /// For an owner with a chain, `goes` is asked only about rules that lead to the chain. The rules in the chain are
-    /// removed with the chain.
+    /// Returns the changes that remove the rules that `goes` accepts. If no other rule leads to the owner's chain, the
+    /// chain is removed too. For an owner with a chain, `goes` is asked only about rules that lead to the chain. The
+    /// rules in the chain are removed with the chain.
     pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&IptablesRule) -> bool) -> Vec<TableChange> {
         let is_concerned = |saved: &&SavedRule| {
             (self.chain.is_none() || self.leads_here(&saved.rule)) && !self.has_inside(&saved.rule)
@@ -87,7 +87,7 @@ impl IptablesOwner {
 
 impl IptablesRuleSet {
     /// Chooses the set that this owner uses. The two sets differ by the names of their chains. The first set is chosen,
-    /// unless another owner's rules lead to its chain, or the second set's chain is in use.
+    /// unless another owner's rules lead to the first set's chain, or the second set's chain is in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &IptablesRule| rule.comment() == first.owner.comment.as_deref();
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
@@ -120,7 +120,7 @@ impl IptablesRuleSet {
     }
 
     /// Completes the set that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of the
-    /// new rules that lead to the owner's chain, if they are known.
+    /// new rules that lead to the owner's chain; the list is empty if iptables' programs made the rules.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let plan = |saved: &SavedTable| Self::choose(sets, saved).additions(saved);
         programs.change(&Scope::of_sets(NAT, sets), plan).map(|(_, handles)| handles)
@@ -132,12 +132,12 @@ impl IptablesRuleSet {
         Ok(Self::is_complete(sets, &programs.look(&Scope { known, ..Scope::of_sets(NAT, sets) })?))
     }
 
-    /// As [`IptablesRuleSet::check`], in a table that was read.
+    /// Works as [`IptablesRuleSet::check`], for a table that was read.
     pub(crate) fn is_complete(sets: &[Self; 2], saved: &SavedTable) -> bool {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
 
-    /// Removes the rules of these owners from table `nat`, as [`IptablesOwner::removals`]. `known` are the handles of
+    /// Makes the changes of [`IptablesOwner::removals`] in table `nat`, for these owners. `known` are the handles of
     /// [`IptablesRuleSet::ensure`]. Returns the number of changes.
     pub(crate) fn remove(
         owners: &[IptablesOwner],

@@ -1,5 +1,5 @@
-//! A set of nftables rules with one owner. All tables and chains use the code here to make, compare, find and remove
-//! rules.
+//! A set of nftables rules with one owner. This code makes, compares, finds and removes the rules of all tables and
+//! chains.
 //!
 //! A set has *entries*, which are rules in chains that all owners share ([`SharedTable`]). It may also have its own
 //! *chains*, which have only the owner's rules. Every rule has the owner's comment. The caller decides the content and
@@ -34,7 +34,7 @@ impl Mark {
 pub(crate) struct NftOwner {
     pub(crate) shared: &'static SharedTable,
     pub(crate) mark: Mark,
-    /// The owner's chains. Each leads to later chains of the list.
+    /// The owner's chains. Each chain leads to later chains of the list.
     pub(crate) chains: Vec<String>,
     /// A chain of another owner that may lead to the first of `chains`: the first chain of one owner can have the same
     /// name as the second chain of another owner.
@@ -51,7 +51,7 @@ pub(crate) struct SharedRule {
 pub(crate) struct NftRuleSet {
     pub(crate) owner: NftOwner,
     pub(crate) entries: Vec<SharedRule>,
-    /// The rules of its own chains, in their order.
+    /// The rules of the owner's chains, in their order.
     pub(crate) contents: Vec<Vec<Vec<Expression>>>,
 }
 
@@ -61,8 +61,8 @@ pub(crate) enum EntryScope {
     All,
     /// No entries: the owner has no entries yet.
     None,
-    /// All entries. Entries with the owner's mark that are not in the set stay: they belong to another attachment of
-    /// the container.
+    /// All entries, but only missing entries are added. An entry with the owner's mark that is not in the set belongs
+    /// to another attachment of the container, and stays.
     Beside,
 }
 
@@ -76,7 +76,7 @@ impl NftRuleSet {
         self.entries.iter().map(|entry| entry.chain).collect()
     }
 
-    /// As [`NftOwner::remove`]. If handles are missing, the entries are found by their content.
+    /// Works as [`NftOwner::remove`]. If handles are missing, all entries are read.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
@@ -137,7 +137,8 @@ impl NftRuleSet {
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
-            // If very many entries are missing, their handles are not kept: comments find the entries.
+            // If very many entries are missing, the record does not keep their handles. Later runs find these entries
+            // by their comments.
             let sees = missing.len() <= MOST_SEEN;
             for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
@@ -179,8 +180,8 @@ impl NftRuleSet {
             && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
     }
 
-    /// True if everything that [`NftRuleSet::ensure`] makes is there and effective. With handles that still belong to
-    /// the owner's entries, no other entries are read.
+    /// True if everything that [`NftRuleSet::ensure`] makes is there and effective. If the handles still belong to the
+    /// owner's entries, and these entries are complete, no other entries are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
         if let Some(known) = self.owner.known(nft, handles, &self.places())? {
@@ -195,7 +196,7 @@ impl NftRuleSet {
         self.is_complete(|chain| nft.rules(table, chain))
     }
 
-    /// As [`NftRuleSet::check`]; `rules` returns the rules of a chain.
+    /// Works as [`NftRuleSet::check`]; `rules` returns the rules of a chain.
     pub(crate) fn is_complete<R: AsRef<[NftRule]>>(
         &self,
         mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
@@ -265,12 +266,12 @@ impl NftOwner {
         Ok((!entries.is_empty()).then_some(entries))
     }
 
-    /// Removes the owner's entries for which `goes` is true. Also removes the owner's chains that no other owner's rule
+    /// Removes the owner's entries that `goes` accepts. Also removes the owner's chains that no other owner's rule
     /// leads to. One transaction makes all changes, except for owners with very many entries. Returns the number of
     /// entries and of chains.
     ///
     /// `handles` are the handles of all entries of the owner, and `places` are their chains, if known. If the handles
-    /// still belong to the owner, no other entries are read. Each comment is read before its rule is deleted.
+    /// still belong to the owner, no other entries are read. A rule's comment is read before the rule is deleted.
     ///
     /// A foreign rule that leads to a chain is an error (`EBUSY`). Missing rules are no error.
     pub(crate) fn remove(
@@ -291,7 +292,7 @@ impl NftOwner {
         })
     }
 
-    /// As [`NftOwner::remove`], for all entries, if `may` is true for them. Returns the answer of `may`.
+    /// Removes the owner's entries and chains if `may` accepts the entries. Returns the answer of `may`.
     pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[NftRule]) -> bool) -> Result<bool, FirewallError> {
         nft.change(|nft, batch| {
             let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
@@ -334,8 +335,8 @@ impl NftOwner {
         Ok(OwnedObjects { table: self.shared.table, entries, chains })
     }
 
-    /// As [`NftOwner::removal`], by the handles of the entries. `None` if, by the kernel's count, other rules lead to
-    /// the owner's chains.
+    /// Works as [`NftOwner::removal`], but finds the entries by their handles. `None` if an entry is missing, if `goes`
+    /// refuses an entry, or if the kernel counts other rules that lead to the owner's chains.
     fn known_removal(
         &self,
         nft: &mut Nft,

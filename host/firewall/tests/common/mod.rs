@@ -10,13 +10,13 @@ use ipnet::IpNet;
 use nix::sched::{CloneFlags, unshare};
 use postern_firewall::{AttachmentKey, Nft};
 
-/// Moves the calling thread, and all that it starts, into its own network namespace: tests of one program run in
-/// parallel.
+/// Moves the calling thread, and all that it starts, into its own network namespace, because tests of one program
+/// run in parallel.
 pub fn own_namespace() {
     assert_eq!(
         std::env::var("POSTERN_PRIVATE").as_deref(),
         Ok("1"),
-        "run by cargo, whose runner (tests/in-namespaces) keeps this away from the machine's own network"
+        "run this test by cargo: cargo's runner (tests/in-namespaces) keeps tests away from the machine's network"
     );
     unshare(CloneFlags::CLONE_NEWNET).expect("unshare the network namespace");
 }
