@@ -1,4 +1,4 @@
-//! The calls of the gate: the only way by which a guest reaches the node.
+//! A guest's calls to the gate: the only way by which a guest reaches the node.
 
 use crate::audit::AuditEntry;
 use crate::capability;

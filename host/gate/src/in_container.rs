@@ -2,7 +2,7 @@
 //!
 //! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
 //! may leave objects unchanged in a namespace that root controls anyway. Root in the container can make a DEL fail in
-//! only one case: the address may still be on a link in the container.
+//! only one case: if an address of the attachment may still be on a link in the container.
 
 use crate::context::Context;
 use crate::errors::kernel_error;
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
 /// Runs `attempt` on one object in the container, and repeats it once after a failure. A permanent failure is reported
-/// on standard error, and is no error of the run. After a temporary error a later DEL can succeed.
+/// on standard error, and is no error of the run. A temporary failure is an error of the run, because a later DEL can
+/// succeed.
 pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, KernelError>) -> Result<T, OpError> {
     unless_lasting(attempt().or_else(|_| attempt()))
 }
@@ -35,8 +36,8 @@ pub(crate) fn listed_as_far_as_possible<T: Default>(
     list_or_reason(attempt).map(|listed| listed.unwrap_or_else(|error| left(&error)))
 }
 
-/// Like [`listed_as_far_as_possible`], for a caller that needs the reason why there is no list: objects that are not
-/// listed may exist.
+/// Like [`listed_as_far_as_possible`], for a caller that needs the reason why there is no list, because unlisted
+/// objects may exist.
 pub(crate) fn list_or_reason<T>(
     attempt: impl Fn() -> Result<T, KernelError>,
 ) -> Result<Result<T, KernelError>, OpError> {
@@ -89,7 +90,7 @@ pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>,
 pub(crate) fn give_addresses(fixed: &Fixed, netlink: &Netlink, index: u32, addresses: &[IpNet]) -> Result<(), OpError> {
     for address in addresses {
         fixed.deadline.in_time()?;
-        // No DAD is needed: the link had the address until now, so no other host has it.
+        // No duplicate address detection is needed: the link had the address until now, so no other host has it.
         let _ = netlink.add_known_address(index, *address);
     }
     Ok(())
@@ -118,7 +119,7 @@ pub(crate) fn give_back(
 /// The kernel's table of local addresses (`RT_TABLE_LOCAL` of linux/rtnetlink.h).
 const LOCAL_TABLE: u32 = 255;
 
-/// Like [`give_addresses`], for the link's routes, in this order.
+/// Like [`give_addresses`], for the link's routes.
 pub(crate) fn give_routes<'r>(
     fixed: &Fixed,
     netlink: &Netlink,

@@ -1,4 +1,4 @@
-//! The manifest: the facts about a plugin that its compilation writes beside its code.
+//! The manifest: facts about a plugin. The compilation writes the manifest beside the plugin's code.
 
 use crate::places::TrustedDir;
 use crate::plugin_error::{AGAIN, PluginError};
@@ -27,8 +27,7 @@ pub struct Manifest<Imports = Names> {
     pub engine: String,
     /// The imported functions: the plugin can use no others.
     pub imports: Imports,
-    /// The extent of WASI that the component imports. The field is left out if it is only the part that every command
-    /// needs.
+    /// The extent of WASI that the component imports. The field is left out for [`WasiExtent::Small`].
     #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
     pub wasi: WasiExtent,
     /// The versions of CNI that the component named when it was added, oldest first. Earlier versions of postern left
@@ -50,7 +49,7 @@ pub struct Manifest<Imports = Names> {
 
 /// Names of imports, as a list. Earlier versions of postern wrote one text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "another version of postern wrote its imports")]
+#[serde(untagged, expecting = "another version of postern wrote the imports")]
 pub enum Names {
     /// The list.
     List(Vec<String>),
@@ -69,8 +68,8 @@ impl Deref for Names {
 /// of the text.
 pub type RunManifest = Manifest<IgnoredAny>;
 
-/// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is determined
-/// when the plugin is installed, and not in a run.
+/// The extent of WASI that a component imports. The extent decides which program the sandbox process runs. It is
+/// determined when the plugin is installed, and not in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WasiExtent {

@@ -102,7 +102,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         unmet_demand: &|granted| attached::unmet_demand(run, granted),
     };
     match outcome::read(&facts, gate.guest.granted(), name, verb, &stdout, status, loopback) {
-        // A fault of the node fails STATUS only if the operator wants it.
+        // A fault of the node makes STATUS fail only with the operator's setting `strict`.
         Err(error) if verb == Verb::Status && common.is_fault(&error) && settings::is_said(run.view(), &error) => {
             Ok(None)
         }
@@ -233,7 +233,7 @@ pub fn serve(
             FromSandbox::Unloadable(reason) => {
                 // If the kernel or the systemd unit allows no code, a new installation does not help.
                 let details = (!reason.starts_with(NO_CODE_ALLOWED))
-                    .then_some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`");
+                    .then_some("install the plugin again: `make install`, or `postern add FILE.wasm --policy FILE`");
                 return Err(BadEnd { words: format!("cannot load the compiled code: {reason}"), details, lost: true });
             }
             FromSandbox::Stderr(_) => {}

@@ -1,5 +1,5 @@
-//! The parts that a run and its rehearsal (`postern plan`) share. They find and prove code, start its sandbox, read the
-//! request, decide on each operation, and check a result.
+//! The parts that a run and its rehearsal (`postern plan`) share. They find and verify code, start the sandbox, read
+//! the request, decide on each operation, and check a result.
 //!
 //! The rehearsal answers the operations itself. No function here carries out an operation. If plugins are opened by
 //! [`Launcher::open_unnoted`], no function here writes a file.

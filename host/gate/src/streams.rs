@@ -15,8 +15,8 @@ const PIECE: usize = 4096;
 /// The longest wait until a message for people is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes one line for people to standard error, with any text ([`postern_cni::terminal`]). The macro never fails: a
-/// closed stream must not prevent the host from undoing its effects.
+/// Writes one line for people to standard error, and escapes control characters ([`postern_cni::terminal`]). The macro
+/// never fails: a closed stream must not prevent the host from undoing its effects.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
@@ -97,7 +97,7 @@ pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until the stream is ready, or has failed permanently. The next attempt then shows the failure.
+/// Waits until the stream is ready, or has failed permanently. The next read or write then returns the error.
 fn ready(stream: impl AsFd, what: PollFlags, deadline: Instant) -> nix::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -516,12 +516,12 @@ fn mixed_lists() -> Result<()> {
         let (c1, answer) = attach(&place.net(&mappings)?, "c1")?;
         Refusal::of(&answer)?.expect(
             DENIED,
-            "prevResult names 10.1.0.2, and no record says that an earlier plugin gave it…`previous = { in-container = \"true\" }`…portmap.toml",
+            "prevResult names 10.1.0.2, and no record says that an earlier plugin gave this address…`previous = { in-container = \"true\" }`…portmap.toml",
         )?;
         std::fs::remove_file(&operators)?;
         place.node.sh_in("c1", "ip addr del 10.1.0.2/24 dev eth0")?;
         let answer = c1.call_at(1, "ADD")?;
-        let words = "prevResult names 10.1.0.2, and no record says that an earlier plugin gave it: \"eth0\" of the container does not have it";
+        let words = "prevResult names 10.1.0.2, and no record says that an earlier plugin gave this address: \"eth0\" of the container does not have it";
         Refusal::of(&answer)?.expect(DENIED, words)?;
         place.node.sh_in("c1", "ip addr add 10.1.0.2/24 dev eth0; ip route add default via 10.1.0.1")?;
         c1.call_at(1, "ADD")?.success()?;

@@ -127,7 +127,7 @@ fn imports_of_an_earlier_version_are_told() {
     std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": \"postern:cni/link@0.1.0#own\"")).unwrap();
     assert!(place.run().is_ok());
     let message = Manifest::read(&place.catalog(), "demo").unwrap_err().to_string();
-    assert!(message.contains("another version of postern wrote its imports"), "{message}");
+    assert!(message.contains("another version of postern wrote the imports"), "{message}");
     assert!(message.contains("demo.json") && message.contains("postern add"), "{message}");
 }
 

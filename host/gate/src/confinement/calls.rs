@@ -11,7 +11,7 @@ pub const SANDBOXES: usize = 3;
 pub static GATE: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
-/// Like [`GATE`], for a gate that may bring a device home.
+/// Like [`GATE`], for a gate that may bring a device back to the node.
 pub static WITH_LOOK: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], DefaultAction::Absent);
 
@@ -23,7 +23,7 @@ pub static WITH_TAP: Filter<SANDBOXES> =
 /// these process IDs.
 pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
     if pids.len() > SANDBOXES {
-        let reason = format!("{} sandboxes are to be stopped, and it has places for {SANDBOXES}", pids.len());
+        let reason = format!("{} sandboxes are to be stopped, and the filter has places for {SANDBOXES}", pids.len());
         return Err(ConfineError::new("the filter of system calls", reason));
     }
     // An unused place has a process ID that no process can have.
@@ -67,7 +67,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_lseek,           // the length of a file
     libc::SYS_openat,          // files, within Landlock's rules
     libc::SYS_openat2,         // openat of cap-std
-    libc::SYS_newfstatat,      // owner and mode of what is opened
+    libc::SYS_newfstatat,      // owner and mode of opened files
     libc::SYS_fstat,           // newfstatat of older C libraries
     libc::SYS_statx,           // newfstatat of the standard library
     libc::SYS_faccessat,       // whether the state directory is writable
@@ -100,7 +100,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_recvmsg,         // answers
     libc::SYS_getpid,          // names of temporary files
     libc::SYS_gettid,          // a thread's own directory in /proc
-    libc::SYS_geteuid,         // the user with trusted files
+    libc::SYS_geteuid,         // the user whose files are trusted
     libc::SYS_wait4,           // waiting for ended sandboxes
 ];
 
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(allowed(&GATE, libc::SYS_sched_setaffinity, 0, &[0, u32::MAX]), [0]);
     }
 
-    /// One request of bpf(2) is allowed, for the thread that may bring a device home.
+    /// One request of bpf(2) is allowed, for the thread that may bring a device back to the node.
     #[test]
     fn only_a_gate_that_may_bring_a_device_home_asks_for_programs() {
         for (filter, expected) in [(&GATE, &[][..]), (&WITH_TAP, &[]), (&WITH_LOOK, &[tcx::BPF_PROG_QUERY])] {

@@ -1,6 +1,6 @@
-//! Forwards of ports that belong to others or that policy keeps, forwards to addresses of others, and forwards in the
-//! operator's name. The attacker is a plugin behind others in a list. Its policy is the widest one unless a case sets
-//! another.
+//! Forwards of ports that belong to others or that policy does not grant, forwards to addresses of others, and forwards
+//! in the operator's name. The attacker is a plugin behind other plugins in a list. Its policy is `PREVIOUS`, unless a
+//! case sets another policy.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{Attack, attack, honest, withstand};
@@ -28,7 +28,7 @@ fn forward(name: &'static str, addresses: &str, forwards: &str, masquerade: &str
 
 #[test]
 fn a_guest_forwards_only_what_the_runtime_asks_for_to_its_own_addresses() -> Result<()> {
-    let foreign = "no record says that an earlier plugin gave it";
+    let foreign = "no record says that an earlier plugin gave this address";
     let unlisted = "runtimeConfig.portMappings of this call does not list";
     let own = "10.9.0.77";
     withstand(&[

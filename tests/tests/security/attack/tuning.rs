@@ -109,8 +109,8 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
     Ok(())
 }
 
-/// The port has spoofing protection. An address that only policy names is refused, because the protection would allow
-/// it.
+/// The port has spoofing protection. An address that only policy names is refused, because the protection would let
+/// this address pass.
 #[test]
 fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
     let attacked = AttackedNode::new()?;
@@ -129,7 +129,7 @@ fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
         ("prevResult names it", json!({"prevResult": {"interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:01"}]}})),
     ] {
         let answer = change(name, &settings).with(&patch.to_string()).call(&attacked)?;
-        Refusal::of(&answer)?.expect(999, "does not change to it").context(name)?;
+        Refusal::of(&answer)?.expect(999, "does not change to this address").context(name)?;
         ensure!(state()? == before, "{name}: {}", state()?);
     }
     let named = change("the configuration names it", &settings).with(&settings.to_string());

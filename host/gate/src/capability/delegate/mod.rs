@@ -52,7 +52,8 @@ impl host::Delegate for Gate<'_> {
             // A policy must not prevent a DEL. The effects in the record are removed anyway.
             if self.run.journal.recorded::<Delegated>().is_empty() {
                 crate::say!(
-                    "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; its effects stay"
+                    "postern: policy does not allow native \"{plugin}\", so this DEL does not run \"{plugin}\"; the \
+                     program's effects stay"
                 );
             }
             return Ok(());
@@ -202,7 +203,7 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
 
 /// Refuses a subnet that covers an address of loopback or of a default route's link: the node would lose its connection
 /// to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address, and the
-/// bridge has its gateway.
+/// bridge has the subnet's gateway.
 ///
 /// # Errors [`ErrorCode::InvalidArgument`]: the subnet covers a refused address. Or the kernel refuses to list
 /// addresses or routes.

@@ -122,11 +122,12 @@ fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<Strin
         return Ok(Some(end.name.to_string()));
     }
     let message = format!(
-        "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not change to it",
+        "neither configuration nor CNI_ARGS names {mac}: the spoofing protection of \"{}\" does not change to this \
+         address",
         end.name
     );
     Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message)
-        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or by the key that [grant.link-settings] `macs` names"))
+        .hint("name the address as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or by the key that [grant.link-settings] `macs` names"))
 }
 
 /// Returns the addresses that configuration, `args`, `CNI_ARGS` and `runtimeConfig` name for the link.

@@ -77,8 +77,8 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
     if recorded.is_empty() { Backend::ALL.to_vec() } else { recorded }
 }
 
-/// Removes the attachment's rules: the recorded rules or, if the record may be incomplete, its rules in both packet
-/// filters.
+/// Removes the recorded rules. If the record may be incomplete, removes the rules of the attachment's addresses from
+/// both packet filters.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<Masquerade>(run)? {
         // The configuration may have changed since the ADD, so iptables and nftables are searched.
@@ -90,8 +90,8 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the rules of invalid attachments of this network from both packet filters. Each rule names the network in
-/// its comment. The rules of attachments that an ADD is making stay.
+/// Removes the rules of this network's attachments that `valid` lacks, from both packet filters. Each rule names the
+/// network in its comment. The rules of attachments that an ADD is making stay.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, || busy(run)))?.len();

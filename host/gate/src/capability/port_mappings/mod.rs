@@ -214,7 +214,7 @@ fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
     let container_port =
         port(mapping.container_port).ok_or_else(|| out_of_range("container port", mapping.container_port))?;
     let transport = Transport::parse(&mapping.protocol).ok_or_else(|| {
-        invalid("portMappings", format!("protocol \"{}\" has no ports: tcp, udp and sctp have", mapping.protocol))
+        invalid("portMappings", format!("protocol \"{}\" has no ports: use tcp, udp or sctp", mapping.protocol))
     })?;
     let host_address = match mapping.host_ip.as_str() {
         "" => None,
@@ -243,7 +243,8 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
         return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
     };
     let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.guest.granted());
-    let message = format!("prevResult names {address}, and no record says that an earlier plugin gave it{why}");
+    let message =
+        format!("prevResult names {address}, and no record says that an earlier plugin gave this address{why}");
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
 
@@ -257,7 +258,8 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
     }
     if view.system.nft()?.is_absent() {
         crate::say!(
-            "postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to protect it"
+            "postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to protect \
+             127.0.0.0/8"
         );
         return Ok(());
     }
@@ -268,8 +270,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
     Ok(())
 }
 
-/// Removes the attachment's rules: the rules in its record or, if the record may be incomplete, the rules with its
-/// container's name.
+/// Removes the recorded rules. If the record may be incomplete, removes the rules with the container's name.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<PortMappings>(run)? {
         remove_unrecorded(run.view())?;
@@ -278,7 +279,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the forwards of containers of this network that are not valid. Only rules of iptables name their network. A
+/// Removes the forwards of this network's containers that `valid` lacks. Only rules of iptables name their network. A
 /// comment in nftables names only the container, and a container can be in several networks.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     retain_chains(run, ChainKind::Forwards, valid)

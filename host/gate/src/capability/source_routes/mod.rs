@@ -1,7 +1,7 @@
 //! `source-routes`: rules and tables for the attachment's own addresses, in the container's namespace.
 //!
 //! The guest names addresses of the attachment, and their gateways. This module finds all other data, such as free
-//! tables and the link's routes. Forms and order are as with the native plugin.
+//! tables and the link's routes. The rules and routes have the native plugin's form and order.
 
 pub mod effect;
 
@@ -258,7 +258,8 @@ fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
 }
 
 /// Removes the rules for the addresses of the attachment's link. If the network names a table, only rules to this table
-/// are removed. A native plugin's DEL removes the same rules. The tables go with the link.
+/// are removed. A native plugin's DEL removes the same rules. The kernel empties the tables when the link is
+/// removed.
 fn remove_native(run: &Context) -> Result<(), OpError> {
     let Some(container) = run.system.container() else { return Ok(()) };
     let _lock = lock(run.view())?;
