@@ -160,7 +160,7 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl ValueKind {
-    /// Checks a value as far as possible without a configuration. The error has the possible values.
+    /// Checks the parts of a value that depend on no configuration. The error has the possible values.
     pub fn check(self, template: &Template) -> Result<(), ValueError> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
@@ -236,38 +236,38 @@ impl ValueKind {
     fn possible(self) -> &'static str {
         match self {
             Self::Link => {
-                "name of a link: it can have 1 to 15 bytes, without `/`, `:` and blanks; `*` is any part of it"
+                "name of a link: a name has 1 to 15 bytes, without `/`, `:` and blanks; `*` stands for any characters"
             }
-            Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` is any part of it",
-            Self::LinkAddress => "link-layer address: it can be \"02:00:5e:10:00:01\"",
-            Self::Device => "device: it can be \"0000:3b:00.1\" or \"mlx5_core.sf.4\"; `*` is any part of it",
-            Self::Filter => "packet filter: it can be \"iptables\" or \"firewalld\"",
-            Self::Zone => "zone: it can have letters, digits, `_` and `-`",
+            Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` stands for any characters",
+            Self::LinkAddress => "link-layer address, such as \"02:00:5e:10:00:01\"",
+            Self::Device => "device, such as \"0000:3b:00.1\" or \"mlx5_core.sf.4\"; `*` stands for any characters",
+            Self::Filter => "packet filter: use \"iptables\" or \"firewalld\"",
+            Self::Zone => "zone: a zone has letters, digits, `_` and `-`",
             Self::Chain => {
-                "chain for an administrator's rules: it can be \"CNI-ADMIN\" or a name of up to 28 letters, digits, `_`, `-` and \
-                 `.`, which neither iptables nor another program uses itself"
+                "chain for an administrator's rules: use \"CNI-ADMIN\" or a name of up to 28 letters, digits, `_`, `-` \
+                 and `.`, which neither iptables nor another program uses"
             }
-            Self::Ingress => "ingress policy: it can be \"open\", \"same-bridge\" or \"isolated\"",
-            Self::IpvlanMode => "mode: it can be \"l2\", \"l3\" or \"l3s\"",
-            Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
-            Self::Backend => "backend: it can be \"nftables\", \"iptables\" or \"any\"",
-            Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
-            Self::File => "absolute path of a file: it can be \"/PATH/FILE\"; `*` is any part of a name in it",
-            Self::Mtu => "MTU: it can be \"0\" (the kernel's default) or \"68\" to \"65535\"",
-            Self::Vlan => "VLAN: it can be \"0\" (none) or \"1\" to \"4094\"",
-            Self::Trunk => "VLAN: it can be \"1\" to \"4094\" or a range like \"10-20\"",
-            Self::Ports => "port: it can be \"1\" to \"65535\" or a range like \"1024-65535\"",
-            Self::Flag => "flag: it can be \"true\" or \"false\"",
+            Self::Ingress => "ingress policy: use \"open\", \"same-bridge\" or \"isolated\"",
+            Self::IpvlanMode => "mode: use \"l2\", \"l3\" or \"l3s\"",
+            Self::Mode => "mode: use \"bridge\", \"private\", \"vepa\" or \"passthru\"",
+            Self::Backend => "backend: use \"nftables\", \"iptables\" or \"any\"",
+            Self::Directory => "absolute directory, such as \"/PATH\"; `*` stands for any part of a name",
+            Self::File => "absolute path of a file, such as \"/PATH/FILE\"; `*` stands for any part of a name",
+            Self::Mtu => "MTU: use \"0\" (the kernel's default) or \"68\" to \"65535\"",
+            Self::Vlan => "VLAN: use \"0\" (none) or \"1\" to \"4094\"",
+            Self::Trunk => "VLAN: use \"1\" to \"4094\" or a range like \"10-20\"",
+            Self::Ports => "port: use \"1\" to \"65535\" or a range like \"1024-65535\"",
+            Self::Flag => "flag: use \"true\" or \"false\"",
             Self::Range => {
-                "network to lease from: it can be a CIDR without host bits like \"10.0.0.0/8\", or a placeholder for an \
+                "network to lease from: use a CIDR without host bits like \"10.0.0.0/8\", or a placeholder for an \
                  object with `subnet`"
             }
-            Self::Sysctl => "kernel setting: it can be \"net.core.somaxconn\"; `*` is any part of it",
-            Self::SelinuxContext => "SELinux context: it can be \"system_u:object_r:container_t:s0\"",
-            Self::Number => "number: it can be \"0\" to \"4294967295\"",
-            Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
+            Self::Sysctl => "kernel setting, such as \"net.core.somaxconn\"; `*` stands for any characters",
+            Self::SelinuxContext => "SELinux context, such as \"system_u:object_r:container_t:s0\"",
+            Self::Number => "number: use \"0\" to \"4294967295\"",
+            Self::Address => "address: use a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
             Self::Gateway => {
-                "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or a gateway of one \
+                "gateway: use an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or a gateway of one \
                  address, \"10.1.2.3/24 via 10.1.2.1\""
             }
         }
@@ -346,7 +346,7 @@ mod tests {
                 ValueKind::Device,
                 &["0000:3b:00.1", "0000:3b:*", "mlx5_core.sf.4", "${config.pciBusID}"],
                 &["", "../0000:3b:00.1", "a/b", ".", "/sys/${config.x}", "a b"],
-                "it can be \"0000:3b:00.1\"",
+                "such as \"0000:3b:00.1\"",
             ),
             (
                 ValueKind::Link,
@@ -379,7 +379,7 @@ mod tests {
                 ValueKind::Directory,
                 &["/", "/var/lib/*", "${config.x}", "/x/${config.x}", "${config.x | /var}"],
                 &["", "var", "./x", "x/${config.x}", "${config.x | var}"],
-                "it can be \"/PATH\"",
+                "such as \"/PATH\"",
             ),
             (ValueKind::File, &["/etc/resolv.conf", "/run/*.conf"], &["resolv.conf", "/etc/", ""], "\"/PATH/FILE\""),
             (ValueKind::Mtu, &["0", "1500", "65535"], &["67", "65536", "", "x", "*", "-1"], "\"68\" to \"65535\""),
@@ -402,12 +402,12 @@ mod tests {
                 &["10.0.0.0", "10.0.0.1/8", "x", "", "10.*.0.0/16", "10.0.0.0/33"],
                 "a CIDR without host bits",
             ),
-            (ValueKind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "it can be a CIDR"),
+            (ValueKind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "use a CIDR"),
             (
                 ValueKind::Gateway,
                 &["10.1.2.1", "10.1.0.0/16", "10.1.2.3/24 via 10.1.2.1", "${args.IP.*} via ${args.GATEWAY.*}"],
                 &["x", "", "10.1.2.1/33", "10.1.2.3/24 via x", "10.1.2.3/24 via 10.1.2.1 via 10.1.2.2", "via"],
-                "it can be an address",
+                "use an address",
             ),
         ];
         for (kind, good, bad, possible) in cases {

@@ -1,4 +1,4 @@
-//! `dummy`: the keys of `[grant.dummy]`. The operations have a row in the list of all capabilities.
+//! `dummy`: the keys of `[grant.dummy]`. `mod.rs` of this directory decides on the operations.
 
 use super::prelude::*;
 

@@ -4,7 +4,7 @@ use super::prelude::*;
 
 /// The keys of `[grant.macvlan]`.
 pub const KEYS: &[Key] = &[
-    // In mode "passthru" the container gets its parent's frames, and can change the parent's address. So a policy must
+    // In mode "passthru" the container gets the parent's frames, and can change the parent's address. So a policy must
     // name this mode.
     required("modes", ValueKind::Mode, "${config.mode | bridge}"),
     key("mtu", ValueKind::Mtu, Count::One),
