@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)).
+//! Linux capabilities (capabilities(7)).
 
 use crate::ConfineError;
 use nix::errno::Errno;
@@ -6,8 +6,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// Keeps these Linux capabilities in the permitted and effective sets, as far as the thread has them. The inheritable
-/// and ambient sets become empty.
+/// Keeps these Linux capabilities in the permitted and effective sets, if the thread has them. The inheritable and
+/// ambient sets become empty.
 ///
 /// All sets change in one call.
 ///
@@ -17,7 +17,7 @@ use rustix::thread::{
 /// The kernel refuses to take a capability away.
 pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), ConfineError> {
     let kept = kept & capabilities(None).map_err(|error| failed("capget", error))?.permitted;
-    // The ambient set is always a part of the inheritable one (capabilities(7)).
+    // The ambient set is always a part of the inheritable set (capabilities(7)).
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(|error| failed("capset", error))
 }
@@ -29,7 +29,8 @@ fn failed(call: &'static str, error: rustix::io::Errno) -> ConfineError {
 /// Empties the bounding set, one capability after the other, up to the last capability of this kernel. The kernel may
 /// have more capabilities than any list here. A thread without `CAP_SETPCAP` keeps the set, but can't use it.
 ///
-/// Each call takes 0.45 µs. To ask for each capability first would cost more, because most runtimes have all of them.
+/// Each call takes 0.45 µs. A question about each capability would cost more, because most runtimes have all
+/// capabilities.
 ///
 /// # Errors
 /// The kernel refuses to take a capability away, although the thread has `CAP_SETPCAP`.

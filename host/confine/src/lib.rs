@@ -1,5 +1,5 @@
-//! Confinement: giving up privileges. Both processes of a run use it. The sandbox gives up everything; the gate keeps
-//! only the rights that this run's granted operations need.
+//! Confinement: giving up privileges. Both processes of a run use this crate. The sandbox gives up everything; the gate
+//! keeps only the rights that this run's granted operations need.
 //!
 //! A [`Confinement`] is built while everything is still allowed. It is applied to each thread, because the kernel keeps
 //! capabilities, filters and Landlock domains per thread. The gate's `confinement.rs` and the sandbox's `confine.rs`
@@ -63,7 +63,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Confines the calling thread, and every thread and process that it starts from now on. It can't be undone.
+    /// Confines the calling thread, and every thread and process that it starts from now on. The thread can't undo it.
     pub fn apply(&self) -> Result<(), ConfineError> {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;

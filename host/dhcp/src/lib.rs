@@ -1,7 +1,7 @@
-//! The DHCP service. It renews the leases of attachments. It gives the client in the sandbox frames of one link,
-//! timers, and a place for its state.
+//! The DHCP service. It renews the leases of attachments. It gives the client in the sandbox frames of one link and
+//! timers, and keeps the client's state.
 //!
-//! All its processes are forked from one process:
+//! All processes of the service are forked from one process:
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
 //!   frames ([`frame`], [`frame6`]). It checks only the payloads that it sends ([`payload`], [`payload6`]).
@@ -15,7 +15,7 @@
 //! Between two events a lease has no open sockets.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir"))]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if nobody reads: use `say!` or `streams`")]
 
 mod asks;
 mod budget;

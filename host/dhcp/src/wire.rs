@@ -15,7 +15,7 @@ use postern_kernel::Netlink;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-/// The time that sockets stay open for an answer to a lease that is bound, in milliseconds.
+/// The time that the sockets of a bound lease stay open for an answer, in milliseconds.
 const LISTEN_MS: u64 = 10_000;
 
 /// The number of frames to read from one socket before other sockets have their turn.
@@ -38,7 +38,7 @@ impl Service {
         for packet in packets {
             match (entry.framed(packet), &mut entry.open) {
                 (Err(words), _) => refusal = Some(words),
-                (Ok(_), _) if !entry.sends.take(now) => refusal = Some("it sends more than a client does"),
+                (Ok(_), _) if !entry.sends.take(now) => refusal = Some("the client sends more packets than it needs"),
                 (Ok(frame), Some(open)) => {
                     open.until = now.saturating_add(LISTEN_MS);
                     // The client sends a lost packet again.
@@ -65,7 +65,7 @@ impl Service {
     fn ensure_open(&mut self, key: &str) -> Result<(), String> {
         let Some(entry) = self.leases.get(key).filter(|entry| entry.open.is_none()) else { return Ok(()) };
         let namespace = self.open_namespace(entry).map_err(|error| match error {
-            NotOpened::Gone => "its network namespace is gone".to_owned(),
+            NotOpened::Gone => "the attachment's network namespace is gone".to_owned(),
             NotOpened::Refused(words) => words,
         })?;
         let opened = self.open_for(entry, &namespace)?;
@@ -81,7 +81,7 @@ impl Service {
             let netlink = Netlink::open().map_err(|error| error.to_string())?;
             if entry.link(&netlink).map_err(|error| error.to_string())?.is_none() {
                 let ifname = &entry.attachment.ifname;
-                return Err(format!("its link \"{ifname}\" is gone, or has another hardware address"));
+                return Err(format!("the attachment's link \"{ifname}\" is gone, or has another hardware address"));
             }
             let packets = match entry.family {
                 Family::Ipv4 => PacketSocket::dhcp(entry.index, entry.mac),
@@ -144,10 +144,10 @@ impl KeptLease {
             Family::Ipv6 => {
                 payload6::check(payload, &client)?;
                 if packet.to != To::Broadcast {
-                    return Err("it is for one server, and not for the multicast address of all");
+                    return Err("the packet is for one server, and not for the multicast address of all servers");
                 }
                 let source = self.open.as_ref().and_then(|open| open.source);
-                let source = source.ok_or("its link has no IPv6 link-local address")?;
+                let source = source.ok_or("the attachment's link has no IPv6 link-local address")?;
                 Ok(frame6::udp(self.mac, source, payload))
             }
         }
@@ -163,8 +163,8 @@ impl KeptLease {
         offered.into_iter().for_each(|address| self.note_offer(address));
     }
 
-    /// Returns the link's own link-local address, once it is certain that no other station has it. DHCP for IPv4 needs
-    /// no link-local address.
+    /// Returns the link's own link-local address, after duplicate address detection found no other station with it.
+    /// DHCP for IPv4 needs no link-local address.
     pub fn source(&self, netlink: &Netlink) -> Option<Ipv6Addr> {
         if self.family == Family::Ipv4 {
             return None;
@@ -191,7 +191,7 @@ fn receiver(to: To, hop: Option<MacBytes>) -> Result<End, &'static str> {
     match to {
         To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),
         To::Unicast(IpAddr::V4(server)) if is_server(server) => Ok((hop.unwrap_or(ALL), server)),
-        To::Unicast(_) => Err("it is for an address that no server has"),
+        To::Unicast(_) => Err("the packet is for an address that no server has"),
     }
 }
 

@@ -57,7 +57,7 @@ fn cannot(operation: &'static str, path: &str, error: impl Into<io::Error>) -> O
 }
 
 fn not_namespace(path: String, magic: FsType) -> OpenError {
-    #[allow(clippy::unnecessary_cast, reason = "each C library has a type of its own for it")]
+    #[allow(clippy::unnecessary_cast, reason = "the type of this number differs between C libraries")]
     OpenError::NotNamespace(path, magic.0 as i64)
 }
 
@@ -134,7 +134,7 @@ impl Namespace {
         });
         let subject = Subject { operation: "enter namespace", object: &self.path };
         let answer = asked.map_err(|error| subject.failed(error))?;
-        answer.unwrap_or_else(|_| Err(subject.broken("the thread that entered it failed")))
+        answer.unwrap_or_else(|_| Err(subject.broken("the thread that entered the namespace failed")))
     }
 
     /// Returns the descriptor, for messages that name a namespace (`IFLA_NET_NS_FD`).

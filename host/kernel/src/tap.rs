@@ -1,5 +1,5 @@
 //! Persistent taps (requests and flags of linux/if_tun.h). rtnetlink can't make taps. A descriptor of `/dev/net/tun`
-//! can, in the namespace of the thread that opened it.
+//! can make taps, in the namespace of the thread that opened the file.
 #![allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 
 use crate::error::{Result, Subject};
@@ -37,7 +37,7 @@ pub struct TapSpec {
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`.
     pub multi_queue: bool,
-    /// True without the flag `IFF_NO_PI`.
+    /// True leaves out the flag `IFF_NO_PI`.
     pub packet_information: bool,
     /// `IFF_VNET_HDR`.
     pub vnet_header: bool,
@@ -67,7 +67,7 @@ fn named(name: &str, parts: &[&[u8]]) -> [u8; REQUEST] {
     request
 }
 
-/// An open `/dev/net/tun`. The tap that it made goes when the file is closed, unless the tap was made persistent.
+/// An open `/dev/net/tun`. Closing the file removes its tap, unless the tap was made persistent.
 #[derive(Debug)]
 pub(crate) struct TapFile {
     file: File,
@@ -101,7 +101,8 @@ impl Ids {
         match map.iter().any(|(first, count)| id.checked_sub(*first).is_some_and(|at| at < *count)) {
             true => Ok(()),
             false => {
-                Err(Subject { operation, object: &id }.invalid("the user namespace of the runtime does not have it"))
+                Err(Subject { operation, object: &id }
+                    .invalid("the user namespace of the runtime does not have this ID"))
             }
         }
     }

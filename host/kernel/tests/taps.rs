@@ -100,7 +100,7 @@ fn failures_name_what_failed_and_leave_nothing() {
             let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
             let error = worker.make_tap(&changed).unwrap_err();
             assert!(error.is(Errno::EINVAL) && error.operation == operation, "{error}");
-            assert!(error.message.ends_with("the user namespace of the runtime does not have it"), "{error}");
+            assert!(error.message.ends_with("the user namespace of the runtime does not have this ID"), "{error}");
         }
         assert_eq!(next(), first + 1, "a tap was made for a user that is not there");
         for (changed, errno, operation) in [

@@ -22,7 +22,7 @@ fn write(value: &mut Value) {
 }
 
 /// Returns a whole number as Go writes it after it was read into a `float64`: 1400 for `1400.0` and `14e2`. The text
-/// has the shortest digits that identify the `float64`. `None` only for numbers beyond 64 bits.
+/// has the shortest digits that identify the `float64`. `None` for numbers with a fraction or beyond 64 bits.
 #[must_use]
 pub fn whole_number(number: &Number) -> Option<Number> {
     let float = number.as_f64().filter(|float| float.fract() == 0.0)?;

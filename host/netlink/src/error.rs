@@ -6,7 +6,7 @@ use std::io;
 /// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// The kernel refused, and may have explained it.
+    /// The kernel refused, and may have explained the reason.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     Refused {
         /// errno(3).
@@ -32,7 +32,7 @@ pub enum NetlinkError {
     /// The socket's buffer ran over.
     #[error("the kernel's answer was lost")]
     Lost,
-    /// A datagram is longer than the buffer, and lost. The buffer has room for such a datagram now.
+    /// A datagram was longer than the buffer, and is lost. The buffer now has room for such a datagram.
     #[error("the kernel's answer of {0} bytes is too long")]
     TooLong(usize),
     /// There are more objects than the caller allows.
@@ -44,8 +44,7 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// True if the kernel had no room for an object, or for an answer: an object can have grown while the list was
-    /// read.
+    /// True if the kernel had no room for an object or for an answer. An object can grow while the list is read.
     pub(crate) fn is_short_of_room(&self) -> bool {
         match self {
             Self::Refused { errno, .. } => matches!(*errno, libc::EMSGSIZE | libc::ENOBUFS),

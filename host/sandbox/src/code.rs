@@ -56,8 +56,8 @@ impl CustomCodeMemory for Executable {
     fn publish_executable(&self, start: *const u8, length: usize) -> Result<()> {
         Self::protect(start, length, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC).with_context(|| {
             format!(
-                "{NO_CODE_ALLOWED}: its file system is mounted noexec, or the runtime's systemd unit has \
-                     MemoryDenyWriteExecute=yes, which its plugins inherit (set it to no)"
+                "{NO_CODE_ALLOWED}: the code's file system is mounted noexec, or the runtime's systemd unit has \
+                     MemoryDenyWriteExecute=yes, which plugins inherit (set it to no)"
             )
         })
     }

@@ -4,7 +4,7 @@
 //! doesn't count all memory. It misses shared memory, stacks, pages that were written and then hidden, and the page
 //! tables of a large empty mapping. A sealed process can only make more of its reservation writable. The kernel counts
 //! this memory, and the process can't undo the change.
-#![allow(unsafe_code, reason = "maps memory, and gives it to wasmtime as a guest's")]
+#![allow(unsafe_code, reason = "maps memory, and gives it to wasmtime for guests")]
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -32,8 +32,8 @@ const PRESENT: usize = 256 << 10;
 /// The largest number of pages of wasm that become writable before a guest starts.
 const MOST_READY: usize = 64;
 
-/// The address space that must stay free if the address space is limited. At this limit the kernel no longer counts
-/// writable memory.
+/// The address space that must stay free if the address space is limited. A process at its limit of address space can
+/// make memory writable without a check of `RLIMIT_DATA`.
 const ROOM: usize = 1 << 30;
 
 /// Reserved memories without a guest.
@@ -98,7 +98,9 @@ fn map(length: usize) -> Result<NonNull<c_void>> {
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
     unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, flags) }.with_context(|| {
         let gibibytes = length.get().div_ceil(1 << 30);
-        format!("cannot reserve {gibibytes} GiB of address space for a plugin (it is no memory); raise `ulimit -v`")
+        format!(
+            "cannot reserve {gibibytes} GiB of address space for a plugin (this takes no memory); raise `ulimit -v`"
+        )
     })
 }
 
@@ -129,8 +131,8 @@ impl Slot {
     }
 
     /// Makes the end of the writable part present, if a guest may write it first. Compilers for wasm put the stack
-    /// first (1 MiB that ends at the data), and the heap after the data. A kernel before Linux 5.14 refuses. Then only
-    /// the speed differs.
+    /// first (1 MiB that ends at the data), and the heap after the data. A kernel before Linux 5.14 refuses this call.
+    /// Then the guest only starts slower.
     fn make_present(&self) {
         let Some(length) = self.writable.checked_sub(STACK).filter(|length| *length <= PRESENT) else { return };
         // SAFETY: the range is in the writable part, as was checked above. Its contents stay.

@@ -2,8 +2,8 @@
 //! flannel has the configuration of its delegate. Postern writes these files so that a native plugin can undo Postern's
 //! ADD. It reads them to undo a native plugin's ADD.
 //!
-//! The directory and all its parents must belong to root or to this user. Otherwise another user could choose what
-//! Postern undoes.
+//! The directory and all its parents must belong to root or to this user. Otherwise another user could choose the
+//! changes that Postern makes.
 
 use crate::dir::{OpenMode, if_present};
 use crate::error::{Result, StateError};

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The bytes of a slot: a record's key, in the form of the file's name.
+/// The length of a slot in bytes. A slot has the key of a record: the name of the record's file, in binary form.
 pub(crate) const SLOT: usize = 24;
 /// A slot with several attachments.
 const SEVERAL: [u8; SLOT] = [0xff; SLOT];
@@ -39,7 +39,7 @@ pub enum SlotHolder {
 pub trait IndexSubject {
     /// The directory of the index's files.
     const SUBDIRECTORY: &'static str;
-    /// True if most nodes have no such index, and each run asks several times.
+    /// True if most nodes have no such index, and each run looks for it several times.
     const IS_RARE: bool;
 }
 
@@ -65,7 +65,7 @@ impl<Of: IndexSubject> Index<Of> {
         opened.ok_or_else(absent)?.lock(deadline)
     }
 
-    /// Opens the index without its lock: no decision may depend on its content. `None` if there is no index.
+    /// Opens the index without its lock, so no decision may depend on the content. `None` if there is no index.
     pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
         if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
             return Ok(None);
@@ -152,7 +152,7 @@ fn slot(holder: &SlotHolder) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     match holder {
         SlotHolder::Nobody => slot,
-        // A name of Postern 0.1 is shorter, and can't be written here.
+        // A file name of Postern 0.1 is shorter, and does not fill a slot.
         SlotHolder::One(key) if decode(key.file_name(), &mut slot).is_ok_and(|bytes| bytes.len() == SLOT) => slot,
         SlotHolder::One(_) | SlotHolder::Several => SEVERAL,
     }

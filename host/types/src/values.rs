@@ -44,7 +44,7 @@ named! {
 
     /// The places from which traffic may reach a bridge, beside the node.
     pub enum IngressPolicy {
-        /// Links of the same bridge, but no other bridge that has an ingress policy.
+        /// Links of the same bridge. Other bridges with an ingress policy are blocked.
         SameBridge = "same-bridge",
         /// No other place.
         Isolated = "isolated",
@@ -163,7 +163,7 @@ pub struct Route {
 
 impl Route {
     /// True if `have` has this route's destination. If this route has a next hop or a metric, `have` must have the
-    /// same.
+    /// same value.
     pub fn is_met_by(&self, have: &Self) -> bool {
         have.dst == self.dst.trunc()
             && (self.gateway.is_none() || self.gateway == have.gateway)
@@ -296,7 +296,7 @@ pub struct TapSettings {
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`: several descriptors at once.
     pub multi_queue: bool,
-    /// True without `IFF_NO_PI`: four bytes in front of each frame.
+    /// True leaves out `IFF_NO_PI`: each frame begins with four more bytes.
     pub packet_information: bool,
     /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
     pub vnet_header: bool,

@@ -23,7 +23,7 @@ impl Netlink {
         Ok(unless(&[Errno::EEXIST], made)?.is_some())
     }
 
-    /// Creates a VRF with this routing table, which stays down.
+    /// Creates a VRF with this routing table. The VRF stays down.
     ///
     /// # Errors
     /// `EEXIST` if a link has that name, `EOPNOTSUPP` for a kernel without VRFs.

@@ -100,7 +100,7 @@ pub fn writing(stream: &str, times: u32) -> String {
     )
 }
 
-/// Makes `veth.options` without end, and never drops them.
+/// Makes resources `veth.options` without end, and drops none.
 pub fn hoarding() -> String {
     format!(
         r#"(component

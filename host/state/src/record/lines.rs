@@ -43,7 +43,7 @@ pub(super) struct Line<E> {
     /// The number of an effect that was undone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<u64>,
-    /// The number of an effect. The line has the kernel's numbers of its objects and tables.
+    /// The number of an effect. `handles` and `tables` are the kernel's numbers of the effect's objects and tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

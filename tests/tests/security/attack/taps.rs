@@ -89,7 +89,7 @@ fn taps_beside_what_is_there() -> Result<()> {
     attacked.operator_policy("rogue", "[grant.tap]\nowners = [\"1000\", \"4294967295\"]")?;
     for owner in [1000, u32::MAX] {
         let answer = rogue("for nobody", &format!("[{}]", create(&json!({"owner": owner})))).call(&attacked)?;
-        Refusal::of(&answer)?.expect(999, "the user namespace of the runtime does not have it")?;
+        Refusal::of(&answer)?.expect(999, "the user namespace of the runtime does not have this ID")?;
         ensure!(!attacked.node().sh_in("c1", "ip -o link")?.contains("eth0"), "a tap is left");
     }
     attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
