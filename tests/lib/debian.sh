@@ -18,7 +18,7 @@ debian_mirror() {
 debian_begin() {
   local suite=$1 mirror
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
-    echo "this needs apt-get and dpkg-deb (a Debian or derived system)" >&2; return 1; }
+    echo "this script needs apt-get and dpkg-deb (a Debian or derived system)" >&2; return 1; }
   mirror=$(debian_mirror)
   [ -n "$mirror" ] || {
     echo "apt's configuration names no mirror of this release; set POSTERN_DEBIAN_MIRROR to a Debian mirror's URL" >&2; return 1; }

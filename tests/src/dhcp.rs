@@ -64,15 +64,15 @@ impl Leases {
     /// Starts this service.
     ///
     /// # Errors
-    /// As [`play`].
+    /// The errors of [`play`].
     pub fn serve(node: &Node) -> Result<Arc<Self>> {
         Self::start(node, Self::default())
     }
 
-    /// As [`Leases::serve`]. At each release, the service checks whether a link still has the address.
+    /// Works as [`Leases::serve`]. At each release, the service checks whether a link still has the address.
     ///
     /// # Errors
-    /// As [`play`].
+    /// The errors of [`play`].
     pub fn serve_watching(node: &Node) -> Result<Arc<Self>> {
         Self::start(node, Self { watched: Some(node.path("/run/netns")), ..Self::default() })
     }

@@ -78,7 +78,7 @@ pub fn timed(command: &mut Command, input: &[u8]) -> Result<Measured> {
 /// Runs a program without input, and returns its standard error as well.
 ///
 /// # Errors
-/// As [`timed`].
+/// The errors of [`timed`].
 pub fn timed_with_errors(command: &mut Command) -> Result<(Measured, String)> {
     let before = children()?;
     let start = Instant::now();

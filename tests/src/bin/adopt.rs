@@ -1,5 +1,5 @@
 //! `postern gc --native` for tests in a user namespace. A process in a user namespace can't inspect all processes of
-//! the machine, so `postern gc` itself correctly refuses to decide.
+//! the machine, so `postern gc` rightly refuses to decide.
 //!
 //! This program uses the real search, which finds all namespaces of the test. It adds one fact that the test knows:
 //! nothing else on the machine has the test's addresses. With `remove` it removes the leftovers. It prints a line for

@@ -18,8 +18,8 @@ fn config(number: u8, backend: &str) -> Value {
     })
 }
 
-/// Makes a node with a network of native plugins. A container, removed since, made them create the bridge and all
-/// tables.
+/// Makes a node with a network of native plugins. The plugins have made the bridge and all tables, for a container that
+/// was removed.
 fn used(number: u8, backend: &str, patch: &Value) -> Result<(Node, Network)> {
     let node = Node::new()?;
     let net = Network::new(&node, &config(number, backend))?.with(patch).by(&native_bin()?);
@@ -74,7 +74,7 @@ fn found(number: u8, backend: &str, plugin: &str) -> Result<()> {
     let (node, net) = used(number, backend, &json!({"type": plugin}))?;
     attach(&net, "alive")?;
     age(&node)?;
-    ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
+    ensure!(adopt(&node, "find")?.is_empty(), "an object in use was reported as a leftover");
     let before = picture(&node)?;
 
     attach(&net, "dead")?;
@@ -136,7 +136,7 @@ fn of_tap() -> Result<()> {
     );
     attach(&net, "alive")?;
     age(&node)?;
-    ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
+    ensure!(adopt(&node, "find")?.is_empty(), "an object in use was reported as a leftover");
     let before = picture(&node)?;
     attach(&net, "dead")?;
     node.remove_container("dead")?;
@@ -356,7 +356,8 @@ fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
     Ok(())
 }
 
-/// A clock that was far ahead gives leases a date in the future. Only their holders decide whether such leases stay.
+/// A clock that was far ahead gives leases a date in the future. Such a lease stays only if a living container has its
+/// address.
 #[test]
 fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
     let (node, net) = used(20, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;
@@ -402,8 +403,8 @@ fn what_postern_made_is_no_leftover() -> Result<()> {
     Ok(())
 }
 
-/// In a user namespace, the test can't look at the node's other processes: `postern gc` must conclude nothing from
-/// their absence.
+/// In a user namespace, the test can't look at the node's other processes. So `postern gc` must not conclude that an
+/// address is unused.
 #[test]
 fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
     let (node, net) = used(8, "nftables", &json!({}))?;

@@ -1,4 +1,4 @@
-//! A run did not end, or its container is gone. The next ADD, DEL, GC and `postern gc` remove its effects.
+//! A run did not end, or its container is gone. The next ADD, DEL, GC and `postern gc` remove the run's effects.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Network, Node, plugin_bin};
@@ -149,7 +149,7 @@ fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
         let removed = postern(&node, "gc --yes")?;
         ensure!(removed.contains("removed 1 of 1"), "{removed}");
         ensure!(left(&node)? == ONE, "{reason}: {:?}", left(&node)?);
-        ensure!(postern(&node, "gc --yes")?.contains("no garbage; attachments in use: 1"), "a second time");
+        ensure!(postern(&node, "gc --yes")?.contains("no garbage; attachments in use: 1"), "gc found garbage again");
         c2.check().context("c2 was harmed")?;
     }
     Ok(())
@@ -175,7 +175,7 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
 }
 
 /// A run was killed directly after its record's first line. That line names a namespace that is gone. With a helper,
-/// the next run begins its record before it can know this.
+/// the next run begins its record before it can know that the namespace is gone.
 #[test]
 fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
     let node = Node::new()?;
@@ -241,7 +241,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
         node.sh(&format!("sed -i \"s/\\\"given\\\":[0-9]*/\\\"given\\\":{time}/\" /run/postern/attachments/*"))
             .map(drop)
     };
-    // The collection waits at each lock, so it looks a short time after its begin.
+    // strace delays the collection at each lock. So the collection reads records a short time after it began.
     let slow = "/run/slow";
     node.sh(&format!(
         "mkdir {slow}; printf '#!/bin/sh\nexec strace -f -qq -o /dev/null -e trace=flock -e \
@@ -257,7 +257,8 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
     Ok(())
 }
 
-/// A DEL was killed after it removed the pair. In a living namespace nothing shows this, and no run needs to know.
+/// A DEL was killed after it removed the pair. In a living namespace nothing shows the kill, and no run needs to know
+/// it.
 #[test]
 fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     let (node, _) = attached()?;

@@ -385,8 +385,8 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
     Ok(())
 }
 
-/// A cache file that lacks the names of its path belongs to no attachment. Neither does an array of the same values.
-/// ADD replaces such a file, and DEL removes it.
+/// A cache file belongs to no attachment if its content lacks the names in the file name, or is an array of values. ADD
+/// replaces such a file, and DEL removes it.
 #[test]
 fn a_file_of_the_cache_that_is_nobodys() -> Result<()> {
     let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
@@ -438,7 +438,7 @@ fn a_failed_add_is_removed() -> Result<()> {
     let after = "DEL after it failed too: plugin type=\"one\" failed (delete): netplugin failed with no error message: exit status 1\n";
     assert_eq!(stays.steps, [(Some(1), Value::Null, format!("{error}{after}"))]);
 
-    // Another network made this interface. A DEL would remove that network's interface.
+    // Another network made this interface. A DEL would remove the other network's interface.
     let entry = json!({"kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "m", "result": {}});
     let untouched = failing(&[("../var/lib/cni/results/m", entry)], &["add n /run/netns/x"])?;
     assert_eq!(verbs(&untouched), ["one ADD", "two ADD"]);

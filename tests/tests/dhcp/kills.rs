@@ -73,8 +73,8 @@ impl Worker {
     }
 }
 
-/// Fails if an attached container lacks its address or lease, or if two containers have the same address. The service
-/// runs, and no run is active.
+/// Fails if an attached container lacks its address or lease, or if two containers have the same address. Call
+/// this function while the service runs and no run is active.
 fn judge(network: &Network, workers: &[Worker]) -> Result<()> {
     let mut addresses = BTreeSet::new();
     for worker in workers.iter().filter(|worker| worker.result.is_object() && !worker.is_unknown) {
@@ -122,7 +122,7 @@ fn kills_of_runs_and_service_lose_and_double_no_address() -> Result<()> {
         .and_then(|()| judge(&network, &workers))
         .with_context(|| format!("seed {seed}, round {round}: {}", lab.log("service")))?;
     }
-    // If no DEL could release a lease, the container's next attachment does.
+    // If no DEL could release a lease, the container's next attachment releases the lease.
     for worker in &mut workers {
         if worker.is_unknown || worker.result.is_object() {
             network.attachment(worker.container).del()?;

@@ -15,14 +15,14 @@ pub fn base() -> Value {
     })
 }
 
-/// Returns a case `macvlan/NAME`: one IPv4 range on `wire0`, with a merge patch. No duplicate address detection.
+/// Returns a case `macvlan/NAME`: one IPv4 range on `wire0`, with a merge patch. Duplicate address detection is off.
 fn macvlan(name: &str, patch: &Value) -> Case {
     let mut config = base();
     merge(&mut config, patch);
     Case::new(&format!("macvlan/{name}"), "macvlan", &config).prepare(MASTER).fast()
 }
 
-/// Returns a case `macvlan/NAME` with a parent link in the container: `net1`, whose peer is in the container, too.
+/// A script that makes a parent link in the container: `net1`, whose peer `net2` is in the container, too.
 pub const INSIDE: &str = "nsenter --net=/run/netns/c1 sh -c 'ip link add net1 address 02:00:00:00:ee:03 type veth peer name net2 address 02:00:00:00:ee:04; \
                       ip link set net1 up; ip link set net2 up'";
 

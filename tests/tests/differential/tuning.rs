@@ -27,14 +27,14 @@ fn tuning(name: &str, patch: &Value) -> Case {
     Case::new(&format!("tuning/{name}"), "tuning", &config).prepare(PREPARE).fast()
 }
 
-/// As `tuning`, with these keys as text, because a JSON value can't have a key twice.
+/// Like `tuning`, but the keys are text, because a JSON value can't have a key twice.
 fn written(name: &str, keys: &str) -> Case {
     let base = base().to_string();
     let text = format!("{{{keys},{}", base.strip_prefix('{').unwrap_or_default());
     Case::raw(&format!("tuning/{name}"), "tuning", &text).prepare(PREPARE).fast()
 }
 
-/// As `tuning`, on a node with a private `/etc` that has this allow-list.
+/// Like `tuning`, on a node with a private `/etc` that has this allow-list.
 fn listed(name: &str, list: &str, patch: &Value) -> Case {
     let etc = format!(
         "mount -t tmpfs -o mode=755 etc /mnt

@@ -1,4 +1,4 @@
-//! Limits of the rate: real traffic in both directions, chains, and what is left afterwards.
+//! Limits of the rate: real traffic in both directions, lists of plugins, and leftovers.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
@@ -83,7 +83,8 @@ fn detach(attachment: &Attachment) -> Result<()> {
 }
 
 /// Returns the most bytes that may arrive within a time: the burst, the waiting bytes, one datagram on its way, and the
-/// rate times the time. The time has no limit, because a slow machine only receives more.
+/// rate times the time. The time has no limit: on a slow machine the transfer takes longer, and more bytes may
+/// arrive.
 fn most(microseconds: u64) -> u64 {
     let waiting = BURST + RATE / 40;
     BURST + waiting + 1500 + RATE * microseconds / 1_000_000
@@ -120,7 +121,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
             "{from:?} to {to:?}: {bytes} bytes in {microseconds} µs are more than allowed"
         );
     }
-    // Another container has no limit, so this test can fail.
+    // Container c2 has no limit, and receives more. So the limits above can fail.
     let (bytes, microseconds) = place.pour(None, Some("c2"), "10.1.0.3:7")?;
     ensure!(bytes > most(microseconds), "without a limit only {bytes} bytes come in {microseconds} µs");
     detach(&c1)?;
@@ -129,7 +130,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
 }
 
 /// Limits as containerd requests them, with the largest burst that 32 bits hold. After a rollback the native plugin
-/// finds its own numbers.
+/// finds the numbers that it would set.
 #[test]
 fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -145,7 +146,7 @@ fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
 }
 
 /// Several host namespaces can share the directory of records. A record of another host namespace claims nothing in
-/// this one.
+/// this namespace.
 #[test]
 fn a_record_of_another_host_namespace_claims_nothing() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;

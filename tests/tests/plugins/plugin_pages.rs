@@ -1,4 +1,4 @@
-//! Tests of the pages in `docs/plugins`. `postern net validate` finds no mistake in each page's first list. `postern
+//! Tests of the pages in `docs/plugins`. `postern net validate` finds no mistake in the first list of a page. `postern
 //! net` attaches a container with the list, checks and detaches it, and leaves nothing. Each page names its plugin's
 //! keys and grants.
 
@@ -226,7 +226,7 @@ fn there_is_a_page_for_each_plugin_and_no_other() -> Result<()> {
         plugins,
         |plugin| plugin.clone(),
         |plugin| {
-            ensure!(map.contains(&format!("[{plugin}]({plugin}.md)")), "README.md does not link it");
+            ensure!(map.contains(&format!("[{plugin}]({plugin}.md)")), "README.md does not link the page");
             Ok(())
         },
     )

@@ -2,7 +2,7 @@
 //!
 //! The kernel keeps a file in larger or smaller pieces of memory, depending on how the file was written or read. A
 //! program in larger pieces has fewer page faults, and starts up to 280 µs earlier. So the same program writes all
-//! sides into the same file system, directly before the measurement. Then all their pages are in memory.
+//! sides into the same file system, directly before the measurement. Then all pages of the copies are in memory.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::copy_bin;
@@ -42,7 +42,7 @@ pub fn copy(native: &Path, ours: &Path, netavark: Option<&Path>, directory: &Pat
     ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the plugins can't be copied: {script}");
     let to_netavark = netavark.map(|_| to_netavark);
     [&to_native, &to_ours].into_iter().chain(&to_netavark).try_for_each(|directory| are_in_memory(directory))?;
-    // Each run of ours reads and hashes code that has changed within the last two seconds.
+    // Each run of our plugins reads and hashes code that has changed within the last two seconds.
     std::thread::sleep(Duration::from_millis(2_500));
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&directory).output()?;
     let kind = String::from_utf8_lossy(&kind.stdout).trim().to_owned();

@@ -78,7 +78,7 @@ fn a_setting_that_was_not_read_at_once_is_put_back() -> Result<()> {
         let outcome = place.run(&fault, Restoration::Del).with_context(|| fault.to_string())?;
         succeeded += usize::from(outcome == Outcome::Succeeded);
     }
-    ensure!(succeeded > 10, "only {succeeded} ADDs succeeded: no fault met a setting");
+    ensure!(succeeded > 10, "only {succeeded} ADDs succeeded: no fault hit the read of a setting");
     Ok(())
 }
 
@@ -93,8 +93,8 @@ fn loopback_is_down_after_a_question_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// A run may have no descriptor for the DHCP service's socket, or fail to look at the socket. This says nothing about
-/// the service: the lease stays on record, and GC releases it.
+/// A run may have no descriptor for the DHCP service's socket, or fail to look at the socket. Such a failure says
+/// nothing about the service, so the lease stays in the record, and GC releases the lease.
 #[test]
 fn a_lease_is_not_forgotten() -> Result<()> {
     let mut place = Place::new(&scenario("bridge + dhcp")?, "DEL")?;
@@ -109,7 +109,8 @@ fn a_lease_is_not_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// If a note in the record fails, the lease still belongs to its address. No DEL releases the lease before the address.
+/// If a write to the record fails, DEL still knows that the lease belongs to the address. No DEL releases the lease
+/// before it removes the address.
 #[test]
 fn a_lost_note_gives_no_lease_back_early() -> Result<()> {
     let mut place = Place::new(&scenario("bridge + dhcp")?, "ADD")?;
@@ -147,8 +148,8 @@ fn a_port_does_not_lead_to_two_containers() -> Result<()> {
     Ok(())
 }
 
-/// A DHCP server offers an address that another attachment has. The first ADD fills the index of addresses. If a record
-/// could not be read, an index without it would never show its address.
+/// A DHCP server offers an address that another attachment has. The first ADD fills the index of addresses. If this
+/// ADD could not read a record, an index without the record would never show the record's address.
 #[test]
 fn an_address_is_not_given_twice() -> Result<()> {
     let place = Bridged::new()?;
@@ -247,7 +248,8 @@ fn a_bridge_is_noted() -> Result<()> {
     Ok(())
 }
 
-/// A run reads the leases again if a native plugin outdated their index. The old index tells each lease's boot.
+/// A run reads the leases again if a native plugin made the index of leases out of date. The old index tells each
+/// lease's boot.
 #[test]
 fn leases_keep_their_boot() -> Result<()> {
     /// The size of an entry in the index.
@@ -272,8 +274,8 @@ fn leases_keep_their_boot() -> Result<()> {
     Ok(())
 }
 
-/// The native flannel's file contains the delegated configuration. If the file can't be read once, DEL does not leave
-/// the delegate's objects.
+/// The native flannel's file contains the delegated configuration. If one read of the file fails, DEL still
+/// removes the delegate's objects.
 #[test]
 fn what_a_native_flannel_delegated_goes() -> Result<()> {
     let place = Bridged::new()?;
@@ -319,7 +321,7 @@ fn a_directory_of_another_user_holds_no_leases() -> Result<()> {
     Ok(())
 }
 
-/// Each run finds state in the same place, even if a look at that place fails.
+/// Each run uses the same state directory, even if a look at the directory fails.
 #[test]
 fn state_does_not_move() -> Result<()> {
     let place = Bridged::new()?;

@@ -1,5 +1,5 @@
 //! A test breaks a node in each way of [`table`]. It checks the output of `postern ls`, `show` and `doctor`, and that
-//! their remedies succeed.
+//! the printed remedies succeed.
 
 mod broken_node;
 mod table;
@@ -39,7 +39,8 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
     try_all(&STACKED, &stacked())
 }
 
-/// Attachments of native plugins have no record. No remedy removes anything of them, and their rules are no finding.
+/// Attachments of native plugins have no record. No remedy removes a part of these attachments, and `doctor`
+/// finds no fault in their rules.
 #[test]
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;
@@ -86,8 +87,8 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// An unwritable log belongs to the node, and to no attachment. `ls` lists the same attachments, and prints a message
-/// for people.
+/// An unwritable log is a fault of the node, and of no attachment. `ls` lists the same attachments, and prints a
+/// message for people.
 #[test]
 fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;

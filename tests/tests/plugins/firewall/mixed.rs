@@ -1,4 +1,4 @@
-//! Lists with native plugins, in every order, and a switch of a node in either direction.
+//! Lists with native plugins, in every order, and nodes that change from native plugins to Postern or back.
 
 use crate::firewall::place::{Place, Side};
 use anyhow::{Result, ensure};
@@ -47,7 +47,7 @@ fn native_behind() -> Result<()> {
     Ok(())
 }
 
-/// Each side checks and removes what the other side made, in whole lists and in halves.
+/// Each side checks and removes the other side's rules, in whole lists and in halves.
 #[test]
 fn a_node_is_moved_either_way() -> Result<()> {
     use Side::{Native, Ours};

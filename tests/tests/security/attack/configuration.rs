@@ -1,4 +1,4 @@
-//! Input that means one thing in the check and another in its use, and names that lead to other objects.
+//! Input that policy and plugin could read in different ways, and names that lead to other objects.
 
 use crate::attack::{honest, rogue, withstand};
 use anyhow::Result;

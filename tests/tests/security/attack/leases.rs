@@ -91,8 +91,8 @@ fn directories_of_others() -> Result<()> {
     ])
 }
 
-/// Changes that the attacker or a user who can write a part of the disk prepares, the words of the refusal, and the
-/// repair.
+/// Each case: a name, a change that the attacker or another user makes on the disk, the repair, and the words of the
+/// refusal.
 const PREPARED: [(&str, &str, &str, &str); 6] = [
     (
         "a data directory that others can write",
