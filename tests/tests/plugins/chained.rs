@@ -376,7 +376,11 @@ fn the_grant_decides_whatever_the_keys_are_called() -> Result<()> {
     place.is_as_before("DEL")?;
     for (operation, code, words) in [
         // Only the policy names this address.
-        (change(json!({"mac": "02:00:00:00:00:78"})), 999, "is named by neither configuration nor CNI_ARGS"),
+        (
+            change(json!({"mac": "02:00:00:00:00:78"})),
+            999,
+            "neither configuration nor CNI_ARGS names 02:00:00:00:00:78",
+        ),
         (change(json!({"mac": "02:00:00:00:00:79"})), 110, "with address 02:00:00:00:00:79"),
         (change(json!({"allmulti": false})), 110, "without all multicast frames"),
         // A pod may have written this value.
