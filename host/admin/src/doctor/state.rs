@@ -191,7 +191,7 @@ fn locks(examination: &mut Examination, node: &Node) {
                 (Severity::Warning, Remedy::Words(words))
             }
         };
-        examination.found(severity, path.display(), busy::words(holders, "the lock"), why, remedy);
+        examination.found(severity, path.display(), busy::words(holders, "the file"), why, remedy);
     }
 }
 
