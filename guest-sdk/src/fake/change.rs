@@ -1,4 +1,5 @@
-//! Changes of the node that a plugin's CHECK finds. They concern the link, so they fit each plugin.
+//! Changes of the node that a plugin's CHECK finds. They concern the link, so the tests of every plugin can use
+//! them.
 
 use super::{Kernel, Link, Place};
 

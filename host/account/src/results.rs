@@ -36,8 +36,8 @@ fn entry(header: &Header) -> Option<Value> {
     serde_json::from_str(&read(&Path::new(DIRECTORY).join(name)).ok()??).ok()
 }
 
-/// True if the result of an attachment has this address for the container's end. If a later plugin (tuning) has
-/// changed the address, the attachment is in order.
+/// True if the runtime's result of an attachment has this address for the container's end. Then the attachment is in
+/// order: a later plugin (tuning) has changed the address.
 pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     let entry = entry(header).unwrap_or_default();
     let links = entry.pointer("/result/interfaces").and_then(Value::as_array);

@@ -461,7 +461,7 @@ fn of_flannel_and_tuning() -> Result<()> {
     for container in ["dead", "cached"] {
         node.remove_container(container)?;
     }
-    // A runtime's cache says that container `vm` is alive, in another namespace.
+    // A runtime's cache says that container `cached` is alive, in the namespace `vm61`.
     node.sh(
         "mkdir -p /var/lib/cni/results; ip netns add vm61
          echo '{\"kind\":\"cniCacheV1\",\"containerId\":\"cached\",\"ifName\":\"eth0\",\"networkName\":\"native\",\"netns\":\"/run/netns/vm61\"}' > /var/lib/cni/results/native-cached-eth0",

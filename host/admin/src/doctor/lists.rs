@@ -57,7 +57,7 @@ fn examine_plugin(
         let usual = cni_path(None);
         let native = match (!plugin.contains('/') && bin.join(plugin).exists(), is_in(&usual, plugin)) {
             (true, _) => Some("it runs natively".to_owned()),
-            // Only the runtime knows which file it reads.
+            // Only the runtime knows in which directory it looks.
             (false, true) => {
                 Some(format!("it runs natively, if the runtime looks into the right directory of {usual}"))
             }

@@ -242,7 +242,7 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
     }
 }
 
-/// Finds pairs with the native plugins' names whose other end is down and which no record lists.
+/// Finds pairs with a native plugin's name that no record lists, and whose other end is down.
 fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let known = |name: &str| {
         let mut effects = node.accounts.iter().flat_map(|account| &account.effects);

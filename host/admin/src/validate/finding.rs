@@ -66,7 +66,7 @@ impl<'t> Sheet<'t> {
         }
     }
 
-    /// True if there are more warnings than are shown. A note says so.
+    /// True if there are more warnings than the limit. A note reports this.
     pub fn is_full(&self) -> bool {
         self.warnings > MOST_WARNINGS
     }
@@ -76,7 +76,8 @@ impl<'t> Sheet<'t> {
         self.other_names.insert(name.to_owned(), plugin);
     }
 
-    /// Returns the name of the plugin that a runtime starts by a name. The names differ for a link to a plugin's file.
+    /// Returns the name of the plugin that a runtime starts for `name`. The names differ if the file `name` is a link to
+    /// a plugin's file.
     pub fn named<'n>(&'n self, name: &'n str) -> &'n str {
         self.other_names.get(name).map_or(name, String::as_str)
     }

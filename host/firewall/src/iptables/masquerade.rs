@@ -63,7 +63,7 @@ fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool 
 /// made the rules. The record keeps the handles, to find the rules again.
 ///
 /// # Errors
-/// A name doesn't fit, a program is missing or fails, or the deadline passes.
+/// A name in `key` is invalid, a program is missing or fails, or the deadline passes.
 pub fn ensure_in(
     variant: Option<IptablesVariant>,
     key: &AttachmentKey,
@@ -229,7 +229,7 @@ impl Tables {
     /// True if all masquerading of these addresses is there.
     ///
     /// # Errors
-    /// A name doesn't fit.
+    /// A name in `key` is invalid.
     pub fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
         is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| IptablesRuleSet::is_complete(sets, table))))
     }

@@ -54,7 +54,7 @@ pub(crate) struct IptablesRuleSet {
 }
 
 impl IptablesOwner {
-    /// Returns the names of the owner's chain and comment. An owner with a container's chain has both names.
+    /// Returns the names of the owner's chain and comment. A name that the owner lacks is empty.
     pub(super) fn names(&self) -> (&str, &str) {
         (self.chain.as_deref().unwrap_or_default(), self.comment.as_deref().unwrap_or_default())
     }

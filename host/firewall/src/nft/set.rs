@@ -89,7 +89,7 @@ impl NftRuleSet {
 
     /// Removes the entries with these handles without reading them. To show a rule, the kernel walks through its chain,
     /// so the cost of reading grows with the attachments. `handles` must be the handles of all entries of the set, in
-    /// their order, in the table with this handle.
+    /// their order, in the table with the handle `table`.
     ///
     /// Returns false, and changes nothing, if the table or an entry is gone, or if handles are missing.
     pub(crate) fn remove_numbered(&self, nft: &mut Nft, handles: &[u64], table: u64) -> Result<bool, FirewallError> {
@@ -377,7 +377,7 @@ impl SharedTable {
 /// The objects of an owner that will be removed.
 pub(crate) struct OwnedObjects<'a> {
     table: Table,
-    /// Shared chains, and handles in them.
+    /// The shared chain of each entry, and the entry's handle.
     pub(crate) entries: Vec<(&'static str, u64)>,
     pub(crate) chains: Vec<&'a str>,
 }

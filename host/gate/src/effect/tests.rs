@@ -6,8 +6,8 @@ use postern_types::{
     WholeRoute,
 };
 
-/// An inner link without a kind is no valid effect. The line of a macvlan is always a macvlan, even if it names another
-/// kind.
+/// An inner link without a kind is no valid effect. A line with the effect `macvlan` is always read as a macvlan, even
+/// if the line names another kind.
 #[test]
 fn a_record_of_an_inner_link_has_its_kind() {
     assert!(serde_json::from_str::<Effect>(r#"{"effect":"inner-link","mac":"02:00:00:00:00:01"}"#).is_err());
