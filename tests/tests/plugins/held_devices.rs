@@ -312,7 +312,10 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
             .sh(&format!("{own} link add up1 link eth0 type macvlan mode bridge; {own} link set up1 netns nested"))?;
         place.node.sh(&format!("{own} link set eth0 netns nested name cni0"))?;
         let answer = place.net.call("DEL", "c1")?;
-        ensure!(answer.status == 0 && answer.stderr.contains("dev1 is held: it is in an unknown namespace"), "{answer:?}");
+        ensure!(
+            answer.status == 0 && answer.stderr.contains("dev1 is held: it is in an unknown namespace"),
+            "{answer:?}"
+        );
         let name = if is_altname { "cni7" } else { "dev2" };
         if is_altname {
             place.node.sh_in("nested", "ip link property add dev cni0 altname dev2")?;
