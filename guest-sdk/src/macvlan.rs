@@ -11,7 +11,8 @@ use postern_types::{LinkInfo, Mac, MacvlanMode};
 pub struct Options(sys::macvlan::Options);
 
 impl Options {
-    /// Makes options with the parent's MTU, a random, locally administered address, and the kernel's queue.
+    /// Makes options with the parent's MTU, a random, locally administered address, and the kernel's default for
+    /// [`Self::broadcast_queue`].
     pub fn new(mode: MacvlanMode) -> Self {
         Self(sys::macvlan::Options::new(mode))
     }
@@ -55,7 +56,7 @@ pub struct Macvlan {
     pub mode: Option<MacvlanMode>,
 }
 
-/// Makes the link in the container, named `CNI_IFNAME`, down.
+/// Makes the link in the container, named `CNI_IFNAME`. The link is down.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.

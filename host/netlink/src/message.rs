@@ -1,5 +1,5 @@
-//! The parts of netlink's wire format that answers need (`linux/netlink.h`, RFC 3549): messages in a datagram,
-//! attributes in a message. The code trusts no length, and never panics.
+//! The parts of netlink's wire format that are needed to read answers (`linux/netlink.h`, RFC 3549): messages in a
+//! datagram, attributes in a message. The code trusts no length, and never panics.
 
 use crate::error::NetlinkError;
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
@@ -42,7 +42,8 @@ pub fn ip(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
-/// Returns an attribute in the kernel's form: its length, its type, its value, and zeroes up to four bytes.
+/// Returns an attribute in the kernel's form: its length, its type, its value, and zeroes up to a multiple of four
+/// bytes.
 #[must_use]
 pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);

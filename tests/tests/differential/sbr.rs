@@ -3,7 +3,7 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// A script that makes two links of the container, as after earlier plugins, each with its default route.
+/// A script that makes two links of the container, each with its default route, as earlier plugins would.
 const PREPARE: &str = "ip link add port0 address 02:00:00:00:ee:01 type veth peer name eth0 address 02:00:00:00:ee:11 netns c1
     ip link add port1 address 02:00:00:00:ee:02 type veth peer name eth1 address 02:00:00:00:ee:12 netns c1
     ip link set port0 up; ip link set port1 up

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! On links without `route_localnet`, the rules change nothing, because the kernel itself drops these packets. The
-//! rules come before address translation. At that point, answers that will be translated to or from 127.0.0.1 have
-//! another address.
+//! rules come before address translation. At that point, answers to connections from 127.0.0.1 do not have 127.0.0.1 as
+//! source or destination yet.
 
 use crate::nft::prelude::*;
 use std::net::Ipv4Addr;

@@ -19,7 +19,7 @@ pub const KEYS: &[Key] = &[
 const ZONE: &str = "trusted";
 const ADMIN_CHAIN: &str = "CNI-ADMIN";
 
-/// The names of a network's configuration for the packet filter.
+/// The values that a network's configuration has for the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// `backend`; `None` if it is absent or unknown. The gate then takes firewalld if firewalld runs, and otherwise

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// next side would wait for this lock.
 pub const REST: Duration = Duration::from_millis(20);
 
-/// The names of the sides, in the order of their plugins.
+/// The names of the sides, in the order of `Sets`.
 pub const SIDES: [&str; 2] = [NATIVE, OURS];
 
 /// The calls of one round: the sample of each verb, and the answer if it failed.
@@ -68,7 +68,8 @@ impl PluginSet {
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
             }
-            // With iptables 1.8.9, the first native DEL with `ipMasq` fails. A second DEL removes the other objects.
+            // With iptables 1.8.9, the first native DEL with `ipMasq` fails. A second DEL finds no addresses and
+            // succeeds.
             if !made.succeeded && *verb == "DEL" {
                 self.call(scenario.plugin, config, verb, &previous)?;
             }
@@ -78,7 +79,7 @@ impl PluginSet {
     }
 }
 
-/// Measures a program that is a floor, in a row without other sides.
+/// Measures a program that is a floor. The program's row has no other sides.
 pub fn alone(name: &'static str, runs: usize, command: impl Fn() -> Result<Command>) -> Result<Row> {
     let mut row = Row::new(name);
     for run in 0..WARM_UP + runs {
