@@ -89,7 +89,7 @@ impl Report<'_> {
     }
 }
 
-/// Places a plugin, or an installed plugin's file in one more CNI bin directory.
+/// Installs a plugin from its component, or places an installed plugin's file in one more CNI bin directory.
 pub fn run(options: &Options) -> Result<()> {
     match &options.policy {
         Some(policy) => component(Path::new(&options.target), policy, options),

@@ -297,7 +297,7 @@ enum Verb {
     ///
     /// The objects to remove are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// With --cni-bin, only the plugins' files in that directory are removed, if other directories have files too.
+    /// If other directories have plugins' files too, --cni-bin removes only the files in the named directory.
     /// Records of living attachments are moved to /run. The audit log stays.
     Uninstall(install::Uninstall),
     /// Test the kernel's features for `doctor`, in a separate process.
@@ -307,13 +307,13 @@ enum Verb {
     ///
     /// The objects are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// Postern's records show garbage. An attachment is garbage in three cases: its network namespace is gone, it was
-    /// made before the last boot, or its ADD was killed before its answer. Objects in use by a live namespace stay.
-    /// They also stay if their use is unknown.
+    /// Postern looks for garbage in its records. An attachment is garbage in three cases: its network namespace is
+    /// gone, it was made before the last boot, or its ADD was killed before its answer. Objects in use by a live
+    /// namespace stay. They also stay if their use is unknown.
     ///
     /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too. They are found by their
-    /// names: leases and masquerading rules of addresses that no live namespace has, and spoofing protection of ports
-    /// that are gone. Leases of the last five minutes stay, and so do attachments in the runtime's cache
+    /// names. They are leases and masquerading rules of addresses that no live namespace has, and spoofing protection
+    /// of ports that are gone. Leases of the last five minutes stay, and so do attachments in the runtime's cache
     /// (/var/lib/cni/results) with a live namespace.
     ///
     /// Exit status: 0 everything was removed, or shown; 1 an object could not be removed or looked at.

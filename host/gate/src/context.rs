@@ -1,4 +1,4 @@
-//! The context of a plugin's part of a run, or of the removal of an effect: references to the parts of the run.
+//! The context in which one plugin runs or one effect is removed: references to the parts of the run.
 
 use crate::audit::Audit;
 use crate::deadline::Deadline;
@@ -56,7 +56,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The parts of a run, with the request of the runtime or of a collection.
+/// The parts of a run, with the runtime's request, or with a request that [`RunParts::of_record`] makes.
 pub struct RunParts {
     pub request: Request,
     pub fixed: Fixed,
@@ -67,7 +67,8 @@ pub struct RunParts {
 }
 
 impl RunParts {
-    /// Makes the parts of a run. The run knows only its own namespace, and has no open record.
+    /// Makes the parts of a run. The run knows only the host's namespace, not yet the container's, and has no open
+    /// record.
     pub fn new(request: Request, fixed: Fixed) -> Self {
         Self {
             system: System::new(&fixed.deadline, &request.netns),

@@ -1,6 +1,6 @@
-//! Inherited settings of the runtime with which a process can't work: ignored signals, low limits, and a file mode mask
-//! that removes the owner's rights. The host corrects these settings if possible. Otherwise it reports them before it
-//! changes anything.
+//! Settings that a process inherits from the runtime and can't work with: ignored signals, low limits, and a file mode
+//! mask that removes the owner's rights. The host corrects these settings if possible. Otherwise it reports them before
+//! it changes anything.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};

@@ -34,7 +34,7 @@ fn a_token_bucket_is_as_tc_shows_it() {
         assert!(host.limit_rate(v1, &BUCKET).unwrap_err().is(Errno::EEXIST));
         assert!(host.delete_root_qdisc(v1).unwrap());
         assert!(!host.delete_root_qdisc(v1).unwrap());
-        // A rate beyond 32 bits, and a buffer that is longer than the kernel keeps.
+        // A rate beyond 32 bits, and a buffer that some kernels cut.
         let large = TokenBucket { rate: 5_000_000_000, limit: u32::MAX, buffer: u32::MAX };
         host.limit_rate(v1, &large).unwrap();
         let shown = run("tc", "qdisc show dev v1 root");

@@ -10,7 +10,7 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "write other sysctls",
-    always: Some("only sysctls of the container's own namespace that both the network and the node's allow-list name"),
+    always: Some("only sysctls of the container's own namespace that the network lists, within the node's allow-list"),
     groups: &[
         group(&["set"], |objects| {
             about(objects, "keys", "sysctl", |keys| format!("set {keys} in the container, if the network lists them"))

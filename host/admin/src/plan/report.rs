@@ -113,8 +113,8 @@ pub enum Verdict {
     },
 }
 
-/// The longest request in bytes. A text has at most a quarter as many characters. Only a guest that floods the report
-/// sends more.
+/// The longest request, in bytes. The words and the outcome of an operation are cut to `LONGEST / 4` characters. Only a
+/// guest that floods the report sends more.
 const LONGEST: usize = 4096;
 
 fn request(operation: &Operation) -> Value {

@@ -106,8 +106,8 @@ impl host::Link for Gate<'_> {
         self.run.system.container_netlink()?.delete_link(index).map_err(about(&name))?;
         self.run.own.deleted.push(index);
         // Only an ADD takes the pair off the record here. A DEL keeps the pair in the record until the host end is
-        // gone: the container may have put another link in the pair's place. DEL checks this after it has processed the
-        // record.
+        // gone: the container may have put another link in the pair's place. If the host end still exists after the
+        // plugin has ended, DEL deletes this end by the record.
         if is_add {
             veth::retire(self.run)?;
             inner_link::retire(self.run)?;

@@ -1,5 +1,5 @@
-//! Standard output and error, kept in memory, with the limits of `crate::wasi` and its treatment of output beyond the
-//! limits.
+//! Standard output and error, kept in memory. `crate::wasi` has the limits, and decides what happens to output beyond a
+//! limit.
 
 use crate::wasi::{BLOCK, GuestOutput, OverLimit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

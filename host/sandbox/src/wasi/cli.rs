@@ -11,7 +11,7 @@ use terminal_output::TerminalOutput;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
 
-/// The guest has called `exit`. The exit passes as an error through the remaining code of the guest.
+/// The guest has called `exit`. This error ends the guest's code, and carries the exit status.
 #[derive(Debug, thiserror::Error)]
 #[error("exited with status {0}")]
 pub struct Exit(pub u8);
