@@ -1,6 +1,6 @@
 //! The leases that DHCP services keep, as the services report them. A service answers only root and its own user.
 
-use crate::drift::{AGAIN, Account};
+use crate::attachment::{AGAIN, Account};
 use crate::node_state::{DhcpListed, NodeState};
 use ipnet::IpNet;
 use postern_dhcp_channel::{Answer, Ask, Channel, Family, HeldLease, ServiceError, Standing};

@@ -1,4 +1,4 @@
-//! Answers about a node for people, not for runtimes. The answers are about attachments ([`node_state`], [`drift`]),
+//! Answers about a node for people, not for runtimes. The answers are about attachments ([`node_state`], [`drift`], [`attachment`]),
 //! running processes ([`busy`]), garbage ([`garbage`], [`node`], [`adopt`]), and wiped rules ([`reapply`]).
 //!
 //! The executable that runtimes start does not link this crate (`tests/no-compiler`). This crate removes objects
@@ -8,6 +8,7 @@
 
 pub mod adopt;
 mod alive;
+pub mod attachment;
 pub mod busy;
 pub mod dhcp;
 pub mod drift;

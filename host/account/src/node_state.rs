@@ -1,8 +1,8 @@
 //! The state of all attachments in the kernel and on disk, read once for an account of the node. Only reads.
 
+use crate::attachment::{Account, State};
 use crate::busy::{self, File, Holder};
 use crate::dhcp::Untold;
-use crate::drift::{Account, State};
 use crate::namespaces::Namespaces;
 use crate::places;
 use postern_confine::Direct;

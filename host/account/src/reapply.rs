@@ -4,7 +4,7 @@
 //! [`find`] compares records and kernel as `postern doctor` does, and changes nothing. [`run`] puts the rules of one
 //! attachment back, as its record lists them. Links, addresses and routes are not touched.
 
-use crate::drift::{Account, REAPPLY, State};
+use crate::attachment::{Account, REAPPLY, State};
 use crate::node_state;
 use postern_gate::effect::Effect;
 use postern_gate::places::Places;

@@ -3,8 +3,8 @@
 use crate::subject;
 use crate::versions;
 use anyhow::Result;
+use postern_account::attachment::{Account, Deviation, Fact, State};
 use postern_account::busy::Holder;
-use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::capability::device::held::HeldNote;

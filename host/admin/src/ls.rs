@@ -111,7 +111,7 @@ fn named(plugin: &Plugin, whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_account::drift::State;
+    use postern_account::attachment::State;
     use std::path::PathBuf;
 
     fn attachment(container: &str) -> Attachment {

@@ -103,7 +103,7 @@ fn component(plugin: &Plugin) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_account::drift::{Deviation, State};
+    use postern_account::attachment::{Deviation, State};
     use std::path::PathBuf;
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Recorded;
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Names, YOUNG};
-use crate::drift::guard_ids;
+use crate::attachment::guard_ids;
 use ipnet::IpNet;
 use postern_firewall::hostport;
 use postern_firewall::{iptables, masquerade};

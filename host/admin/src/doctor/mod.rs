@@ -23,7 +23,7 @@ use crate::lists::List;
 use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
-use postern_account::drift::Account;
+use postern_account::attachment::Account;
 use postern_account::node_state::{self, NodeState};
 use postern_account::{
     adopt::{self, Leftover, Scope},

@@ -4,7 +4,7 @@
 //! may remove such rules. It removes only rules that it finds unused in two checks.
 
 use super::{Examination, Node, Remedy, Severity};
-use postern_account::drift::Account;
+use postern_account::attachment::Account;
 use postern_account::node_state::NodeState;
 use postern_firewall::account::{Marked, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::macguard;

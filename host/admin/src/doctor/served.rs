@@ -2,7 +2,7 @@
 //! the runtime called no DEL. Such rules would lead to the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
-use postern_account::drift::Account;
+use postern_account::attachment::Account;
 use postern_confine::Direct;
 use postern_firewall::Served;
 use postern_firewall::iptables::ProgramRunner;

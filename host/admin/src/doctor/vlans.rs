@@ -4,7 +4,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::account;
 use crate::lists::Entry;
-use postern_account::drift::{Account, State};
+use postern_account::attachment::{Account, State};
 use postern_account::node_state::NodeState;
 use postern_gate::policies;
 use postern_gate::shell::quoted;
