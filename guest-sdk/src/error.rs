@@ -18,7 +18,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error without a more exact code, code 999.
+    /// Makes an error with the general code 999.
     pub fn new(msg: impl Into<String>) -> Self {
         postern_cni::Error::internal(msg).into()
     }
@@ -67,7 +67,7 @@ impl From<postern_cni::Error> for Error {
     }
 }
 
-/// Converts the host's error, as the host itself does ([`postern_types::OpError`]).
+/// Converts the host's error by the rules that the host uses too ([`postern_types::OpError`]).
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         let kind = Some(error.code);

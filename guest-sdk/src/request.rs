@@ -76,7 +76,7 @@ pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
 }
 
-/// Returns the key `mtu`, in bytes; `None` for 0 and less: the kernel chooses the MTU.
+/// Returns the key `mtu`, in bytes; `None` for 0 and less, so that the kernel chooses the MTU.
 ///
 /// # Errors
 /// Code 999 for a value of the wrong type, code 7 for a value that is too large.

@@ -1,6 +1,7 @@
 //! The display of texts to people. All texts go through this module, and none of them can control a terminal.
 //!
-//! A text is shown as ASCII. Every other character is shown by its number. There are four dangerous kinds:
+//! A text is shown as ASCII. Every other character is shown by its number. There are four kinds of dangerous
+//! characters:
 //!
 //! - characters that terminals obey (U+001B, U+009B)
 //! - characters that change the direction of writing or begin a line (U+061C, U+200E, U+202A to U+202E, U+2028,
@@ -8,7 +9,8 @@
 //! - invisible characters (U+200B, U+00AD, U+FEFF, U+E0001, the whole of Unicode's `Default_Ignorable_Code_Point`)
 //! - letters that look like others
 //!
-//! A list of the dangerous characters would be outdated with each version of Unicode; this rule is not.
+//! A list of the dangerous characters would be outdated with each version of Unicode. A rule that shows only ASCII is
+//! never outdated.
 
 use std::fmt::Write;
 

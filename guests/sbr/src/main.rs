@@ -3,7 +3,7 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `table` | the routing table; another program makes its routes. Without this key each address gets its own table |
+//! | `table` | the routing table, whose routes another program makes. Without this key each address gets its own table |
 //! | `gateways` | next hops instead of the next hops in `prevResult`, at most one of each IP version |
 //! | `addSourceHints` | the main table keeps the routes to the link's own networks, with the address as the source |
 //! | `prevResult` | required on ADD; passed on unchanged |
@@ -21,7 +21,7 @@ use postern_guest::{Error, Plugin, Request, attachments, link, source_routes};
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-/// The native plugin's type, as its messages name it.
+/// The Go type of the configuration, which the native plugin's messages name.
 const STRUCTURE: &str = "PluginConf";
 
 struct Sbr;
@@ -92,7 +92,7 @@ impl Config {
         own.map(|ip| {
             let is_v4 = ip.address.addr().is_ipv4();
             let named = self.gateways.iter().find(|gateway| gateway.is_ipv4() == is_v4).copied();
-            // With a table this plugin makes no routes.
+            // If the network names a table, this plugin makes no routes.
             let gateway = named.or(ip.gateway).filter(|_| self.table.is_none());
             RouteSource { address: ip.address, gateway }
         })

@@ -28,7 +28,7 @@ fn linked() -> Kernel {
     kernel
 }
 
-/// The sources with their gateways, the table, and if there are hints.
+/// The sources with their gateways, the table, and whether the plugin asks for hints.
 type Asked = (Vec<(String, Option<String>)>, Option<u32>, bool);
 
 /// Returns the request to the host.

@@ -37,7 +37,7 @@ impl Plugin for Tap {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // This version can't print a result without addresses. The error must come before ADD makes anything.
+            // Before 0.3.0, a result must have addresses. The error must come before ADD makes anything.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = tap::create(&config.settings()?)?;
