@@ -28,7 +28,7 @@ pub struct Options {
     pub json: bool,
     /// Look also at leftovers of native plugins.
     pub native: bool,
-    /// Directories of leases besides the default one.
+    /// Directories of leases, besides the default directory.
     pub data_dir: Vec<PathBuf>,
     /// The directory of the network lists.
     pub conf_dir: PathBuf,
@@ -40,7 +40,8 @@ pub struct Options {
     pub unbind: bool,
 }
 
-/// Returns the question before the removal of the objects of `left` attachments, and the look at `held` objects.
+/// Returns the question that comes before the objects of `left` attachments are removed and `held` objects are looked
+/// at.
 fn question(left: usize, held: usize) -> String {
     let left = match left {
         0 => None,
@@ -86,7 +87,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
     let chains = Chains::new(&options.conf_dir);
     let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
-    // If DEL of the whole list can be called, it gives the addresses back.
+    // If DEL of the whole list can be called, the plugins of the list remove their rules.
     let leaves_rules = |header: &Header| match of(&detacher, header) {
         Ok(Some(_)) => None,
         Ok(None) => chains.leaves_rules(header),
@@ -210,7 +211,7 @@ fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl I
     report.problems.iter().chain(native.into_iter().flat_map(|native| &native.problems))
 }
 
-/// `has_more` is true if there are other objects to remove or to look at.
+/// Shows garbage and leftovers. `has_more` is true if there is anything to remove or to look at again.
 fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Report>, has_more: bool) -> Result<()> {
     let mut lines = Vec::new();
     for (item, list) in report.garbage.iter().zip(lists) {

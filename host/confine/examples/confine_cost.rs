@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// As many rules as the gate has, and the rules that this process needs.
+/// A filter with the size of the gate's filter. It also allows the calls that this process needs.
 static FILTER: Filter = Filter::new(&[&OTHERS, OWN], &[RULES], DefaultAction::Absent);
 
 const OWN: &[libc::c_long] = &[

@@ -19,7 +19,7 @@ pub struct CallRule(pub c_long, pub &'static [Argument]);
 pub enum Argument {
     /// The argument is one of these values.
     OneOf(u8, &'static [u32]),
-    /// The argument is the value with this number, which the run puts in.
+    /// The argument equals the value that the run puts in under this number.
     Given(u8, u8),
     /// The argument has none of these bits.
     Lacks(u8, u32),
@@ -59,8 +59,8 @@ pub const NO_NEW_CODE: &[CallRule] = &[
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];
 
-/// Descriptors may be copied, their flags may be read, and they may be closed on exec. Another command could send
-/// signals to any process.
+/// Descriptors may be copied, their flags may be read, and they may be closed on exec. Other commands of fcntl(2) could
+/// send signals to any process.
 pub const DESCRIPTOR_FLAGS: &[CallRule] = &[CallRule(
     libc::SYS_fcntl,
     &[Argument::OneOf(

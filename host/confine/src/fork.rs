@@ -1,4 +1,4 @@
-//! fork(2) for every child that may allocate and answers no runtime, and the end of such a child.
+//! fork(2) for every child that may allocate memory, and the end of such a child. No child answers the runtime.
 //!
 //! A new process has only the thread that forked. In the new process, a lock of another thread stays held for ever. So
 //! the heap holds its lock around each fork. pthread_atfork(3) has the same purpose, but musl's version allocates
@@ -22,8 +22,8 @@ pub struct AroundFork {
 
 static AROUND: OnceLock<AroundFork> = OnceLock::new();
 
-/// Sets the functions that are called around each later fork. Only the heap calls this, at its first allocation. So
-/// this function does not allocate, and only its first call counts.
+/// Sets the functions that are called around each later fork. Only the heap calls this function, at its first
+/// allocation. So this function does not allocate, and only its first call counts.
 pub fn keep_around_forks(around: AroundFork) {
     let _ = AROUND.set(around);
 }

@@ -167,7 +167,7 @@ impl Service {
         self.end_lease(key, |entry| entry.refusal(reason));
     }
 
-    /// As [`Service::fail_to_acquire`], if the DHCP client does not know of the failure: a lease that a server gave is
+    /// As [`Service::fail_to_acquire`], for a failure that the DHCP client does not know. A lease that a server gave is
     /// given back.
     pub fn fail_to_use(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };

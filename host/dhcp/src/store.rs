@@ -30,9 +30,9 @@ struct Kept<Entry> {
     entry: Entry,
     /// The reason why the lease is lost, if it is lost.
     lost: Option<String>,
-    /// The boot whose clock these times use.
+    /// The boot whose clock the lease's times use.
     boot: String,
-    /// Both clocks at the time of writing.
+    /// The clock since boot and the wall clock, at the time of writing.
     written: (u64, u64),
 }
 
@@ -129,7 +129,7 @@ impl Store {
         }
         let is_of_before = kept.boot != self.boot;
         let now = clock::since_boot();
-        // In another time namespace, this boot's clock may be behind too.
+        // In another time namespace, the clock of the same boot may be behind the written time.
         if is_of_before || now < kept.written.0 {
             kept.carry_over(now, clock::wall());
         }
@@ -148,8 +148,8 @@ impl Store {
 }
 
 impl Kept<KeptLease> {
-    /// Converts the times of an earlier boot to this boot's clock. The wall clock measures the time between the two
-    /// boots. If it was set back, no time counts as passed. A lease never becomes longer.
+    /// Converts the times of an earlier boot to this boot's clock. The wall clock measures the time since the file was
+    /// written. If this clock was set back, no time counts as passed. A lease never becomes longer.
     fn carry_over(&mut self, now: u64, wall: u64) {
         let (then, then_wall) = self.written;
         let at = then.saturating_add(wall.saturating_sub(then_wall));

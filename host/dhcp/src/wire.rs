@@ -103,7 +103,7 @@ impl Service {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
                 Err(errno) => {
-                    // The link is down or gone. The next step that sends will show which.
+                    // The link is down or gone. The next step that sends shows whether it is gone.
                     if errno != nix::errno::Errno::ENETDOWN || matches!(entry.phase, Phase::Bound) {
                         entry.open = None;
                     }
@@ -163,8 +163,8 @@ impl KeptLease {
         offered.into_iter().for_each(|address| self.note_offer(address));
     }
 
-    /// Returns the link's own link-local address, after duplicate address detection found no other station with it.
-    /// DHCP for IPv4 needs no link-local address.
+    /// Returns the link's own link-local address, after duplicate address detection found no other station with this
+    /// address. DHCP for IPv4 needs no link-local address.
     pub fn source(&self, netlink: &Netlink) -> Option<Ipv6Addr> {
         if self.family == Family::Ipv4 {
             return None;
@@ -176,7 +176,7 @@ impl KeptLease {
         })
     }
 
-    /// Sends router solicitations, until a router answers or `SOLICITATIONS` are sent.
+    /// Sends a router solicitation, unless a router has answered or `SOLICITATIONS` were sent.
     pub fn ask_routers(&mut self, now: u64) {
         let Some(open) = self.open.as_ref().filter(|_| self.solicitations < SOLICITATIONS) else { return };
         let Some(source) = open.source.filter(|_| self.sends.take(now)) else { return };

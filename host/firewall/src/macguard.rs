@@ -12,8 +12,9 @@
 //!
 //! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with interface
 //! `b-c` have the same `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port
-//! in the first rule shows the owner. [`claim`] does not take a name that guards another existing port. In this case
-//! the attachment uses [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
+//! in the first rule identifies the owner. If the native name guards another existing port, [`claim`] does not take
+//! this name, and the attachment uses [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules
+//! lead to.
 
 use crate::key::hashed_parts;
 use crate::nft::prelude::*;
@@ -124,7 +125,7 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRule
 /// Makes sure that the bridge drops frames from `host_ifname` whose source is not `mac`. Uses one transaction, and
 /// changes nothing if everything is there. Rules of the same `id` for another port or MAC are replaced.
 ///
-/// If chains of these names guard another port that `is_anothers` accepts, nothing changes and the result is `None`.
+/// If chains named after `id` guard another port that `is_anothers` accepts, nothing changes and the result is `None`.
 /// The check and the change are one transaction, so the first attachment gets the name. The inner value is the handle
 /// of the first rule, if the rule is new. The record keeps the handle, to find the rule again.
 ///

@@ -1,9 +1,9 @@
 //! The addresses of all links of the live namespaces, and the signs that an attachment uses them.
 //!
-//! Root in a container can give any address to its links, and make many namespaces with few addresses each. An address
-//! of this kind counts as in use too. But the report then names the address's link and namespace. So an operator sees
-//! who keeps a leftover. Namespaces that are mounted on the node are not named: no container can mount a namespace on
-//! the node.
+//! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an
+//! address counts as in use too, but the report names its link and namespace. So an operator sees who keeps a leftover.
+//! An attachment's link with few addresses is not named if its namespace is mounted on the node: no container can mount
+//! a namespace on the node.
 
 use crate::alive::{HostConnection, host_connection};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -22,7 +22,7 @@ const MOST: usize = 16;
 /// The use of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The node itself has the address, or a link that looks like an attachment's link.
+    /// The node itself, or a link that looks like an attachment's link, has the address.
     Plain,
     /// A link with the address looks like no attachment's link. The text names the link.
     Strange(String),
@@ -32,7 +32,7 @@ pub(super) enum Use {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     addresses: BTreeMap<IpAddr, Option<usize>>,
-    /// The strange places, in words.
+    /// The places of links that look like no attachment's link, in words.
     places: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Live {
 }
 
 /// Returns the link's place in words, if the link looks like no attachment's link. If the link is gone, only its index
-/// is known. The namespace comes with the number of its addresses.
+/// is known. `total` is the number of addresses in the namespace.
 fn strange(
     (found, total): (&LiveNamespace, usize),
     link: Result<&Link, u32>,
@@ -86,7 +86,7 @@ fn strange(
 ) -> Option<String> {
     let is_attached = |link: &Link| InnerKind::has(link) || host_connection(host, link) != HostConnection::Nowhere;
     let count = addresses.iter().filter(|address| !is_local(**address)).count();
-    // Other paths lead through a process. The process belongs to a runtime that mounts no namespaces, or to a
+    // A path below `/proc` leads through a process. The process belongs to a runtime that mounts no namespaces, or to a
     // container.
     let is_mounted = !found.path.starts_with("/proc");
     let why = match (link.is_ok_and(is_attached), count, total) {

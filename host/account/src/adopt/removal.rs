@@ -42,7 +42,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
         }
     }
     // Forwards are removed before leases, because a forward would lead to the next container that gets the address. All
-    // forwards of a kind are removed together, because each look reads all rules.
+    // forwards of a kind are removed together, because each removal reads all rules.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
     removal

@@ -86,7 +86,7 @@ fn named(objects: &Objects<'_>, key: &str, noun: &str, act: &str) -> Option<Stri
     }
 }
 
-/// Returns a sentence about the setting that a key switches on, with its condition.
+/// Returns a sentence about the setting that a key switches on, with the condition of the key.
 fn on(objects: &Objects<'_>, key: &str, text: &str) -> Option<String> {
     objects.condition(key).map(|when| format!("{text}{when}"))
 }

@@ -25,7 +25,7 @@ const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
     ("OUTPUT", InetHookNumber::LocalOut, 0),
 ];
 
-/// The beginning of a network's name in the plugins' comments.
+/// The text before a network's name in the plugins' comments.
 const NAMED: &str = "name: \"";
 
 /// The beginning of the names of all chains that the plugins make.
@@ -201,7 +201,7 @@ fn look_around<'b>(
         }
     }
     let mut rules = seen.rules;
-    // This owner makes these rules for the first time, so an equal rule belongs to another owner.
+    // `is_new` accepts rules that the owner makes for the first time, so an equal rule belongs to another owner.
     rules.retain(|saved| !scope.is_new(&saved.rule));
     let mut chains: Vec<String> = uses.into_keys().map(str::to_owned).collect();
     chains.sort_unstable();

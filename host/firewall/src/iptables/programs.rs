@@ -51,7 +51,7 @@ const LEGACY: &str =
 
 const RESTORE: [&str; 2] = ["--noflush", "-w"];
 
-/// True if the input changes one of these tables and names no program. iptables would run the program of `--modprobe`.
+/// True if the input changes only `TABLES` and names no program. iptables would run the program of `--modprobe`.
 fn is_change(input: &str) -> bool {
     input.lines().all(|line| {
         let mut words = line.split_whitespace();
@@ -67,7 +67,7 @@ fn is_change(input: &str) -> bool {
     })
 }
 
-/// True for the arguments that read one of these tables.
+/// True for the arguments that read one of `TABLES`.
 fn is_save(arguments: &[String]) -> bool {
     matches!(arguments, [option, table] if option == "-t" && TABLES.contains(&table.as_str()))
 }
@@ -154,8 +154,8 @@ impl<'a> Programs<'a> {
     }
 
     /// Returns the possible places of a table's rules; a record of the rules limits the places. nf_tables is a place if
-    /// the kernel has nf_tables. Legacy iptables is a place if the kernel has the legacy table. Without its
-    /// installed programs, legacy iptables is a place only for recorded rules.
+    /// the kernel has nf_tables. Legacy iptables is a place if the kernel has the legacy table. If the programs of
+    /// legacy iptables are not installed, legacy iptables is a place only for recorded rules.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
         let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
         let has_table = || variant::has_legacy_table(v6, table);
@@ -249,9 +249,9 @@ impl<'a> Programs<'a> {
         Ok(SavedTable::parse(&text))
     }
 
-    /// Calls `act`, which reads or changes the rules over netlink. `None` for legacy iptables, if some rules may be
-    /// outside of nf_tables, or if the caller has no connection. For nf_tables without installed programs, `act` is
-    /// always called, because there is no other way.
+    /// Calls `act`, which reads or changes the rules over netlink. Returns `None` in three cases: the variant is legacy
+    /// iptables, some rules may be outside of nf_tables, or the caller has no free connection. For nf_tables without
+    /// installed programs, `act` is always called, because there is no other way.
     pub(super) fn without<T>(
         &self,
         act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
@@ -292,8 +292,8 @@ impl<'a> Programs<'a> {
     /// another program has just made or removed the same rules. `plan` gets at least the part of the table that
     /// `scope` names.
     ///
-    /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains. The list is
-    /// empty if a program made the rules.
+    /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains. If a program
+    /// made the rules, the list of handles is empty.
     pub(super) fn change(
         &self,
         scope: &Scope<'_>,
@@ -331,7 +331,7 @@ impl<'a> Programs<'a> {
 }
 
 /// True if rules can be made with iptables here. Only IPv4 is tested, as in the native plugins. A program is started
-/// only if the variant is legacy iptables, and its tables do not exist yet.
+/// only if the variant is legacy iptables and the kernel has no legacy tables yet.
 #[must_use]
 pub fn available(runner: ProgramRunner<'_>) -> bool {
     let Ok(programs) = Programs::locate(false, runner) else { return false };

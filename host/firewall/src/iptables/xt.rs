@@ -19,7 +19,8 @@ const DESTINATION: u8 = 1;
 const LOCAL: u16 = 1 << 2;
 /// `XT_CONNTRACK_STATE`.
 const STATE: u16 = 1;
-/// The offsets of flags, inverted flags and mask of states in `struct xt_conntrack_mtinfo3`. Each value is below 16.
+/// The offsets of flags, inverted flags and mask of states in `struct xt_conntrack_mtinfo3`. Each of these three fields
+/// has a value below 16.
 const MATCH_FLAGS: usize = 146;
 const INVERTED_FLAGS: usize = 148;
 const STATE_MASK: usize = 150;
