@@ -74,8 +74,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     parts.system.runner = if rights.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
-        // The helper's programs hold the record's lock. If this process is killed, the removal waits until these
-        // programs have ended.
+        // The helper's programs hold the record's lock. If this process is killed, a later removal of the record's
+        // effects waits until these programs have ended.
         let run = parts.context();
         run.journal.begin_for(run.view(), namespace.as_ref()).map_err(internal)?;
         let lock = run.journal.record().map(Record::lock);
@@ -89,8 +89,8 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
     // The host's namespace is opened here, because a confined process can't open it. New links are made in it, records
     // have its cookie, and devices of the node are moved back to it.
     parts.system.home().map_err(|error| failed(&error))?;
-    // All processes for other work are started now, so this process can be pinned to one processor with its sandbox.
-    // Without a sandbox it is not pinned: a GC by the host can take long.
+    // All other processes have been started, so this process can be pinned to one processor with its sandbox. Without a
+    // sandbox this process is not pinned: a GC by the host can take long.
     if !pids.is_empty() {
         processor::pin();
     }
@@ -146,13 +146,13 @@ impl Rights {
             // (host/state).
             kept |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         } else if !self.backups.is_empty() {
-            // The native plugin makes the directory without search permission.
+            // The native plugin makes the directory of its files without search permission.
             kept |= CapabilitySet::DAC_OVERRIDE;
         }
         kept
     }
 
-    /// `device_files` are directories of links below a sysfs.
+    /// Returns the confinement for these rights. `device_files` are directories of links below a sysfs.
     fn confinement(
         &self,
         fixed: &Fixed,
@@ -173,7 +173,7 @@ impl Rights {
         paths.extend(device_files.iter().map(|directory| (directory.as_path(), Access::Change)));
         if self.network {
             // The rule is for the whole directory: a directory below it belongs to one namespace, and this process uses
-            // two.
+            // two namespaces.
             paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
         if self.legacy || !self.programs.is_empty() {

@@ -12,7 +12,7 @@
 //! leads nowhere proves nothing. A missing or renamed link also proves nothing: root in a container and other programs
 //! can remove or rename links. Without a proof the ADD fails, and its message names the known facts.
 //!
-//! The record is locked before the check, until its effects are gone.
+//! The record is locked from the check until its effects are gone.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -85,8 +85,8 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
             }
-            // In each of these cases the doubt is settled: the record is gone or unreadable, or a run for the
-            // attachment is under way. If this ADD still wants something of that attachment, the operation reports it.
+            // In each of these cases the note is removed: the record is gone or unreadable, or a run for the attachment
+            // is under way. If this ADD still wants something of that attachment, the operation reports it.
             Ok(None) | Err(_) => {
                 let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }

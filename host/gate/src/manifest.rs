@@ -73,7 +73,7 @@ pub type RunManifest = Manifest<IgnoredAny>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WasiExtent {
-    /// The part that every command needs: the host executable has this part.
+    /// The part of WASI that every component needs: the host executable has this part.
     #[default]
     Small,
     /// More than the small part: a separate program has all of WASI, without real files or sockets.

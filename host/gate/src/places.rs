@@ -84,11 +84,11 @@ pub fn identity(directory: &Path) -> Option<(u64, u64, i64, i64)> {
 /// The directories that a run writes to. Each directory was checked: no other user can write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// [`STATE`], or a directory below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
+    /// [`STATE`], or a directory below `XDG_RUNTIME_DIR` for a user who may not write to [`STATE`] (rootless runtimes).
     pub state: PathBuf,
-    /// [`LIBRARY`], or the state directory for a user who may not write there.
+    /// [`LIBRARY`], or the state directory for a user who may not write to [`LIBRARY`].
     pub library: PathBuf,
-    /// [`LOGS`], or the state directory for a user who may not write there.
+    /// [`LOGS`], or the state directory for a user who may not write to [`LOGS`].
     pub logs: PathBuf,
 }
 
@@ -206,8 +206,8 @@ fn writing(directory: &Path) -> nix::Result<()> {
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-/// A directory that [`trust`] has accepted, open. Files are opened in this directory, even if another directory takes
-/// its path.
+/// An open directory that [`trust`] has accepted. Files are opened in this directory, even if another directory gets
+/// its path meanwhile.
 #[derive(Debug)]
 pub struct TrustedDir {
     dir: Dir,

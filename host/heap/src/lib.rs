@@ -107,7 +107,7 @@ fn unmap(start: *mut u8, length: usize) {
     }
 }
 
-/// Raises the limit of the address space as far as the runtime allows. This is harmless: a reservation uses no memory.
+/// Raises the limit of the address space to the hard limit. This is harmless: a reservation uses no memory.
 fn raise_address_space() -> bool {
     let limits = getrlimit(Resource::RLIMIT_AS);
     limits.is_ok_and(|(soft, hard)| soft < hard && setrlimit(Resource::RLIMIT_AS, hard, hard).is_ok())

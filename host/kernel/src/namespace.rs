@@ -19,7 +19,7 @@ pub enum OpenError {
     /// Nothing exists at the path, or the path is empty. For DEL, the namespace is then already gone.
     #[error("failed to Statfs {0:?}: {none}", none = describe(Errno::ENOENT as i32))]
     NotExist(String),
-    /// The object is on a file system without namespaces: `f_type` of `statfs(2)`.
+    /// The object is on a file system without namespaces. The number is `f_type` of `statfs(2)`.
     #[error("unknown FS magic on {0:?}: {1:x}")]
     NotNamespace(String, i64),
     /// The path can't be examined or opened.

@@ -55,7 +55,7 @@ impl Sight {
     /// Finds the sight by a query for `lo`. Call this function before the process gives up rights.
     #[must_use]
     pub fn find() -> Self {
-        // A failure keeps a device down, and can pass (EIO, ENOMEM). So a refused query is repeated.
+        // A failure keeps a device down, and may be temporary (EIO, ENOMEM). So a refused query is repeated.
         match Self::look() {
             Self::Refused(_) => Self::look(),
             sight => sight,

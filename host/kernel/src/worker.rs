@@ -94,8 +94,7 @@ impl Worker {
 
     /// Works as [`Worker::start`]. For a `tap` the thread opens `/dev/net/tun` before it is confined. If the tap needs
     /// an SELinux context, the thread also starts this executable as [`crate::tap::NAME`]. The `main` of the executable
-    /// has to call
-    /// [`crate::tap::make_for_another`].
+    /// has to call [`crate::tap::make_for_another`].
     ///
     /// # Errors
     /// The errors of [`Worker::start`]. If the file can't be opened, or the program can't be started,
@@ -139,7 +138,8 @@ impl Worker {
         self.netlink()?.cookie()
     }
 
-    /// Calls [`sysctl::get`] in the namespace. Only a thread reads [`Sysctl::Ipv4Forward`].
+    /// Calls [`sysctl::get`] in the namespace. [`Sysctl::Ipv4Forward`] can be read only by a thread
+    /// ([`Worker::start`]).
     ///
     /// # Errors
     /// The errors of [`Worker::netlink`] and [`sysctl::get`].
@@ -197,13 +197,13 @@ impl Worker {
         self.at(WRITE, setting.clone(), move |file| file.write(&value))
     }
 
-    /// Makes a tap in the namespace, down. The kernel removes the tap when the thread ends, unless [`Worker::keep_tap`]
-    /// made it persistent.
+    /// Makes a tap in the namespace. The tap is down. The kernel removes the tap when the thread ends, unless
+    /// [`Worker::keep_tap`] made it persistent.
     ///
     /// # Errors
-    /// The operation `open` for `/dev/net/tun`, and `set context` and `start in context` for a context. `EBUSY` or
-    /// `EEXIST` if the name is taken. `EINVAL` for a bad name, and for a user or group that the thread's user namespace
-    /// lacks. `EADDRNOTAVAIL` for an address that is not unicast. `EBADFD` for a second tap.
+    /// The operation of the error is `open` for `/dev/net/tun`, and `set context` or `start in context` for an SELinux
+    /// context. `EBUSY` or `EEXIST` if the name is taken. `EINVAL` for a bad name, and for a user or group that the
+    /// thread's user namespace lacks. `EADDRNOTAVAIL` for an address that is not unicast. `EBADFD` for a second tap.
     pub fn make_tap(&self, spec: &TapSpec) -> Result<()> {
         let spec = spec.clone();
         self.ask(move |tap| {

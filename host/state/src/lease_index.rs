@@ -128,7 +128,7 @@ impl LeaseIndex {
         let failed = |error| StateError::io("read", place.root.join(place.name()), error);
         match read().map_err(failed) {
             Err(error) if error.is_passing() => read().map_err(failed),
-            // The file is missing, or can never be Postern's.
+            // The file is missing, or is not Postern's.
             read => Ok(read.unwrap_or_default()),
         }
     }

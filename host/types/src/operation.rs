@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
 /// A guest's number for an object that the gate has given to one run. The number alone means nothing. For each handle
-/// the gate keeps namespace, index, name and permitted verbs, and checks them at every use.
+/// the gate keeps the kind, index and name of the object, and checks the kind at every use.
 pub type Handle = u32;
 
 impl Capability {

@@ -78,8 +78,8 @@ fn canonical_set(set: Vec<LeaseRange>) -> Result<RangeSet, String> {
     Ok(RangeSet { ranges })
 }
 
-/// Returns the numbers of the first two overlapping ranges. Ranges of one set have one number, and don't overlap. A
-/// file may have thousands of ranges, so they are sorted instead of compared in pairs.
+/// Returns the numbers of the first two overlapping ranges. Ranges with the same number don't overlap. A file may have
+/// thousands of ranges, so they are sorted instead of compared in pairs.
 fn first_overlap(ranges: Vec<(usize, &Range)>) -> Option<(usize, usize)> {
     let first = of_overlapping(&ranges).into_iter().min()?;
     let own: Vec<&Range> = ranges.iter().filter(|(of, _)| *of == first).map(|(_, range)| *range).collect();
@@ -166,7 +166,7 @@ fn above(base: IpAddr, offset: u128) -> IpAddr {
 }
 
 impl Range {
-    /// True if `ip` lies between start and end. The gateway may lie there too.
+    /// True if `ip` lies between start and end. The gateway may lie between them too.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();

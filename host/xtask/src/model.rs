@@ -19,7 +19,7 @@ pub struct Surface {
 pub struct Capability {
     /// Its name: `port-mappings`.
     pub name: String,
-    /// The first part of its operations' names in the audit log; usually its name.
+    /// The first part of its operations' names in the audit log; usually the interface's name.
     pub log: String,
     /// True if its table in a policy has keys.
     pub keys: bool,
@@ -69,7 +69,7 @@ pub struct Function {
     pub docs: String,
     /// Its parameters: name in WIT, name in the operation, type. The resource of a method is not included.
     pub params: Vec<(String, String, Ty)>,
-    /// Its value of success.
+    /// The value that it returns on success.
     pub returns: Ty,
 }
 
@@ -95,7 +95,7 @@ pub enum Ty {
     Plain(&'static str),
     /// A string.
     String,
-    /// A text that is an `IpAddr`, an `IpNet` or a `Mac`. The field is the type's name.
+    /// A text that is an `IpAddr`, an `IpNet` or a `Mac`. The value is the type's name in Rust.
     Text(&'static str),
     /// A value that may be absent.
     Option(Box<Ty>),

@@ -40,7 +40,7 @@ impl host::Addresses for Gate<'_> {
             self.run.fixed.deadline.in_time()?;
             container.add_address(index, *address).map_err(|error| {
                 let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
-                // The link is read only after an error, for its message.
+                // The link is read only after an error, because the message names the MTU.
                 let mtu = container.link_by_index(index).ok().flatten().map(|link| link.mtu);
                 cause::of_ip(error, address.addr(), &name, mtu)
             })?;

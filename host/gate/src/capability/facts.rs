@@ -28,8 +28,8 @@ pub struct Facts {
     /// Returns the right that a confined gate keeps for the capability, in addition to the kernel's network. The right
     /// depends on the request, and on the policy if it can be resolved.
     pub keeps: fn(&Request, Option<&Granted>) -> Option<Right<'static>>,
-    /// Removes the capability's unrecorded objects, if they name their network. The objects of other capabilities are
-    /// removed with a link or by a record.
+    /// Removes the capability's unrecorded objects, if they name their network. If a capability has no such function,
+    /// its objects are removed with a link or by a record.
     pub unrecorded: Option<Unrecorded>,
 }
 

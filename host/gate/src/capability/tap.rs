@@ -57,7 +57,7 @@ impl host::Tap for Gate<'_> {
 
     fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
-        // The link of this name may belong to another plugin, or to the container.
+        // The link named `name` may belong to another plugin, or to the container.
         if !inner::is_recorded(self, InnerKind::Tap, index)? {
             let message = format!("\"{name}\" is no tap that this attachment made");
             return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
@@ -78,7 +78,7 @@ impl host::Tap for Gate<'_> {
     }
 }
 
-/// Returns the error if the node lacks something that each tap of this network needs, with a hint.
+/// Returns the error, with a hint, if the node lacks something that each tap of this network needs.
 pub fn not_ready(error: KernelError) -> OpError {
     let (object, what, errno) = (&error.object, &error.message, error.errno);
     let made = |code, object: &str, message: String| OpError { errno, ..OpError::new(code, object, message) };

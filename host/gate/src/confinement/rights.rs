@@ -30,11 +30,11 @@ pub struct Rights {
     pub network: bool,
     /// `Some` if this run may make a tap; the inner value is the SELinux context of the tap, if it gets one.
     pub tap: Option<Option<String>>,
-    /// True if the run may set or read the listed settings of the container.
+    /// True if the run may set or read the settings of the container that the network lists.
     settings: bool,
-    /// True if some listed settings of the container need a thread in the container's namespace.
+    /// True if some of these settings need a thread in the container's namespace.
     thread: bool,
-    /// True if the run may bring a device of the node home.
+    /// True if the run may move a device of the node back to the host's namespace.
     pub device: bool,
     /// The sysfs directories with the files of the run's devices.
     pub device_files: Vec<String>,
@@ -58,8 +58,8 @@ pub struct Rights {
     pub dhcp: Vec<String>,
 }
 
-/// The most DHCP services of one run. A collection has as many records as there are attachments, and each record can
-/// name a service.
+/// The most DHCP services of one run. A collection reads the records of many attachments, and each record can name a
+/// service.
 const MOST_SOCKETS: usize = 16;
 
 impl Rights {
@@ -123,7 +123,8 @@ impl Rights {
             rights.network |= verb == Verb::Gc;
             let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
             rights.legacy |= looks;
-            // A collection of a network without masquerading needs iptables' programs only with a legacy nat table.
+            // If a network has no masquerading, its collection needs iptables' programs only if the kernel has a legacy
+            // nat table.
             let asks = |plugin: &Prepared| {
                 let has =
                     |granted: &Granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings);
@@ -162,7 +163,7 @@ impl Rights {
         }
         let keeps = |capability: Capability| (facts(capability).keeps)(run.request, resolved);
         for right in granted.into_iter().filter_map(keeps) {
-            // A delegate of the catalog is not a program.
+            // A delegate from the catalog is no native program.
             if !matches!(&right, Right::Program(name) if launcher.has(name)) {
                 self.add(run, right);
             }
@@ -172,10 +173,11 @@ impl Rights {
     fn add(&mut self, run: &Context, right: Right<'_>) {
         match right {
             Right::Network | Right::Container => self.network = true,
-            // The undo of an ADD brings the device home, too.
+            // The undo of an ADD moves the device back to the host's namespace, too.
             Right::Device(sysfs) => {
                 self.network = true;
-                // The device is away, so the right is for the directory above: the device returns to this directory.
+                // The device is in the container, so the right is for the directory above: the device returns to this
+                // directory.
                 let beside = sysfs.as_deref().and_then(|directory| directory.rsplit_once('/')).map(|(above, _)| above);
                 self.device_files.extend(beside.map(str::to_owned));
                 self.device |= match run.request.verb {
@@ -190,8 +192,8 @@ impl Rights {
             }
             Right::Iptables | Right::HostPorts => {
                 self.network = true;
-                // The settings are read before confinement. An error is reported later, if the rules of this run depend
-                // on the settings.
+                // The operator's settings are read before confinement. If the rules of this run depend on the settings,
+                // an error is reported later.
                 let _ = run.fixed.settings();
                 self.add_iptables(run.view(), right == Right::HostPorts);
             }
@@ -235,7 +237,7 @@ impl Rights {
             return;
         }
         let directory = PathBuf::from(directory);
-        // A directory is added once: GC has as many records as there are attachments.
+        // A directory is added only once, although GC asks for the same directory with each record.
         if self.leases.iter().any(|(have, _)| *have == directory) {
             return;
         }

@@ -68,8 +68,8 @@ pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
 /// True if this link of the container leads to the host.
 ///
 /// The link is an end of a pair whose other end is on the host, is stacked on a link of the host, or is a driver's
-/// device. For a pair and a stacked link the kernel names index and namespace. Root in the container can make links of
-/// any name, but not of these kinds.
+/// device. For a pair and a stacked link the kernel names index and namespace of the link on the host. Root in the
+/// container can make links of any name, but not of these kinds.
 pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
     if own.device.is_some() {
         return Ok(true);

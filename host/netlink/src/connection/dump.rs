@@ -94,9 +94,9 @@ impl Connection {
         Ok(interrupted)
     }
 
-    /// As [`Connection::dump`], without a limit, until `enough` is true for the objects that were read so far. The flag
-    /// is true if all objects were read. If the flag is false, the kernel keeps the other objects, and the next dump
-    /// on this socket has to read them first.
+    /// As [`Connection::dump`], without a limit, until `enough` is true for the objects that were read so far. The
+    /// returned flag is true if all objects were read. If the flag is false, the kernel keeps the other objects, and
+    /// the next dump on this socket has to read them first.
     ///
     /// # Errors
     /// As [`Connection::dump`].

@@ -34,7 +34,8 @@ impl EffectKind for MacGuard {
     /// Removes the rules, except rules of other attachments with equal names. A name that rules can't have needs no
     /// removal.
     ///
-    /// Before that, the protected port is set down: no frame of the container passes it without protection.
+    /// Before that, the protected port is set down, so that no frame of the container passes the port without
+    /// protection.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let host = self.host.as_deref();
         let noted = recorded(run).into_iter().find(|(guard, _)| (&guard.id, &guard.host) == (&self.id, &self.host));
@@ -92,7 +93,7 @@ pub(crate) fn recorded(run: &Context) -> Vec<(MacGuard, Vec<u64>)> {
     effects.into_iter().filter_map(|noted| Some((MacGuard::of(&noted.effect)?.clone(), noted.handles))).collect()
 }
 
-/// True if all rules exist that let this host end send only with this address. Their name is in the record.
+/// True if all rules exist that let this host end send only with this address. The rules' name is in the record.
 pub(crate) fn is_whole(run: &Context, host: &str, mac: Mac) -> Result<bool, OpError> {
     // The last recorded guard counts. An earlier guard, whose name was taken, may still be listed if the note of its
     // removal failed.
@@ -165,7 +166,7 @@ fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
 fn host_ends_of_others(view: View<'_>) -> Option<Vec<String>> {
     let own = view.key().ok()?;
     let summaries = others::records_here(view).ok()?;
-    // An unreadable record that was set aside still belongs to this attachment, as its file name shows.
+    // The file name still shows the attachment of an unreadable record that was set aside.
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| in_record(&summary).collect::<Vec<_>>());

@@ -75,9 +75,9 @@ impl Masquerade {
 impl EffectKind for Masquerade {
     /// Removes the rules of one backend.
     ///
-    /// If no addresses are known, it removes the iptables rules of all attachments of the container to the network.
-    /// Rules that another record claims stay. A native attachment may lose its masquerading too. Otherwise rules would
-    /// stay for ever.
+    /// If no addresses are known, this function removes the iptables rules of all attachments of the container to the
+    /// network. Rules that another record claims stay. A native attachment may lose its masquerading too. Otherwise
+    /// rules would stay for ever.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let (key, (handles, tables)) = (run.request.masquerade_key(), run.journal.numbers(self));
         if self.backend == Backend::Nftables {

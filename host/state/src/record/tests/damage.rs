@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Records as version 0.1.0 wrote them, and as a later version may.
+/// Records as version 0.1.0 wrote them, and as a later version may write them.
 #[test]
 fn lines_of_other_kinds_are_passed_over() {
     let scratch = Scratch::new();
@@ -124,7 +124,7 @@ fn corrupt_records_are_set_aside() {
     let record = open(&scratch);
     assert!(record.is_new() && record.warnings()[0].contains(".corrupt-5"));
     drop(record);
-    // The record has the key of another record.
+    // The name and the content of this file belong to different records.
     let other = RecordKey::new(u64::MAX, "net", "box", "eth1");
     std::fs::copy(path(&scratch), path(&scratch).with_file_name(other.file_name())).unwrap();
     assert!(Record::<Act>::open_existing(&scratch.path("state"), &other, soon()).is_err());
