@@ -17,7 +17,7 @@ const FIND: Row = Row::new("macvlan.find", "macvlan-find", ActsIn::Container, La
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/macvlan.wit` describe its fields")]
 pub enum Macvlan {
-    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME`, down.
+    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME`.
     Create { parent: Handle, mode: MacvlanMode, mtu: Option<u32>, mac: Option<Mac>, queue: Option<u32> },
     /// Container's namespace: returns the attachment's link.
     Find,

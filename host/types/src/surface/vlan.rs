@@ -17,7 +17,7 @@ const FIND: Row = Row::new("vlan.find", "vlan-find", ActsIn::Container, Lasting:
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/vlan.wit` describe its fields")]
 pub enum Vlan {
-    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME`, down, in VLAN `id`.
+    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME` in VLAN `id`.
     Create { parent: Handle, id: u16, mtu: Option<u32> },
     /// Container's namespace: returns the attachment's link.
     Find,
