@@ -6,8 +6,8 @@ cargo_tests() {
 # Each call builds the tests of all these packages: with another choice of packages, cargo would build the same crates again.
 # `postern` and `postern-wasi` have no tests. The sandbox is tested with its compiler.
 workspace=(--workspace --exclude postern --exclude postern-wasi --features postern-sandbox/compiler)
-# These crates depend most on the C library, so they are tested with the C library of runs: system calls, seccomp filters, files,
-# messages, heap.
+# These crates depend most on the C library (system calls, seccomp filters, files, messages, heap), so they are tested with the C
+# library of runs.
 linked=(confine heap state types)
 # build_tests: builds all test programs. Call it in the top directory.
 build_tests() {

@@ -45,7 +45,7 @@ pub fn plugin_bin() -> Result<PathBuf> {
     directory(&path, "`make build` builds the plugins, or POSTERN_CNI_BIN names another directory")
 }
 
-/// Returns a shell command for a node that copies a CNI bin directory of the plugins under test. The copied plugins'
+/// Returns a shell command that copies a CNI bin directory of the plugins under test on a node. The copied plugins'
 /// files start the copied host executable.
 pub fn copy_bin(from: &Path, to: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lib/relocate.sh");
@@ -56,7 +56,7 @@ fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {
     let path = path.canonicalize().with_context(|| format!("no plugins in {}: {remedy}", path.display()))?;
     let bridge = path.join("bridge");
     ensure!(bridge.exists(), "no plugin `bridge` in {}: {remedy}", path.display());
-    // The files of a copied `target` would start the host executable of the original.
+    // The files of a copied `target` would start the host executable of the original `target`.
     let text = std::fs::read(&bridge).unwrap_or_default();
     let line = String::from_utf8_lossy(text.strip_prefix(b"#!").unwrap_or_default()).into_owned();
     if let Some((host, _)) = line.split_once(" --plugin=") {

@@ -172,8 +172,8 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
         .collect()
 }
 
-/// True if an attachment's record says that the runtime has its result and that no DEL has begun. A second ADD of this
-/// complete attachment fails correctly.
+/// True if an attachment's record says that the runtime has the attachment's result and that no DEL has begun. A second
+/// ADD of this complete attachment fails correctly.
 ///
 /// # Errors
 /// The records can't be read.

@@ -1,5 +1,6 @@
-//! Disks are full or read-only, and records are damaged. Each run returns an error that names the file before it
-//! changes anything, or succeeds with a message that names the file. DEL removes everything, with or without a record.
+//! Disks are full or read-only, and records are damaged. A run either fails before it changes anything, with an error
+//! that names the file, or succeeds with a message that names the file. DEL removes everything, with or without a
+//! record.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{Refusal, each, number, picture, same_picture};
@@ -42,7 +43,7 @@ impl Place {
         picture(&self.net.node, &["c1", "c2"])
     }
 
-    /// Runs any verb. GC has an empty list.
+    /// Runs any verb. GC gets an empty list of valid attachments.
     fn call(&self, verb: &str, container: &str, previous: &Value) -> Result<Answer> {
         let mut patch = json!({"prevResult": previous});
         if verb == "GC" {
@@ -86,7 +87,7 @@ const DISKS: [Disk; 3] = [
     Disk { name: "read-only", options: "size=256k", spoil: "mount --options-mode ignore -o remount,ro $1" },
 ];
 
-/// Directories that runs write to, each with true if ADD fails when its disk is unusable.
+/// Directories that runs write to, each with true if ADD fails when the directory's disk is unusable.
 const DIRECTORIES: [(&str, bool); 4] =
     [("/run/postern", true), ("/var/lib/cni/networks", true), ("/var/lib/postern", false), ("/var/log/postern", false)];
 

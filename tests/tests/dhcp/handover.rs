@@ -73,7 +73,7 @@ fn a_socket_of_another_process_is_not_taken() -> Result<()> {
     Ok(())
 }
 
-/// The service refuses a wrong descriptor with a message at its start, before the first client.
+/// When the service starts, it refuses a wrong descriptor with a message, before the first client.
 #[test]
 fn what_is_no_listening_socket_is_refused() -> Result<()> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
@@ -110,7 +110,7 @@ fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     let lab = Lab::with_client(&["c1"], plugin_bin()?)?;
     lab.dnsmasq("--dhcp-authoritative")?;
     let plugin = plugin_bin()?.join("dhcp");
-    // The native daemon's unit file has this command. With our plugin's file, it starts our service.
+    // The native daemon's unit file has this command. With our plugin's file, the command starts our service.
     let command = format!("systemd-socket-activate --listen={} {} daemon", lab.socket().display(), plugin.display());
     lab.background("service", &command)?;
     wait(Duration::from_secs(10), || Ok(lab.socket().exists()))?;

@@ -139,7 +139,7 @@ fn a_failed_add_gives_its_lease_back() -> Result<()> {
     Ok(())
 }
 
-/// DEL releases the lease by the record if the plugin is gone.
+/// If the IPAM plugin is gone, DEL releases the lease that the record lists.
 #[test]
 fn a_del_by_the_record_gives_its_lease_back() -> Result<()> {
     let lab = lab()?;

@@ -1,6 +1,6 @@
 //! A plugin behind another plugin changes the other plugin's link in the container. The chained plugin is the rogue:
-//! its configuration lists the operations that it asks for. A failed ADD, the next ADD after a kill, and DEL undo its
-//! changes, whichever plugin made the link.
+//! its configuration lists the operations that it asks for. A failed ADD, the next ADD after a kill, and DEL undo the
+//! chained plugin's changes, whichever plugin made the link.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal, test_bin};
@@ -165,7 +165,7 @@ fn del_takes_back_what_the_plugin_changed() -> Result<()> {
     Ok(())
 }
 
-/// A killed run does not undo its ADD. The next ADD does, and so does `postern gc`.
+/// A killed run does not undo its ADD. The next ADD, DEL or `postern gc` undoes the killed ADD.
 #[test]
 fn after_a_kill_the_next_run_takes_it_back() -> Result<()> {
     for maker in [Maker::Ours, Maker::Native] {
@@ -303,8 +303,8 @@ fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
     Ok(())
 }
 
-/// The index of claims tells which attachment changed a setting earlier. No run opens other attachments' records for
-/// this.
+/// The index of claims tells which attachment changed a setting earlier. Once the index is filled, no run opens other
+/// attachments' records for this.
 #[test]
 fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()> {
     let place = Place::new(Maker::Native)?;

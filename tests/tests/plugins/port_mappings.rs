@@ -1,5 +1,5 @@
 //! Ports of the node that lead to containers: real connections, two containers that want the same port, 16,384 ports,
-//! and what stays closed.
+//! and addresses that stay closed.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
@@ -228,7 +228,7 @@ fn keys_decide_who_comes_through_as_whom() -> Result<()> {
     Ok(())
 }
 
-/// A container with `route_localnet` behind its link does not reach the node's own 127.0.0.1.
+/// Forwards need `route_localnet` on the bridge. Even so, a container does not reach the node's own 127.0.0.1.
 #[test]
 fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -244,7 +244,7 @@ fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
             ip route add 127.0.0.0/8 via 10.1.0.1; sysctl -qw net.ipv4.conf.all.route_localnet=1";
         place.node.sh_in("c1", attack)?;
         ensure!(place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? == "nobody", "{backend}: 127.0.0.1 is open");
-        // Without the guard the port is open, so this test can fail.
+        // Without the guard the port is open, so the test above has proved the effect of the guard.
         place.node.sh("nft delete table ip postern_localnet")?;
         ensure!(
             place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? != "nobody",
@@ -254,7 +254,7 @@ fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
     Ok(())
 }
 
-/// A container with `route_localnet` behind its link can't send packets to the node with a source address 127.0.0.x.
+/// Forwards need `route_localnet` on the bridge. Even so, a container can't send packets from 127.0.0.x to the node.
 #[test]
 fn nothing_comes_from_the_nodes_127_0_0_0() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -271,7 +271,7 @@ s.sendto(b\"x\", (\"10.1.0.1\", 7777))'";
         let seen = || place.node.sh("nft list table ip seen | grep -o 'packets [0-9]*'");
         place.node.sh_in("c1", attack)?;
         ensure!(seen()?.trim() == "packets 0", "{backend}: {}", seen()?);
-        // Without the guard the packets arrive, so this test can fail.
+        // Without the guard the packets arrive, so the test above has proved the effect of the guard.
         place.node.sh("nft delete table ip postern_localnet")?;
         place.node.sh_in(
             "c1",
@@ -321,7 +321,7 @@ fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
         ensure!(on()? == "br1/route_localnet\n", "gc without `--yes` switched route_localnet off: {}", on()?);
         let said = gc()?;
         ensure!(said.contains("removed route-localnet of link br1"), "{said}");
-        // The next run of `postern gc --node` removes the guard's table, because no link is open.
+        // The next run of `postern gc --node` removes the guard's table, because no link has `route_localnet` any more.
         gc()?;
         ensure!(on()?.is_empty() && guard()?.is_empty(), "{} {}", on()?, guard()?);
     }
@@ -403,7 +403,7 @@ fn udp_follows_the_forward() -> Result<()> {
         place.serve(None, "udp", &format!("{here}:5353"))?;
         place.serve(Some("outside"), "udp", &format!("{peer}:5353"))?;
         let fixed = |to: &str, from: &str, port: u16| format!("{TALK} ask udp {to}:5353 {from}:{port}");
-        // A sender that keeps its port first talks to the node's own program.
+        // A sender with a fixed port first talks to the node's own program.
         let own = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
         ensure!(own.trim() == seen, "{own}");
         let foreign = |place: &Place| {
@@ -440,8 +440,8 @@ fn udp_of_another_host_ip_goes_on() -> Result<()> {
             let answer = place.node.sh_in("outside", &format!("{TALK} ask udp {to}:5353 192.0.2.2:{from}"))?;
             Ok(answer.trim() == "192.0.2.2")
         };
-        // The first connection leads to c2. Then its rules are removed, and only the kernel's connection tracking leads
-        // it to c2.
+        // The first connection leads to c2. Then c2's rules are removed, and only the kernel's connection tracking
+        // leads the connection to c2.
         let c2 = place.add("c2", &of_host("192.0.2.1"))?;
         place.serve(Some("c2"), "udp", "10.1.0.2:53")?;
         ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the forward does not work");

@@ -1,5 +1,5 @@
-//! sbr behind other plugins: the routes of answers, the routes that DEL restores, and how earlier plugins check the
-//! changed routes.
+//! sbr behind other plugins: the routes that answers take, the routes that DEL restores, and how earlier plugins check
+//! the changed routes.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Attachment, Network, Node, merge, native_bin, plugin_bin};
@@ -161,7 +161,7 @@ fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
     c1.call_at(1, "DEL")?.success()?;
     let left = default()?;
     ensure!(left.contains("via 10.44.0.8 dev out0") && left.contains("via 10.31.0.1 dev eth0"), "{left}");
-    // A request to replace the route would replace another route, which comes before this route.
+    // Here a request to replace the shared default route would replace the prepended route. So sbr changes neither.
     place.node.sh_in(
         "c1",
         "while ip route del default 2> /dev/null; do :; done
@@ -307,7 +307,7 @@ fn a_namespace_that_is_gone_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// If DEL can't enter the namespace, it keeps the section. The next DEL removes the rules.
+/// If DEL can't enter the namespace, it keeps sbr's section of the record. The next DEL removes the rules.
 #[test]
 fn a_namespace_that_cannot_be_entered_keeps_its_section() -> Result<()> {
     let place = Place::new()?;

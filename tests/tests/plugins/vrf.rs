@@ -1,5 +1,5 @@
-//! vrf behind other plugins: overlapping networks, what moves into the VRF and back, and how earlier plugins check the
-//! link. Many kernels lack VRFs, so `tests/vm/kernel` also runs this test in a virtual machine.
+//! vrf behind other plugins: overlapping networks, routes that move into the VRF and back, and how earlier plugins
+//! check the link. Many kernels lack VRFs, so `tests/vm/kernel` also runs this test in a virtual machine.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has, has_or_skips};
@@ -7,7 +7,7 @@ use postern_tests::{Attachment, Network, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A node with one container. This test is the runtime.
+/// A node with one container. The test does the work of a runtime.
 struct Place {
     node: Node,
 }
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// Two networks have the same addresses, each in its own VRF. The traffic of each network stays in its VRF.
+/// Two networks with the same addresses are in two VRFs. The traffic of each network stays in its VRF.
 #[test]
 fn networks_that_overlap_are_apart() -> Result<()> {
     if !is_here()? {
@@ -110,7 +110,7 @@ fn networks_that_overlap_are_apart() -> Result<()> {
     Ok(())
 }
 
-/// Our plugin changes a link like the native plugin, and also moves routes with the scope of the link.
+/// Our plugin moves routes and addresses into the VRF like the native plugin. DEL moves the routes back.
 #[test]
 fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
     if !is_here()? {
@@ -351,7 +351,8 @@ fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
     Ok(())
 }
 
-/// Native plugins can replace ours, and the reverse. DEL keeps a VRF that the container itself made.
+/// Native plugins can replace ours, and ours can replace native plugins. DEL keeps a VRF that the container itself
+/// made.
 #[test]
 fn undo_and_native_plugins() -> Result<()> {
     if !is_here()? {
@@ -387,7 +388,7 @@ fn undo_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
-/// A runtime's directory of plugins is switched while the container runs. The installed side finds both VRFs, and
+/// A runtime's directory of plugins is switched while the container runs. The installed plugins find both VRFs, and
 /// each link reaches its gateway.
 #[test]
 fn a_node_whose_plugins_are_switched() -> Result<()> {
@@ -410,8 +411,8 @@ fn a_node_whose_plugins_are_switched() -> Result<()> {
             let (name, gateway) = if is_first { ("blue", "10.35.0.1") } else { ("red", "10.36.0.1") };
             let attachment = attachment.by(side);
             attachment.call_at(1, "CHECK")?.success().with_context(|| step.to_owned())?;
-            // The native bridge misses the route that vrf has moved to its table. Our bridge misses the route too if no
-            // record lists it.
+            // The native bridge misses the route that vrf has moved to the VRF's table. Our bridge misses the route too
+            // if no record lists it.
             let checked = attachment.call_at(0, "CHECK")?;
             if side == ours && made == ours {
                 checked.success().with_context(|| format!("{step}: bridge"))?;

@@ -5,7 +5,8 @@ use postern_tests::report::{NATIVE, OURS, Quantity, Row};
 use std::path::Path;
 use std::process::Command;
 
-/// The size of all files of the native plugins' release 1.9.1, in bytes. Only Debian's files are stripped.
+/// The size of all files of the native plugins' release 1.9.1, in bytes. These files are not stripped, unlike Debian's
+/// files.
 const RELEASE: f64 = 115e6;
 
 /// Native plugins in the directory that come from another package than Debian's CNI plugins.

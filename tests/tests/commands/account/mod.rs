@@ -149,7 +149,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     Ok(())
 }
 
-/// Another user chose the path that leads to the namespace, and its links have hostile names.
+/// Another user chose the path that leads to the namespace, and the namespace's links have hostile names.
 #[test]
 fn what_a_container_chooses_does_no_harm() -> Result<()> {
     let broken_node = BrokenNode::new(&bridged())?;

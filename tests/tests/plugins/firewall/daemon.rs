@@ -17,7 +17,7 @@ const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus C
 <busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>"#;
 
-/// A node like in the other tests, with a firewalld that ends when the value is dropped.
+/// The node of the other firewall tests, with a firewalld that ends when the value is dropped.
 struct Firewalld {
     place: Place,
     daemons: Vec<Child>,
@@ -78,7 +78,7 @@ impl Drop for Firewalld {
     }
 }
 
-/// The process is `timeout`, which passes the signal on.
+/// Ends a daemon. Its process is `timeout`, which passes the signal on.
 fn end(mut daemon: Child) {
     let _ = nix::sys::signal::kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM);
     let _ = daemon.wait();
@@ -185,8 +185,8 @@ fn either_side_removes_what_the_other_made() -> Result<()> {
     Ok(())
 }
 
-/// A runtime's directory of plugins is switched while containers run. The installed side finds the addresses in the
-/// zone, and the other container still reaches `out`.
+/// A runtime's directory of plugins is switched while containers run. After each switch, the installed plugins find the
+/// addresses in the zone, and each attached container reaches the namespace `out`.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn a_node_whose_plugins_are_switched() -> Result<()> {

@@ -53,7 +53,7 @@ fn only_the_configured_rates_can_be_set() -> Result<()> {
     ])
 }
 
-/// Whatever `prevResult` and the container's own link name, only the attachment's own host end is limited.
+/// `prevResult` and the container's link can point to other links. Only the attachment's own host end is limited.
 #[test]
 fn links_of_others_are_not_limited() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -149,8 +149,8 @@ impl Attack {
         attacked.node().call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
     }
 
-    /// Calls `rogue`, which pauses after operation `after`, and calls `act` during the pause. The log has a look-up
-    /// only after the next change, so the operation must change something.
+    /// Calls `rogue`, which pauses after operation `after`, and calls `act` during the pause. The audit log gets the
+    /// line of a look-up only with the next change, so operation `after` must change something.
     fn call_while(&self, attacked: &AttackedNode, after: &str, act: impl FnOnce() -> Result<String>) -> Result<Answer> {
         let logged =
             || Ok::<_, anyhow::Error>(attacked.audit()?.matches(&format!("\"operation\":\"{after}\"")).count());

@@ -1,5 +1,5 @@
-//! Parent links that policy does not grant, in the wrong namespace, of another attachment, or that the guest tries to
-//! change.
+//! Parent links: links that policy does not grant, links in the wrong namespace, links of another attachment, and links
+//! that the guest tries to change.
 
 use crate::attack::attacked_node::AttackedNode;
 use crate::attack::{rogue, withstand};
@@ -218,8 +218,8 @@ fn a_parent_replaced_between_look_and_act() -> Result<()> {
     Ok(())
 }
 
-/// A macvlan with the address of its parent, or of another macvlan beside it. The kernel refuses each, and the
-/// neighbour keeps its address.
+/// A macvlan asks for the address of its parent, or of another macvlan on the parent. The kernel refuses both requests,
+/// and the other macvlan keeps its address.
 #[test]
 fn a_macvlan_with_the_address_of_another() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -154,7 +154,7 @@ fn a_refusal_names_the_cause_and_the_way_out() -> Result<()> {
     let watched = Watched::new(&["c1", "c2"])?;
     watched.node.sh(NODE)?;
     let native = native_bin();
-    // The shared chains and the lease directory stay.
+    // These calls make the shared chains and the lease directory, which stay.
     for plugin in ["portmap", "host-local", "bridge"] {
         let network = network(&watched.node, plugin, "{}", "c1")?;
         for verb in ["ADD", "DEL"] {
@@ -213,7 +213,7 @@ fn keys_that_only_native_plugins_take() -> Result<()> {
     Ok(())
 }
 
-/// A range that begins at the broadcast address begins after the last usable address. The native plugin gives the
+/// A range that begins at the broadcast address begins after the last usable address. The native plugin gives out the
 /// broadcast address.
 #[test]
 fn a_range_that_begins_at_the_broadcast_address() -> Result<()> {
@@ -245,8 +245,8 @@ fn a_link_with_a_dot_in_its_name() -> Result<()> {
     Ok(())
 }
 
-/// IPv6 is switched off on the node. ADD fails for addresses of the bridge or the host end. Only in the container, the
-/// plugin switches IPv6 on.
+/// IPv6 is switched off on the node. ADD fails for addresses of the bridge or the host end. The plugin switches IPv6 on
+/// only in the container.
 #[test]
 fn ipv6_that_is_switched_off() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
