@@ -83,7 +83,7 @@ pub struct Account {
     pub sections: Vec<Section>,
     /// The effects of these plugins.
     pub effects: Vec<Effect>,
-    /// The attachment's addresses, by the sections or else by the effects.
+    /// The attachment's addresses, as the sections, or else the effects, list them.
     pub addresses: Vec<IpNet>,
     /// The attachment's state.
     pub state: State,

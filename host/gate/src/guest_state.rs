@@ -179,7 +179,7 @@ impl<'a> GuestState<'a> {
         self.operations == 1
     }
 
-    /// Returns the reason to stop a guest that continues to ask after its budget is spent. Its requests would fill the
+    /// Returns the reason to stop a guest that continues to ask after its budget is spent. More requests would fill the
     /// log.
     pub fn spent(&self) -> Option<String> {
         let most = self.granted.limits().operations();

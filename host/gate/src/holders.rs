@@ -38,7 +38,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 /// Returns the attachments that have a port or address that this ADD wants, by the indexes. No record is locked. The
-/// operation itself finds holders that are not in the indexes yet.
+/// guest's operation itself finds holders that are not in the indexes yet.
 pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
     if run.request.verb != Verb::Add {
         return Vec::new();

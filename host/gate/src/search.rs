@@ -35,7 +35,7 @@ const PIECE: usize = 4096;
 /// A part of the answer.
 #[derive(Serialize, Deserialize)]
 enum Part {
-    /// Numbers of living namespaces.
+    /// The cookies of living namespaces.
     Numbers(Vec<u64>),
     /// The end of the answer, with the reason if something could not be inspected.
     End(Option<String>),
@@ -175,7 +175,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_getdents64,     // lists of processes and their descriptors
     libc::SYS_pidfd_open,     // a process
     libc::SYS_pidfd_getfd,    // a copy of a process's socket
-    libc::SYS_kcmp,           // threads with open files of their own
+    libc::SYS_kcmp,           // threads with their own table of open files
     libc::SYS_rt_sigprocmask, // used by the C library
     libc::SYS_getrandom,      // used by the standard library
     libc::SYS_clock_gettime,  // the clock, if the vDSO has none

@@ -66,8 +66,9 @@ impl Worker {
 
     /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the
     /// calling thread's own namespace. `None` if a thread is needed: the calling thread might not get back, or the
-    /// directories don't lead to the namespace. The result can read and write only settings of links, and can also look
-    /// at `looks`. If the namespace can't be entered, the first use returns the error, as with [`Worker::start`].
+    /// directories don't lead to the namespace. The result can read and write only settings of links, and can look at
+    /// the settings `looks`. If the namespace can't be entered, the first use returns the error, as with
+    /// [`Worker::start`].
     ///
     /// # Errors
     /// The error of the return to `home`. The calling thread is in the wrong namespace then, and its process has to

@@ -134,7 +134,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Returns every row of the table, with odd figures.
+    /// Returns every row of the table, with extreme figures.
     fn full() -> Summary {
         let rows: Vec<Row> = TABLE
             .iter()

@@ -52,7 +52,7 @@ impl Place {
         self.net.call_at(0, verb, container, &patch)
     }
 
-    /// Returns the path of the only attachment's record, as seen from here.
+    /// Returns the path of the only attachment's record, as the test sees it.
     fn record(&self) -> Result<PathBuf> {
         let name = self.net.node.sh("ls /run/postern/attachments")?;
         ensure!(name.lines().count() == 1, "there must be one record: {name}");

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// The variables of systemd for the process of the service itself.
 const OWN: &str = "LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_FDNAMES=postern-dhcp.socket";
 
-/// Returns the command that starts the service with `given` as descriptor 3, as systemd does. A signal ends the service.
+/// Returns the command that starts the service with `given` as descriptor 3, as systemd does. Tests end the service by
+/// a signal.
 fn service(lab: &Lab, variables: &str, given: OwnedFd, options: &str) -> Result<Command> {
     let postern = plugin_bin()?.join("postern");
     let own = lab.dir.join("service");

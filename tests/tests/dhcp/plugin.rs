@@ -63,7 +63,7 @@ fn lab_of_both() -> Result<Lab> {
     lab.ipv6()?;
     lab.dnsmasq("--dhcp-authoritative --enable-ra --dhcp-range=2001:db8:5::50,2001:db8:5::99,64,2m")?;
     lab.serve("")?;
-    // Some runtimes disable IPv6, and leave IPv6 to the plugins.
+    // Some runtimes disable IPv6, and expect the plugins to enable it.
     lab.node.sh_in("c1", "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")?;
     Ok(lab)
 }

@@ -172,7 +172,7 @@ impl Reader {
     }
 }
 
-/// Returns the name of a link, or its beginning and `+`; `None` if a link can't have this name (`IFNAMSIZ`).
+/// Returns the name of a link, or the beginning of names and `+`; `None` if no link can have this name (`IFNAMSIZ`).
 fn checked(name: &str) -> Option<&str> {
     ((1..16).contains(&name.len()) && name != "+").then_some(name)
 }

@@ -188,7 +188,7 @@ fn look_around<'b>(
                         if missing.is_empty() {
                             break;
                         }
-                        // Several sets can want an equal shared rule, so `missing` can have the rule twice.
+                        // Several sets of rules can want an equal shared rule, so `missing` can have the rule twice.
                         let count = missing.len();
                         missing.retain(|wanted| *wanted != rule);
                         kept.push(missing.len() < count || rule.is_foreign());

@@ -18,7 +18,7 @@ pub const KEYS: &[Key] = &[
     key(PORTS, ValueKind::Flag, Count::One),
 ];
 
-/// Returns the key of the table that names a device, and the rule.
+/// Returns the key of the policy table for this way to name a device, and the rule.
 pub fn key_of(by: DeviceKey) -> (&'static str, &'static str) {
     match by {
         DeviceKey::Name => ("names", "device.names"),

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The keys of `[grant.namespace-sysctl]`. The second key allows settings of links that other plugins made.
+/// The keys of `[grant.namespace-sysctl]`. `other-links` allows settings of links that other plugins made.
 pub const KEYS: &[Key] =
     &[required("keys", ValueKind::Sysctl, "net.*"), key("other-links", ValueKind::Flag, Count::One)];
 

@@ -52,7 +52,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         broken_node.node.add_container(container)?;
         native.add(container)?;
     }
-    // Another native program makes an attachment, and sets its container's end down.
+    // These commands stand for another native program, which makes an attachment and sets the container's end down.
     broken_node.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
          for try in $(seq 200); do ip link show veth0123abcd | grep -q 'state [A-Z]*DOWN' && break; sleep .02; done")?;
     broken_node.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;

@@ -9,7 +9,7 @@ use postern_tests::proof::{Refusal, Watched, each, test_bin};
 use postern_tests::{Answer, Call, merge};
 use serde_json::{Value, json};
 
-/// Returns a valid configuration of each plugin.
+/// Returns a valid configuration of this plugin.
 fn base(plugin: &str) -> Value {
     let ipam = match plugin {
         "static" => json!({"type": "static", "addresses": [{"address": "10.9.0.5/24"}]}),
