@@ -282,7 +282,8 @@ fn without_namespaces_it_says_so() -> Result<()> {
     Ok(())
 }
 
-/// The namespaces of a rehearsal map only one user, and have no bridge `br7`. The rehearsal makes user and bridge.
+/// The namespaces of a rehearsal map only one user, and have no bridge `br7`. The rehearsal uses this one user, and
+/// makes the bridge.
 #[test]
 fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {
