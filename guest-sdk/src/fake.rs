@@ -73,7 +73,7 @@ pub fn call_verb(plugin: &impl Plugin, env: Env, stdin: &str) -> Result<String, 
 /// An IPAM result with one address and its gateway, a default route, and its own DNS.
 pub const ONE_ADDRESS: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
 
-/// Returns a host with `eth0`, the link of the default route, and `eth1`. IPAM answers `ipam`.
+/// Returns a host with `eth0`, the link of the default route, and `eth1`. IPAM returns `ipam`.
 pub fn two_links(ipam: &str) -> Kernel {
     let mut kernel = Kernel::with_ipam(ipam);
     for name in ["eth0", "eth1"] {

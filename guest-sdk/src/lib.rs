@@ -98,8 +98,8 @@ pub use result::{has_mac, interface, mac};
 /// Puts a plugin's own version into its component: the version of its package, or the given text.
 ///
 /// Call this macro once in the program, beside `main`. `postern add` reads the version from the component. The plugin
-/// prints the version if it is started without `CNI_COMMAND`: some programs choose nodes by the versions of their
-/// plugins. The version must be a semantic version.
+/// prints the version if it is started without `CNI_COMMAND`: some programs choose nodes by the versions of the
+/// nodes' plugins. The version must be a semantic version.
 ///
 /// ```
 /// postern_guest::version!();

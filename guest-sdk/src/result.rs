@@ -10,7 +10,7 @@ pub fn interface(link: &LinkInfo, sandbox: &str) -> Interface {
 }
 
 /// True if an address of a result is the link's address. An empty address fits any link. Case does not matter: `tuning`
-/// keeps the spelling of the network, and the kernel uses lower case.
+/// keeps the spelling of the configuration, and the kernel uses lower case.
 pub fn has_mac(expected: &str, link: &LinkInfo) -> bool {
     expected.is_empty() || expected == mac(link) || link.mac.is_some_and(|mac| expected.parse() == Ok(mac))
 }

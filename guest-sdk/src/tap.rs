@@ -14,7 +14,7 @@ pub struct Tap {
     pub attributes: LinkInfo,
 }
 
-/// Makes the link in the container, named `CNI_IFNAME`, down.
+/// Makes the link in the container, with the name `CNI_IFNAME`. The link is down.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name.
@@ -25,7 +25,7 @@ pub fn create(settings: &TapSettings) -> Result<Tap, Error> {
 /// Makes the link a port of a bridge in the container.
 ///
 /// # Errors
-/// Among others [`postern_types::ErrorCode::NotFound`]: there is no link with this name.
+/// Among others [`postern_types::ErrorCode::NotFound`]: there is no link named `bridge`.
 pub fn join(link: &Link, bridge: &str) -> Result<(), Error> {
     sys::tap::join(&link.0, bridge)
 }

@@ -17,8 +17,8 @@ pub struct Vlan {
     pub id: VlanId,
 }
 
-/// Makes the link in the container, named `CNI_IFNAME`, down. `id` is 0 to 4094. `mtu` is in bytes; `None` takes the
-/// parent's MTU.
+/// Makes the link in the container, with the name `CNI_IFNAME`. The link is down. `id` is 0 to 4094. `mtu` is in bytes;
+/// `None` takes the parent's MTU.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name, or if another link has

@@ -1,10 +1,10 @@
-//! The attachment's own link in a VRF of the container, which the operator's configuration names.
+//! The attachment's own link in a VRF of the container. The operator's configuration names the VRF.
 
 use crate::error::Error;
 use crate::link::Link;
 use crate::sys;
 
-/// Puts the own link into the VRF `name`. A missing VRF is made. The link's routes and addresses move with it.
+/// Puts the own link into the VRF `name`. A missing VRF is made. The link's routes and addresses move with the link.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`]: another link is called `name`, the VRF has another table, or the

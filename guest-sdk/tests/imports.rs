@@ -18,7 +18,7 @@ fn plugins() -> Vec<String> {
     names
 }
 
-/// The size limit of a component: every start maps it, so it should stay small. The largest component, bridge, has
+/// The size limit of a component. A component should stay small, because every start maps its code. The largest component, bridge, has
 /// 285,000 bytes. dhcp has two programs, the plugin and the client of the DHCP service, and a library that reads
 /// packets.
 fn size_limit(plugin: &str) -> u64 {

@@ -68,7 +68,7 @@ mod tests {
             for key in ["cni.dev/valid-attachments", "cni.dev/attachments", "CNI.dev/Attachments"] {
                 let text = format!(r#" {{"name":"n","{key}":{list},"x":[1,{{"ifname":2}}]}} "#);
                 assert_eq!(parse(&text).unwrap(), rest, "{text}");
-                // With the lists put back, the configuration equals that of the complete tree.
+                // With the lists put back, the configuration is the same as from the complete tree.
                 let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
                 assert_eq!(json, rest);
                 let tree = NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).unwrap();

@@ -26,8 +26,8 @@ impl Version {
     /// The newest version.
     pub const LATEST: Version = Version::V1_1_0;
 
-    /// Reads a version in its exact spelling: `1.0` and `v1.0.0` are not versions. The empty text also stands for an
-    /// absent `cniVersion` and is 0.1.0.
+    /// Reads a version in its exact spelling: `1.0` and `v1.0.0` are not versions. The empty text, which also stands
+    /// for an absent `cniVersion`, is 0.1.0.
     pub fn parse(text: &str) -> Option<Version> {
         if text.is_empty() { Some(Version::V0_1_0) } else { Version::exactly(text) }
     }

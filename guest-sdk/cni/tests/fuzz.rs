@@ -228,7 +228,7 @@ fn count(json: &Json) -> usize {
     }
 }
 
-/// Puts `graft` in place of the node with this number.
+/// Puts `graft` in place of the value with this number in the tree.
 fn replace(json: &mut Json, number: &mut usize, graft: &Json) {
     if *number == 0 {
         *json = graft.clone();

@@ -22,7 +22,7 @@ pub fn step(input: &Input) -> Output {
 /// Reads one [`Input`] as JSON, and returns the [`Output`] as JSON.
 ///
 /// # Errors
-/// The text is no `Input`. Then the service is of another version.
+/// The text is no `Input`, because the service has another version.
 pub fn answer(input: &[u8]) -> Result<String, String> {
     let input: Input = serde_json::from_slice(input).map_err(|error| format!("dhcp: unreadable step: {error}"))?;
     serde_json::to_string(&step(&input)).map_err(|error| format!("dhcp: the answer can't be written: {error}"))

@@ -1,4 +1,4 @@
-//! The plugin bridge after a plugin that made a link on the host. This link joins the bridge, and bridge makes no pair.
+//! The plugin bridge after a plugin that made a link on the host. This link joins the bridge. The plugin makes no pair.
 //!
 //! The link, and its end in the container, still belong to the other plugin. With an IPAM plugin, the container's link
 //! gets the addresses. If the container has no link, the addresses are only in the result, for the program behind the
@@ -24,7 +24,8 @@ pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
     }
 }
 
-/// Runs ADD with the earlier plugin's link. `given` is the network's address for the program behind the link.
+/// Runs ADD with the earlier plugin's link. `given` is the MAC address that the network gives the program behind the
+/// link.
 ///
 /// # Errors
 /// The errors of the host.
@@ -94,8 +95,8 @@ pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostE
     config.masquerade.check()
 }
 
-/// Returns the only source address that may send: the address of the container's interface, or else the network's
-/// address for this interface.
+/// Returns the only MAC address that may send: the address of the container's interface, or else the address that the
+/// network gives this interface.
 fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<Mac, Error> {
     let own = own_interface(request, result).and_then(|at| result.interfaces.get(at));
     own.and_then(|own: &Interface| own.mac.parse().ok()).or(given).ok_or_else(|| {

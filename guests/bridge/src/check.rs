@@ -29,7 +29,7 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
 fn with_pair(config: &Config, request: &Request, result: &CniResult) -> Result<(), Error> {
     let expected = request.own_interface(result)?;
     let pair = container_end(expected)?;
-    // A pair with one end down passes no packets. Without addresses the container may set up its own end.
+    // A pair with one end down passes no packets. Without addresses, the container itself sets its end up.
     if config.container_up && !pair.container_attributes.up {
         return Err(Error::new(format!("Interface {} is down", expected.name)));
     }

@@ -53,8 +53,8 @@ fn default_destination(v4: bool) -> IpNet {
     }
 }
 
-/// Returns the first address after the network's own address. It is the gateway of an address for which IPAM named
-/// none. The host has the same default.
+/// Returns the first address after the network's own address. If IPAM names no gateway, this address is the gateway.
+/// The host has the same default.
 fn first_address(net: &IpNet) -> IpAddr {
     match net.network() {
         IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).saturating_add(1).into()),

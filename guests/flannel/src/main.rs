@@ -10,8 +10,8 @@
 //! | `runtimeConfig` | passed on |
 //!
 //! In the delegate's configuration the plugin sets `name`, `cniVersion` and `runtimeConfig`. In `ipam` it sets the
-//! node's subnets as `ranges`, and routes to the networks of all nodes. It also sets `ipMasq` (unless flanneld
-//! masquerades), `mtu`, and for bridge `isGateway`, if `delegate` lacks these keys.
+//! node's subnets as `ranges`, and routes to the networks of all nodes. It also sets keys that `delegate`
+//! lacks: `ipMasq` (unless flanneld masquerades), `mtu`, and for bridge `isGateway`.
 //!
 //! * ADD: runs the delegate with this configuration. The host also makes the configuration, and compares the two.
 //! * DEL, CHECK: runs the delegate with the configuration of its ADD.

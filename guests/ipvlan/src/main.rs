@@ -58,10 +58,11 @@ impl Config {
         })
     }
 
-    /// Returns the link to stack on. After another plugin, this is the only link of the earlier result.
+    /// Returns the link to stack on: `master`, or else the only link of `previous`, or else the link of the default
+    /// route.
     ///
     /// # Errors
-    /// The link is missing, or the result does not have exactly one link.
+    /// The link is missing, or `previous` does not have exactly one link.
     fn parent(&self, previous: Option<&CniResult>) -> Result<parent::Parent, Error> {
         let master = match (self.master.as_str(), previous) {
             ("", Some(previous)) => match previous.interfaces.as_slice() {

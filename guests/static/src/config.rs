@@ -62,8 +62,9 @@ fn replacing_address(text: &str) -> Result<IpConfig, Error> {
     Ok(IpConfig { interface: None, address, gateway: None })
 }
 
-/// Reads the addresses of `CNI_ARGS`. Each gets the last gateway of `CNI_ARGS` that lies in its network. By the
-/// conventions, `ips` in `args` replaces `CNI_ARGS`. Then (`are_silenced`) the addresses are not even read.
+/// Reads the addresses of `CNI_ARGS`. Each address gets the last gateway of `CNI_ARGS` that lies in the address's
+/// network. By CNI's conventions, `ips` in `args` replaces `CNI_ARGS`. If `args` has `ips` (`are_silenced`), the
+/// addresses of `CNI_ARGS` are not even read.
 fn arguments(request: &Request, are_silenced: bool) -> Result<Vec<IpConfig>, Error> {
     let args = request.args(&["IP", "GATEWAY"])?;
     if are_silenced {

@@ -100,13 +100,13 @@ impl NodeState {
         let is_released = account.is_released();
         let is_lost = noted.iter().any(|(_, effect)| own::is_lost_link(effect, &self.links, seen));
         if is_lost {
-            // Only DEL and ADD make a link again. Before that, a restored lease or address would have no user.
+            // Only a DEL and a new ADD make a link again. Before that, a restored lease or address would have no user.
             account.deviations.retain(|deviation| !deviation.is_command);
         }
         let what = match (is_lost, is_released) {
             (true, _) if self.has_other_link(&header, container) => Some(REPLACED),
             (true, true) => Some(DETACHED),
-            // A link without a host end is known only by its kind. If another program made it again, it has other
+            // A link without a host end is known only by its kind. A link that another program made again has other
             // addresses.
             (false, true) if has_other_addresses(&account, &header, container) => Some(REPLACED),
             _ => None,
@@ -289,7 +289,7 @@ impl NodeState {
         self.beyond(account, plugin, link);
     }
 
-    /// Compares the link of another plugin that joined a bridge.
+    /// Compares a port of a bridge whose link another plugin made.
     fn port(&self, account: &mut Account, plugin: &str, port: &Port) {
         let (name, bridge) = (&port.name, &port.bridge);
         let Some(link) = self.link_at(port.index) else {
@@ -328,8 +328,8 @@ impl NodeState {
         }
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            // Without the pair, nothing is expected in the container, and the missing pair was reported before. With
-            // another plugin's link, any content is valid.
+            // Without the pair, nothing is expected in the container, and the missing pair was reported before. If
+            // another plugin made the link, any content is valid.
             let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
             if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);

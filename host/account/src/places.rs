@@ -23,7 +23,7 @@ fn could_be_used(directory: &Path) -> bool {
     is_directory(there) && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
-/// Opens the leases of a network in a data directory; `None` if the network has no directory in it, and so no lease.
+/// Opens the leases of a network in a data directory; `None` if the network has no directory there, and so no lease.
 ///
 /// # Errors
 /// A text for people: another user can write in the directory, or the directory can't be opened.

@@ -71,7 +71,7 @@ fn directories_in(place: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| place.join(name)).collect())
 }
 
-/// Returns the reason why a directory can't be written, if it exists.
+/// Returns the obstacle if a directory exists and can't be written.
 pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err().filter(|errno| *errno != Errno::ENOENT)?;
     Some(obstacle(path, errno, why))
@@ -122,7 +122,7 @@ fn log(logs: &Path) -> Option<Obstacle> {
     refused.map(|found| Obstacle { is_survived: true, ..found })
 }
 
-/// Checks that a run could open the log for writing, if it exists. Nothing is written or created.
+/// Checks that a run could open an existing log for writing. Nothing is written or created.
 ///
 /// # Errors
 /// The log is no regular file, or is not trusted, or the kernel refuses to open it.

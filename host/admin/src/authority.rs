@@ -7,12 +7,11 @@ use crate::words::{GATEWAY, Objects};
 use postern_types::{Capability, Lasting, Row};
 use serde::{Serialize, Serializer};
 
-/// The name of the table that limits a plugin's result, independent of its imports. It takes the place of a
+/// The name of the table that limits a plugin's result, whatever the plugin imports. The name stands in place of a
 /// capability's name.
 pub const RESULT: &str = "result";
 
-/// The name of a policy's table. It limits which parts of an earlier native plugin's result count as the attachment's
-/// own.
+/// The name of the table that limits which parts of an earlier native plugin's result count as the attachment's own.
 pub const PREVIOUS: &str = "previous";
 
 /// The meaning of `in-container` in the table `previous`.

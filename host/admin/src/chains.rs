@@ -1,6 +1,6 @@
-//! The other plugins in the chain of an attachment: a plugin whose work Postern can't undo may have left rules for the
-//! attachment's addresses. The runtimes' cache has the exact list of plugins. Without a cache entry, the operator's
-//! list with the network's name is used.
+//! Finds plugins in the chain of an attachment that may have left rules for the attachment's addresses. Postern can't
+//! undo the work of such a plugin. The runtimes' cache has the exact list of plugins. Without a cache entry, the
+//! operator's list with the network's name is used.
 
 use crate::doctor::installed;
 use crate::lists::{self, List};

@@ -55,7 +55,7 @@ pub enum Phase {
     Remembered,
 }
 
-/// The sockets of a lease while it speaks with servers. They keep the container's namespace alive.
+/// The sockets of a lease while it speaks with servers. The sockets keep the container's namespace alive.
 #[derive(Debug)]
 pub struct Open {
     /// The netlink socket for the link.
@@ -114,19 +114,19 @@ pub struct KeptLease {
     /// True if a step is running.
     #[serde(skip)]
     pub is_running: bool,
-    /// The sender of the packet that the last step handled, if it handled a packet.
+    /// The sender of the packet that the last step handled; `None` if the step handled no packet.
     #[serde(skip)]
     pub sender: Option<MacBytes>,
     #[serde(skip)]
     pub open: Option<Open>,
-    /// The client that waits for the lease.
+    /// The connection that waits for the lease.
     #[serde(skip)]
     pub acquirer: Option<Id>,
-    /// True if the lease existed before the waiting client asked for it together with another lease. This lease stays
-    /// if the other lease fails.
+    /// True if the lease existed before the waiting connection asked for it together with another lease. This lease
+    /// stays if the other lease fails.
     #[serde(skip)]
     pub is_kept: bool,
-    /// The clients that wait for the lease's end.
+    /// The connections that wait for the lease's end.
     #[serde(skip)]
     pub releasers: Vec<Id>,
     /// The lease's budget of sent packets.
@@ -217,7 +217,7 @@ impl KeptLease {
         Ok(netlink.link_by_index(self.index)?.filter(|link| link.mac == Some(self.mac)))
     }
 
-    /// Returns the answer for a client whose lease failed.
+    /// Returns the answer for a connection whose lease failed.
     pub fn refusal(&self, reason: &str) -> Answer {
         refused(INTERNAL, format!("no {} lease for {}: {reason}", self.protocol(), subject(&self.attachment)), "")
     }
@@ -235,7 +235,7 @@ impl KeptLease {
         Ok(())
     }
 
-    /// True if the lease is held, or about to be.
+    /// True if the lease is being acquired, is valid, or is being released.
     pub fn is_live(&self) -> bool {
         !matches!(self.phase, Phase::Lost(_) | Phase::Remembered)
     }

@@ -1,4 +1,4 @@
-//! The socket of the service: from systemd, or its own.
+//! The socket of the service: from systemd, or made by the service.
 
 use crate::leaving::OwnFile;
 use crate::options::Options;

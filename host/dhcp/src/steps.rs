@@ -2,7 +2,8 @@
 //! process forks a sandbox for each step, gives the sandbox the step's input, and returns the guest's output. A guest
 //! that asks for an operation is ended, because this sandbox has no gate.
 //!
-//! A guest that hangs is killed at its deadline. Meanwhile the other process serves the other leases.
+//! A guest that hangs is killed at its deadline. The service has two such processes, so one of them can serve other
+//! leases meanwhile.
 
 use crate::confine;
 use crate::output;

@@ -54,7 +54,7 @@ fn netlink(others: usize) -> Outcome {
         })?);
         times[2].push(timed(|| check(masquerade::nft_check_known(&mut nft, &ours, &addrs, &[])?))?);
         times[3].push(timed(|| check(masquerade::nft_remove_known(&mut nft, &ours, &[])? == 2))?);
-        // After a deletion, closing waits for the kernel's clean-up. Half of the rounds close the connection at once.
+        // After a deletion, closing the connection waits for the kernel's clean-up. Half of the rounds close the connection at once.
         // The other half pauses first, as long as other work takes, such as deleting a link.
         if round % 2 == 0 {
             times[4].push(reopen(&mut nft)?);

@@ -97,7 +97,7 @@ impl ServingRule {
         if chain == FORWARDED || is_masquerading(chain) {
             return None;
         }
-        // An administrator's chain may have any other name.
+        // A chain with any other name may be an administrator's.
         let of_plugin = hostport::is_of_plugin(table, chain);
         let owner = match comment {
             Some(comment) if table == hostport::nft::NAME => Some(comment.to_vec()),

@@ -13,7 +13,7 @@ fn both() -> [&'static SharedTable; 2] {
     [&masquerade::SHARED, &macguard::SHARED]
 }
 
-/// Makes both tables. In each table an attachment was made and removed.
+/// Makes both tables. In each table, the rules of an attachment were made and removed.
 fn used_once() {
     let mut nft = nft();
     masquerade::nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"]), false).unwrap();

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 /// The largest number of containers that one GC enters. Each container needs a thread.
 const MOST: usize = 64;
 
-/// Returns the records of this network's attachments that are not valid, as they were at the first call. GC spares
-/// later records anyway. Of a valid attachment or another network, only the record's file name is read: the name shows
+/// Returns the records of this network's invalid attachments, as the records were at the first call. GC spares later
+/// records anyway. Of a valid attachment or another network, only the record's file name is read: the name shows
 /// the network. (A file name of Postern 0.1 does not show the network.)
 ///
 /// The list is empty if the runtime has not named the valid attachments: then nothing may be removed.

@@ -1,5 +1,5 @@
-//! The host's part of CHECK: a comparison of the host with the attachment's record. A plugin can't check these objects,
-//! because it has no handle for them. For an attachment without a record, only the plugin's CHECK runs.
+//! The host's part of CHECK: a comparison of objects on the host with the attachment's record. A plugin can't check
+//! these objects, because it has no handle for them. For an attachment without a record, only the plugin's CHECK runs.
 
 use crate::context::{Context, System};
 use crate::effect::Port;
@@ -69,7 +69,7 @@ fn gateways(host: &Netlink, path: &DataPath) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that packets of the node to the attachment's address go to its pair.
+/// Checks that packets of the node to the attachment's address go to the attachment's pair.
 fn is_routed(host: &Netlink, end: &Link, address: IpNet) -> Result<(), String> {
     let address = address.addr();
     if host.link_towards(address).map_err(words)? == Some(end.index) {

@@ -22,7 +22,7 @@ const REPLACED: u32 = 20;
 pub struct Launcher {
     catalog: Result<PathBuf, PluginError>,
     engine: Engine,
-    /// Plugins that were started before the request was read, or the reasons why a start failed.
+    /// Plugins that were started and not yet opened, or the reasons why a start failed.
     warm: Vec<(String, Result<Started, PluginError>)>,
     /// The delegates of this run, or the reasons why a delegate can't be run.
     delegates: Vec<(String, Result<Prepared, PluginError>)>,

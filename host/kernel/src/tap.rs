@@ -121,7 +121,7 @@ impl TapFile {
         Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
     }
 
-    /// Makes a tap, down ([`crate::Worker::make_tap`]). The tap is not yet persistent. No tap is made for an unknown
+    /// Makes a tap that is down ([`crate::Worker::make_tap`]). The tap is not yet persistent. No tap is made for an unknown
     /// user or group.
     pub(crate) fn make(&mut self, spec: &TapSpec) -> Result<()> {
         let subject = Subject { operation: "create tap", object: &spec.name };
@@ -169,7 +169,7 @@ fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: [u8; REQUEST]) -> n
 }
 
 /// Makes one tap in this process's SELinux context, for the parent process that started this program as [`NAME`]. The
-/// file of the tap is standard error.
+/// parent's open `/dev/net/tun` is standard error.
 pub fn make_for_another() {
     serve(|request| ask(&std::io::stderr(), libc::TUNSETIFF, request));
 }

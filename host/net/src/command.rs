@@ -47,7 +47,7 @@ pub fn cni_path(given: Option<&str>) -> String {
 pub enum Command {
     /// Attach a namespace.
     Add(One),
-    /// Compare an attachment with what ADD made.
+    /// Compare an attachment with the objects that ADD made.
     Check(One),
     /// Detach a namespace.
     Del(One),
@@ -80,7 +80,7 @@ pub struct One {
 /// Carries out a verb, and returns the result of ADD.
 ///
 /// # Errors
-/// The text that cnitool would print, and the state of the parts after a failed ADD.
+/// The text that cnitool would print. After a failed ADD, also whether DEL has removed the attachment's objects.
 pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String> {
     let words = |error: Error| error.to_string();
     let network = match command {

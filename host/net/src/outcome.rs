@@ -19,7 +19,7 @@ impl Outcome {
     /// Reads the output of a plugin. A result without a version has the version of the configuration.
     ///
     /// # Errors
-    /// Code 999: the output is not one result, or its version has no results.
+    /// Code 999: the output is not one result, or its version is unknown.
     pub fn parse(stdout: &[u8], config_version: &str) -> Result<Self, Error> {
         let json = Json::parse(stdout, LIMIT)
             .map_err(|error| Error::internal(format!("failed to unmarshal raw result: {error}")))?;

@@ -9,7 +9,7 @@ use core::fmt;
 /// A text to compare with. Parts of it may be open, by a `*` in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The parts between slashes, which `*` does not match.
+    /// The parts between slashes. A `*` matches no slash.
     segments: Vec<Vec<Token>>,
     written: bool,
 }

@@ -59,7 +59,7 @@ fn checked(range: &LeaseRange) -> Option<Range> {
 /// Ranges that together are granted for one address.
 #[derive(Debug)]
 struct Set {
-    /// The index of the policy's value, and the position of the configuration's list. A network has no position.
+    /// The index of the policy's value, and the position of the configuration's list. `None` for a network.
     key: Option<Vec<usize>>,
     covers: Vec<Cover>,
 }

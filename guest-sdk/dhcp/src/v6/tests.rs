@@ -158,7 +158,7 @@ fn prefix(length: u8, flags: u8, prefix: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the type of the one packet of an output, and the codes of its options.
+/// Returns the type of an output's only packet, and the codes of the packet's options.
 fn one(output: &Output) -> (u8, Vec<u16>) {
     assert_eq!(output.send.len(), 1, "{output:?}");
     let bytes = &output.send[0].payload.0;
@@ -445,8 +445,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// No packet causes a panic, a lease has the address that a server gave, and a lease that has not ended has a
-    /// timer.
+    /// No packet causes a panic. Only a client that has asked for a lease gets or keeps the lease. A client that has
+    /// not ended has a timer, except for an endless lease.
     #[test]
     fn sequences(acts in vec(act(), 1..40)) {
         let mut lab = Lab::with(r#"{"request":[{"option":"6"},{"option":"119"}]}"#);

@@ -279,7 +279,7 @@ impl Leftover {
     }
 
     /// Returns the name that the object has on the node. A lease or a state file has its path, and an ifb its name.
-    /// Forwards have their address. Other rules have their comment or ID (as in
+    /// Forwards have the container's address. Other rules have their comment or ID (as in
     /// [`postern_firewall::account::Marked::mark`]).
     pub fn mark(&self) -> String {
         match &self.object {

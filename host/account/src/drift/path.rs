@@ -177,8 +177,8 @@ impl NodeState {
         }
     }
 
-    /// Returns the address that the container's end should have: its first address, or an address that a later plugin
-    /// gave it.
+    /// Returns the MAC address that the container's end should have: the address from its creation, or an address from
+    /// a later plugin.
     pub(super) fn expected_mac(&self, header: &Header, path: &DataPath, have: Option<[u8; 6]>) -> Option<Mac> {
         let made = path.mac.as_ref().and_then(|text| text.parse::<Mac>().ok());
         let have = have.map(Mac);
@@ -231,7 +231,7 @@ impl NodeState {
             }
             let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
             let what = format!("the container has no route to {dst}{via} through {}", own.name);
-            // A route of the result without a next hop uses the gateway, if there is exactly one.
+            // A route without a next hop uses the gateway of the result, if there is exactly one gateway.
             let all: Vec<IpAddr> =
                 path.gateways.iter().filter_map(|text| Some(self::gateway(text)?.1.addr())).collect();
             let mut hops =

@@ -1,4 +1,4 @@
-//! DHCP: checks that the services of networks answer, and that their leases belong to attachments.
+//! DHCP: checks that the services that networks use answer, and that the services' leases belong to attachments.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::dhcp::{START, Untold, is_of, leases};

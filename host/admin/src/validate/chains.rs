@@ -1,4 +1,5 @@
-//! Chains of iptables that a network names, and that another program makes. Without these chains, portmap's ADD fails.
+//! Chains of iptables that a network names, and that a program such as kube-proxy makes. Without these chains,
+//! portmap's ADD fails.
 //!
 //! The chain of `iptablesAdminChainName` does not count: the plugin firewall makes this chain.
 

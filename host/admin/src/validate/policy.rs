@@ -1,4 +1,4 @@
-//! Finds the operations of a network that policy would refuse, by `postern plan`.
+//! Finds, by `postern plan`, the operations of a network that policy would refuse.
 
 use super::finding::{Severity, Sheet, below, item};
 use super::network::Network;
@@ -85,7 +85,7 @@ fn places(node: &Node, path: &str, tell: &mut impl FnMut((usize, String), &str))
         Tree::Object(members) => {
             let members = members.iter().filter(|one| !["name", "cniVersion", "type"].contains(&one.name.as_str()));
             members.for_each(|one| {
-                // An operation can ask for a key of a map, such as a sysctl.
+                // The request of an operation can contain the key of a map, such as the name of a sysctl.
                 tell((one.at, below(path, &one.name)), &one.name);
                 places(&one.value, &below(path, &one.name), tell);
             });

@@ -4,7 +4,7 @@ use super::finding::{Sheet, below};
 use super::text::{Member, Node};
 use std::collections::BTreeSet;
 
-/// Settings of the whole node in each kernel so far: a container's network namespace lacks them, or can only read them.
+/// Settings of the whole node in each kernel so far: a container's network namespace lacks them, or has them read-only.
 const OF_THE_NODE: [&str; 17] = [
     "net.core.bpf_jit_enable",
     "net.core.busy_poll",

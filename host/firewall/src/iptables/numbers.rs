@@ -62,7 +62,7 @@ pub(super) fn remove(
     let change = |nft: &mut Nft| nft.change(|nft, batch| plan(nft, batch, programs.v6, sets, numbered));
     match programs.without(change) {
         Some(Err(error)) if error.is_timeout() => Err(error),
-        // The kernel refuses if a rule is gone, or if a rule leads to the chain. In both cases nothing is removed here.
+        // The kernel refuses if a rule is gone, or if another rule leads to the chain. In both cases nothing is removed here.
         removed => Ok(removed.and_then(Result::ok).flatten()),
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Express
     expressions.starts_with(&wanted).then_some((source, rest))
 }
 
-/// Returns the destination that a rule compares, at any place in the rule.
+/// Returns the destination address that a rule compares. The comparison may be at any place in the rule.
 pub(crate) fn destination_of(expressions: &[Expression]) -> Option<IpAddr> {
     expressions.windows(2).find_map(|pair| {
         let [Expression::Payload { base: NETWORK_HEADER, offset, length }, Expression::Compare { equal: true, value }] =

@@ -53,7 +53,7 @@ pub trait Decide {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
     /// The objects that the operation names, or that the configuration names for it. A new table that allows the
-    /// operation must contain these objects. By default this is the object that the rule misses in an empty table.
+    /// operation must contain these objects. The default is the object that the rule misses in an empty table.
     fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         let _ = self.rule(input, &Grant::EMPTY);
         input.asked.take()

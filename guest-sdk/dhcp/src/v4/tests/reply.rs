@@ -21,7 +21,7 @@ impl Reply {
             .raw(54, &[10, 5, 0, 1])
     }
 
-    /// Returns an acknowledgement of 10.5.0.1, for 120 s, in a network of 24 bits.
+    /// Returns an ACK of the server 10.5.0.1: `address` for 120 s, in a network of 24 bits.
     pub fn ack(address: &str) -> Self {
         Self::new(5, address).raw(51, &120_u32.to_be_bytes()).raw(1, &[255, 255, 255, 0])
     }

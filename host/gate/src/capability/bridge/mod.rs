@@ -115,7 +115,7 @@ impl host::Bridge for Gate<'_> {
             }
         };
         must_be_bridge(&bridge)?;
-        // The check comes before a pair is made, because the pair could not be attached.
+        // The check comes before a pair is made, because a pair can't be attached to such a bridge.
         if self.guest.granted().has_vlans() && !bridge.vlan_filtering {
             return Err(unfiltered(name));
         }

@@ -79,8 +79,8 @@ pub struct Device {
     /// Index of the pair's other end, or of the link on which this link is stacked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
-    /// The number of the namespace of the link `peer`, in the node's namespace. `None` if `peer` is in the node's
-    /// namespace.
+    /// The number by which the node's namespace knows the namespace of the link `peer`. `None` if `peer` is in the
+    /// node's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_netnsid: Option<i32>,
     /// All other settings that rtnetlink shows: attributes, and their values as hexadecimal digits. Earlier versions
@@ -270,8 +270,8 @@ impl Device {
     }
 
     /// True if a link of the host is this virtual link. `link` has an index that this virtual link had. The kernel may
-    /// have given the index to another link meanwhile. A pair is identified by its other end. A link of another kind must also
-    /// have the recorded address, the recorded name or an ordinary name.
+    /// have given the index to another link meanwhile. A pair is identified by its other end. A link of another kind
+    /// must also have the recorded address, the recorded name or an ordinary name.
     fn is_back(&self, link: &Link) -> bool {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
         self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || is_ordinary(&link.name))
@@ -285,7 +285,7 @@ impl Device {
     }
 
     /// Returns the reason to believe that a device is in a third namespace, if it is neither in its container nor on
-    /// the host. Root in the container can move the device to a namespace of its own. `None` if the device is gone.
+    /// the host. Root in the container can move the device to another namespace. `None` if the device is gone.
     fn is_away(&self, host: &Netlink) -> Result<Option<String>, OpError> {
         let away = "it is in an unknown namespace: root in its container has moved it there";
         match &self.device {

@@ -1,6 +1,6 @@
 //! `device`: a link of the node that is moved into the container, and back.
 //!
-//! The network names the link by one of four keys, or the runtime by `deviceID`. This module never opens files of
+//! The network names the link by one of four keys, or the runtime names the link by `deviceID`. This module never opens files of
 //! `/sys`, because a confined gate must not. A confined gate can read the targets of symbolic links below `/sys`.
 
 pub mod effect;
@@ -190,8 +190,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
         None if !others::leads_here(run.system, &own)? => {
             return refuse("no record lists it, and it may have been made in the container");
         }
-        // The record of this attachment may have another network's name. Another attachment keeps its link: root in the
-        // container may have swapped the names of two links.
+        // The record of this attachment may have another network's name. The link of another attachment stays: root in
+        // the container may have swapped the names of two links.
         Some(listed) if !listed.as_ref().is_some_and(|header| others::is_of_this_interface(run.request, header)) => {
             let message =
                 format!("\"{name}\" in the container stays, because a record lists it for another attachment");

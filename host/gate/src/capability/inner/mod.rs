@@ -88,7 +88,7 @@ pub(crate) fn create(
     let name = gate.run.request.ifname.clone();
     let kind = wanted.kind().name();
     // A link that is made from the host gets a random name first, because the kernel also compares the name with the
-    // host's links. The link gets the attachment's name in the container.
+    // host's links. In the container, the link then gets the attachment's interface name.
     let born = wanted.from_host.then(random_veth_name);
     let effect = wanted.effect(born.clone());
     gate.run.journal.intend(gate.run.view(), effect.clone())?;
@@ -121,7 +121,7 @@ pub(crate) fn create(
     show(gate, Link { name: name.into(), ..made })
 }
 
-/// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. The check
+/// Checks that the name is free, that the attachment has no inner link, and that there is room for a handle. The check
 /// comes before anything is recorded. Otherwise the undo of a failed ADD could remove the link of an earlier ADD.
 pub(crate) fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
     is_name_free(gate.run, format_args!("failed to create {}", kind.name()))?;

@@ -107,7 +107,7 @@ impl PortMappings {
         .map_err(firewall_error)
     }
 
-    /// Deletes the tracked UDP connections to the forwarded ports that lead to the container. With `all`, it also
+    /// Deletes the tracked UDP connections that lead through the forwarded ports to the container. With `all`, it also
     /// deletes connections that are older than the forward. A kernel without connection tracking is no error.
     pub(crate) fn forget_connections(&self, system: &System, all: bool) -> Result<(), OpError> {
         let address = self.address.addr();
