@@ -75,7 +75,7 @@ pub fn damage(random: &mut Random, text: &mut Vec<u8>) {
                 let twice = [&b"{"[..], &member, b","].concat();
                 text.splice(0..text.len().min(1), twice);
             }
-            // A text within a text.
+            // A piece of the text, before the text.
             _ => {
                 let piece: Vec<u8> = text.iter().copied().skip(at).take(40).collect();
                 text.splice(0..0, piece);

@@ -48,8 +48,8 @@ impl Netlink {
         self.addresses_of(AddressFamily::Unspec)
     }
 
-    /// True if a link of the namespace, up or down and in any VRF, has this address. No dump is made: its cost would
-    /// grow with the number of links.
+    /// True if a link of the namespace, up or down and in any VRF, has this address. A dump is made only if the kernel
+    /// can't tell in another way, because the cost of a dump grows with the number of links.
     pub fn has_address(&self, address: IpAddr) -> Result<bool> {
         if let IpAddr::V4(address) = address {
             return match self.is_source(address)? {

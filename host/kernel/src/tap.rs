@@ -121,8 +121,8 @@ impl TapFile {
         Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
     }
 
-    /// Makes a tap that is down ([`crate::Worker::make_tap`]). The tap is not yet persistent. No tap is made for an unknown
-    /// user or group.
+    /// Makes a tap that is down ([`crate::Worker::make_tap`]). The tap is not yet persistent. No tap is made for an
+    /// unknown user or group.
     pub(crate) fn make(&mut self, spec: &TapSpec) -> Result<()> {
         let subject = Subject { operation: "create tap", object: &spec.name };
         check_name(subject, &spec.name)?;

@@ -28,8 +28,8 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, || {}, Guest::load)
 }
 
-/// Works as [`run`], for a component that needs all of WASI, without real files and sockets. The process was started
-/// for this component.
+/// Works as [`run`], for a component that needs all of WASI. This WASI has no real files and sockets. The process was
+/// started for this component.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, crate::full_wasi::make_ready, Guest::load_whole)

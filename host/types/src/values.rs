@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// An 802.1Q VLAN identifier, 1 to 4094.
+/// An 802.1Q VLAN identifier: 1 to 4094 for a port, and 0 to 4095 for a VLAN link.
 pub type VlanId = u16;
 
 /// The greatest length of a text that a plugin keeps (`notes`), in bytes.

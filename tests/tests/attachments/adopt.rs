@@ -60,7 +60,7 @@ fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)
     Ok((printed, output.status.code()))
 }
 
-/// Returns the parts of the node that living attachments change.
+/// Returns a snapshot of the node and of the container `alive`.
 fn picture(node: &Node) -> Result<Value> {
     let mut tree = node.snapshot(&["alive"], &mut Names::new(""))?;
     // host-local's round robin continues, as intended.
@@ -302,7 +302,7 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
         |place: &str| told.iter().filter(|line| line.contains(" stays: 10.77.18.") && line.contains(place)).count();
     ensure!(names("is on \"lo\", which is like no attachment's link, in the namespace /") == 1, "{told:?}");
     ensure!(told.len() == 4, "not 4 lines: two for c1's leases, two for the dead container's: {told:?}");
-    // The range on `eth0`, where an attachment has only one or two addresses.
+    // The range moves to `eth0`, where an attachment has only one or two addresses.
     node.sh_in(
         "c1",
         &format!("ip address flush dev lo; sed -i s/lo$/eth0/ /run/range; {}", "ip -force -batch /run/range || true"),

@@ -191,7 +191,7 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     let log = log.printed()?;
     ensure!(log.contains("plugin.start") && log.contains("incompatible CNI versions"), "{log}");
 
-    // Policy and imports disagree: status 3.
+    // The status is 3 if policy and imports disagree.
     let inspected = node.postern_of(COPY, "inspect claims --json")?;
     let report = inspected.json()?;
     ensure!(matches!(inspected.status, 0 | 3), "{inspected:?}");

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 /// The file of strace's trace.
 const TRACE: &str = "/var/log/trace";
-/// The full node has this number of attachments by real runs, and this number of rules without runs.
+/// On the full node, `OTHERS` is the number of attachments by real runs, and `RULES` the number of rules without runs.
 const OTHERS: usize = 40;
 const RULES: usize = 400;
-/// The bytes of more answers about the run's own link: a run reads the link repeatedly until it is up.
+/// The bytes allowed for more answers about the run's own link: a run reads the link repeatedly until the link is up.
 const SLACK: u64 = 24 << 10;
 /// The bytes of the first datagrams of two chains, of at most 32 KiB each.
 const HEAD: u64 = 64 << 10;
@@ -35,7 +35,7 @@ fn network() -> Result<(Node, Network)> {
 struct Cost {
     opened: u64,
     received: u64,
-    /// Requests with a short answer for which the kernel walks through all rules or links.
+    /// Requests that make the kernel walk through all rules or links, although the answer is short.
     walks: Vec<String>,
 }
 
@@ -216,7 +216,7 @@ fn forwards_of_others_are_not_read() -> Result<()> {
                 ),
                 _ => (chunk.iter().map(|number| others_in_nftables(*number)).collect(), "nft -f"),
             };
-            // A chain may be missing, because only the other plugin makes it.
+            // A chain may be missing: portmap makes the first chain, and firewall the second chain.
             let chains = "iptables -t nat -N CNI-HOSTPORT-DNAT; iptables -N CNI-FORWARD";
             std::fs::write(node.path("/var/log/rules"), text)?;
             node.sh(&format!("({chains}) 2>/dev/null || true; {load} /var/log/rules"))?;

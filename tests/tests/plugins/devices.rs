@@ -37,7 +37,7 @@ impl Place {
         Ok(())
     }
 
-    /// Fails unless the device is on the host as before, without a lease or record.
+    /// Fails unless the device is on the host as before, and no lease or record is left.
     fn is_as_it_was(&self) -> Result<()> {
         let text = self.node.sh("ip -d -j link show dev dev1")?;
         let links: Value = serde_json::from_str(&text)?;
@@ -473,7 +473,7 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
     Ok(())
 }
 
-/// A device on the node that a record lists belongs to that attachment. The index of claims may contain the device, be
+/// A device on the node that a record lists belongs to the record's attachment. The index of claims may contain the device, be
 /// absent, or come from an earlier version.
 #[test]
 fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
@@ -488,7 +488,7 @@ fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
         let lost = change == empty;
         let refused = place.net.call("ADD", "c2")?;
         let words = "\\\"dev1\\\" belongs to another attachment";
-        // An empty index hides the claim, so this test can fail.
+        // An empty index hides the claim. This case proves that the test can fail.
         ensure!(refused.stdout.contains(words) != lost, "{change}: {refused:?}");
     }
     Ok(())

@@ -13,7 +13,8 @@ use std::process::{Child, Stdio};
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
 const POLICIES: [&str; 3] = ["open", "same-bridge", "isolated"];
 
-/// A node with two bridges: `c1` and `c2` on `br1`, `c3` on `br2`, and `out` behind link `wan`. Port 8080 leads to `c1`.
+/// A node with two bridges: `c1` and `c2` on `br1`, `c3` on `br2`, and `out` behind link `wan`. Port 8080 leads to
+/// `c1`.
 struct Place {
     node: Node,
     bin: PathBuf,
@@ -109,7 +110,8 @@ impl Place {
         Ok(())
     }
 
-    /// Tries all connections at once. Returns the senders that the servers saw. A failed try takes a second.
+    /// Tries all connections, and the connections from one place at once. Returns the senders that the servers saw. A
+    /// failed try takes a second.
     fn ask(&self) -> Result<BTreeMap<String, String>> {
         let (c1, c1_v6) = (self.address("c1", 0)?, self.address("c1", 1)?);
         let mut answers = BTreeMap::new();
@@ -191,7 +193,7 @@ fn whole_lists(backend: &'static str) -> Result<()> {
             }
         }
         ensure!(wrong.is_empty(), "{backend}, {ingress}:\n{}", wrong.join("\n"));
-        // From outside, the container sees the real sender.
+        // From outside, the container sees the real sender. From the node's 127.0.0.1, it sees the bridge's address.
         for (question, seen) in [
             ("out to the port, tcp, IPv4", "192.0.2.2"),
             ("out to the port, udp, IPv6", "2001:db8::2"),

@@ -141,8 +141,8 @@ pub(super) fn is_given(request: &Request, own: &Link) -> bool {
     mac.zip(given).is_some_and(|(mac, given)| given.mac.eq_ignore_ascii_case(&mac))
 }
 
-/// True if another attachment's record lists this link of the container, or its host end. `CNI_NETNS` may lead to another
-/// container now, and the link may have moved to another network.
+/// True if another attachment's record lists this link of the container, or its host end. `CNI_NETNS` may lead to
+/// another container now, and the link may have moved to another network.
 pub fn is_claimed(view: View<'_>, own: &Link) -> Result<bool, OpError> {
     Ok(claiming(view, own)?.is_some())
 }

@@ -156,7 +156,8 @@ fn a_long_answer_that_is_late_fails_no_other_request() {
     assert!(connection.dump(addresses(), soon(), limits(), |_| Some([()])).is_ok());
 }
 
-/// A kernel that runs out of memory ends a dump without an end message. The next request does not wait for this message.
+/// A kernel that runs out of memory ends a dump without an end message. The next request does not wait for this
+/// message.
 #[test]
 fn an_end_that_never_comes_is_not_waited_for() {
     let connection = open();

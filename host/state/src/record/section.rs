@@ -120,7 +120,8 @@ pub struct DataPath {
     /// restore these settings.
     #[serde(skip_serializing_if = "is_false")]
     pub port_settings: bool,
-    /// Gateways of the addresses on the host: a link, then a blank and the address with prefix length.
+    /// The gateways on the host, for the attachment's addresses: a link, then a blank and the gateway's address with
+    /// prefix length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<String>,
     /// True if the host has a route to each address through the host end.

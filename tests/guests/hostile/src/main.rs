@@ -5,7 +5,7 @@
 //! | `hostile` | the behaviour: a name of [`endings`] or [`reaches`] |
 //! | `on` | the verb of the behaviour, by default `ADD`. Every other verb does nothing and succeeds |
 //! | `says` | the output of the behaviour `says` |
-//! | `sequence` | random calls before the behaviour: `"SEED CALLS"` |
+//! | `sequence` | random calls before the behaviour: `"SEED CALLS [ADDRESS/LENGTH...]"`, with addresses to claim |
 //! | `make` | first make a whole attachment: pair, lease, addresses, masquerading, spoofing protection |
 //!
 //! A guest can't try a forged handle. Handles are resources of the component model: a guest has no number to forge, and

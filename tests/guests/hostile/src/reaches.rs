@@ -1,4 +1,5 @@
-//! Operations that the policy does not grant. Each ends with the host's refusal. A success fails the test.
+//! Operations that the host must refuse, most of them because policy does not grant the operation. A success fails the
+//! test.
 
 use ipnet::IpNet;
 use postern_guest::types::{Backend, LeaseRange, Route};

@@ -87,7 +87,7 @@ impl Held {
     }
 }
 
-/// xorshift64*.
+/// A generator of random numbers: xorshift64*.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! The benchmark: our plugins beside the native plugins, netavark and the floor, all in one run. It measures single
-//! calls, whole lists, many calls at once, memory and sizes.
+//! The benchmark: our plugins beside the native plugins, netavark and the floor (a program that does only the necessary
+//! work), all in one run. It measures single calls, whole lists, many calls at once, memory and sizes.
 //!
 //! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...]`, under `tests/in-namespaces`. It
 //! writes `raw.json` with each figure, `performance.json` with medians, 10th and 95th percentiles, and

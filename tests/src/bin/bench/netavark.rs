@@ -1,6 +1,6 @@
-//! Measures netavark, which sets up networks for Podman without plugins: a bridge with masquerading and one port. As
-//! for the plugins, the bridge and the network's rules exist already, because another container of the network stays
-//! attached.
+//! Measures netavark, which sets up networks for Podman without plugins. The network has a bridge, masquerading and one
+//! port. As for the plugins, the bridge and the network's rules exist already, because another container of the network
+//! stays attached.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::measure::{Measured, timed};

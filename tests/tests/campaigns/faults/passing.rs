@@ -16,7 +16,7 @@ fn scenario(name: &str) -> Result<Scenario> {
     scenarios::all().into_iter().find(|scenario| scenario.name == name).ok_or(anyhow!("no scenario {name}"))
 }
 
-/// A node with two containers, and a bridge whose addresses are the node's.
+/// A node with two containers. By default, their network has the bridge `br9`, with gateways.
 struct Bridged {
     node: Node,
 }
@@ -186,7 +186,7 @@ fn ports_of_localhost_and_their_connections() -> Result<()> {
         run("DEL", &[])?.success()?;
         place.node.sh(&format!("echo 0 > {file}"))
     };
-    // The objects that attachments share exist.
+    // Makes the objects that attachments share.
     run("ADD", &[])?.success()?;
     before()?;
     for fault in place.errors(&["sendto", "recvfrom"], |fault| run("ADD", fault))? {
@@ -228,8 +228,8 @@ fn a_renamed_link_is_found() -> Result<()> {
     Ok(())
 }
 
-/// The record of shared objects notes a bridge that the kernel made, even if the kernel's answer was lost. `postern gc
-/// --node` knows the bridge.
+/// A bridge that the kernel made has a note, even if the kernel's answer was lost. So `postern gc --node` knows the
+/// bridge.
 #[test]
 fn a_bridge_is_noted() -> Result<()> {
     let place = Bridged::new()?;

@@ -75,7 +75,7 @@ pub struct Place {
     node: Node,
     scenario: Scenario,
     verb: &'static str,
-    /// The node before a run: for CHECK and GC with `c1` attached.
+    /// The node before a run. For CHECK and GC, `c1` is attached.
     before: Value,
     /// The node with only bridge's part of the attachment, if bridge comes before the plugin.
     between: Value,
@@ -476,7 +476,7 @@ impl Place {
         }
         let mut kept = collect_garbage(&self.node)?;
         // On a busy machine, the last process of an earlier run leaves the namespace late. The kernel ends the
-        // namespace only after that.
+        // namespace only when this process has left.
         let start = Instant::now();
         while gone && kept.is_empty() && is_recorded(&self.node, container)? && start.elapsed() < PROMPT {
             std::thread::sleep(Duration::from_millis(20));

@@ -103,7 +103,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("vlan", "vlan", &dual, json!({"master": MASTER, "vlanId": 5})),
         scenario("ipvlan", "ipvlan", &dual, json!({"master": MASTER, "mode": "l3"})),
         scenario("dummy", "dummy", &dual, json!({})),
-        // `single` has no IPv6 address: without a carrier, the run would wait for that address.
+        // The tap has no carrier, so a run would wait for an IPv6 address. `single` has no IPv6 address.
         scenario("tap", "tap", &single, json!({"owner": 0, "group": 0, "mtu": 1400})),
         scenario("host-device", "host-device", &dual, json!({})),
         scenario("host-device L2", "host-device", &json!({}), json!({})),

@@ -203,7 +203,7 @@ impl TestNode {
         Ok(test_node)
     }
 
-    /// Makes a call of one plugin of a container's list. `previous` is the earlier plugin's result, or the ADD's.
+    /// Makes a call of one plugin of a container's list. `previous` is the result of the earlier plugin, or of the ADD.
     /// `patch` changes the configuration.
     pub fn call(&self, of: &Plugin, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
         let (plugin, mut config) = of.clone();
@@ -321,8 +321,8 @@ impl TestNode {
         Ok(())
     }
 
-    /// Removes everything. DEL removes attached containers. DEL and `postern gc` in turn remove containers with killed
-    /// runs. Returns a summary.
+    /// Ends all attachments. DEL detaches attached containers. DEL and `postern gc` in turn detach containers with
+    /// killed runs. Returns a summary.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
         let (mut attached, mut deleted, mut gone) = (0, 0, Vec::new());
         let delete = |container: &Container, previous: &Value| -> Result<Value> {

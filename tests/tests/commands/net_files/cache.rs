@@ -64,7 +64,7 @@ impl<'de> serde::Deserialize<'de> for Keys {
 enum Slot {
     /// The file is unchanged since the cache wrote it.
     Own { network: String, attachment: Attachment, outcome: Box<Outcome> },
-    /// The file was changed from outside. Its text names the attachment that it claims.
+    /// The file was changed from outside. The names in its text decide to which attachment it belongs.
     Changed,
 }
 
@@ -101,7 +101,7 @@ fn file_name(network: &str, attachment: &Attachment) -> String {
     format!("{network}-{}-{}", attachment.container_id, attachment.ifname)
 }
 
-/// Returns a list with this name and version, and without plugins, which the cache ignores.
+/// Returns a list with this name and version, and without plugins, because the cache ignores plugins.
 fn list_of(network: &str, version: &str) -> List {
     List {
         name: network.to_owned(),

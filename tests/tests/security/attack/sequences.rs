@@ -55,7 +55,7 @@ struct Rules {
     delegates: bool,
 }
 
-/// The ports of the node in the configuration. Two of them belong to the bystanders.
+/// The ports of the node in the configuration. One of them, 9443, leads to a bystander already.
 const LISTED: [(u16, u16, &str, &str); 6] = [
     (8080, 80, "tcp", ""),
     (8081, 81, "tcp", ""),
@@ -69,8 +69,8 @@ const TAKEN: [u16; 3] = [9443, 9053, 9444];
 /// The bystanders' addresses.
 const FOREIGN: [&str; 2] = ["10.77.0.2", "10.9.0.2"];
 
-/// In some sequences, a native plugin has made a pair on a bridge. Root in the container has given its end other
-/// attachments' addresses too.
+/// In some sequences, a native plugin has made a pair on a bridge. Root in the container has also put addresses of
+/// other attachments on the container's end.
 const NATIVE: &str = "
     ip link add port1 type veth peer name eth0 netns c1
     ip link set port1 up master hostile0; ip -n c1 link set eth0 up
@@ -557,7 +557,7 @@ fn leading_number(text: &str) -> Option<u16> {
     text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Runs one sequence, in all verbs of an attachment.
+/// Runs one sequence on ADD, a second sequence on a later verb, and then a DEL.
 fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);

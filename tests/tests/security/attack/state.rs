@@ -4,7 +4,7 @@ use crate::attack::attacked_node::{AttackedNode, good};
 use anyhow::{Result, ensure};
 use postern_tests::proof::Refusal;
 
-/// The change to the node, its repair, and the message about it.
+/// The change to the node, the script that repairs the node, and the words of the refusal.
 const PLACES: [(&str, &str, &str); 8] = [
     ("chmod 777 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),
     ("chmod 770 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),

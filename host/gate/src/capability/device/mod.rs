@@ -1,7 +1,8 @@
 //! `device`: a link of the node that is moved into the container, and back.
 //!
-//! The network names the link by one of four keys, or the runtime names the link by `deviceID`. This module never opens files of
-//! `/sys`, because a confined gate must not. A confined gate can read the targets of symbolic links below `/sys`.
+//! The network names the link by one of four keys, or the runtime names the link by `deviceID`. This module never opens
+//! files of `/sys`, because a confined gate must not. A confined gate can read the targets of symbolic links below
+//! `/sys`.
 
 pub mod effect;
 pub mod held;

@@ -1,4 +1,4 @@
-//! The rules of things that attachments share: bridges, backends, delegates, files and addresses.
+//! The rules on objects that attachments share: bridges, backends, delegates, files and addresses.
 
 use super::{asked, bridge, decided, ensure};
 use crate::granted::tests::granted;
