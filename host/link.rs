@@ -28,7 +28,7 @@ pub fn without_tables() {
 }
 
 /// Sets all flags for a release build of an executable that has no flags of its own. Other builds are linked as usual.
-/// `own` is the path of this file from the package.
+/// `own` is the path of this file, relative to the package.
 #[allow(dead_code, reason = "some build scripts call the steps themselves")]
 pub fn installed(own: &str) {
     assert!(Path::new(own).is_file(), "cargo would build this package at each call, because {own} is missing");

@@ -1,6 +1,6 @@
 //! A fake host for tests on the build machine: a simulated kernel behind the functions that a component imports.
 //!
-//! Each thread has its own fake host, so tests can run in parallel. The simulation is in [`Kernel`], a separate crate,
+//! Each thread has its own fake host, so tests can run in parallel. The simulation, [`Kernel`], is in a separate crate,
 //! because `postern plan` runs guests against it too. [`Subject`] has the checks that tests of most plugins need.
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests run")]
 
@@ -30,7 +30,7 @@ pub fn with<T>(act: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(act)
 }
 
-/// Returns the names of the operations that succeeded or failed since the kernel was installed.
+/// Returns the names of all operations since the kernel was installed, in order.
 pub fn log() -> Vec<&'static str> {
     with(|kernel| kernel.log.iter().map(Operation::name).collect())
 }
@@ -70,7 +70,7 @@ pub fn call_verb(plugin: &impl Plugin, env: Env, stdin: &str) -> Result<String, 
     dispatch(plugin, env, || Ok(stdin.as_bytes().to_vec()))
 }
 
-/// An IPAM result with one address and its gateway, a default route, and its own DNS.
+/// An IPAM result with one address and its gateway, a default route, and IPAM's DNS.
 pub const ONE_ADDRESS: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
 
 /// Returns a host with `eth0`, the link of the default route, and `eth1`. IPAM returns `ipam`.

@@ -85,7 +85,7 @@ impl NumericVersion {
 pub struct VersionInfo {
     /// The version of the answer itself.
     pub cni_version: String,
-    /// The versions that the plugin supports, as it wrote them. This crate may not know all of them.
+    /// The versions that the plugin supports, as the plugin wrote them. This crate may not know all of them.
     pub supported: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! CHECK: compares the attachment with `prevResult`. The texts are those of the native plugin.
+//! CHECK: compares the attachment with `prevResult`. The error texts are those of the native plugin.
 
 use crate::chained;
 use crate::config::Config;

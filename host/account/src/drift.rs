@@ -289,7 +289,7 @@ impl NodeState {
         self.beyond(account, plugin, link);
     }
 
-    /// Compares a port of a bridge whose link another plugin made.
+    /// Compares a link that another plugin made and that is a port of a bridge.
     fn port(&self, account: &mut Account, plugin: &str, port: &Port) {
         let (name, bridge) = (&port.name, &port.bridge);
         let Some(link) = self.link_at(port.index) else {

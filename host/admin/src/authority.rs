@@ -27,7 +27,7 @@ const IN_CONTAINER: [&str; 2] = [
 pub struct Grant {
     /// WIT interface.
     pub capability: String,
-    /// `shipped` or `operator`: the origin of its file.
+    /// `shipped` or `operator`: the origin of the policy file.
     pub from: String,
     /// The policy file with the table.
     pub file: String,

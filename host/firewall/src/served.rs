@@ -38,7 +38,7 @@ pub struct Served(HashMap<IpAddr, Vec<ServingRule>>);
 
 impl Served {
     /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables and the
-    /// node has their programs, these tables are read too.
+    /// node has the programs of legacy iptables, these tables are read too.
     ///
     /// # Errors
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.

@@ -380,7 +380,7 @@ fn rules_are_found_by_their_handles() {
     assert_eq!(ruleset(), NATIVE);
     // If a rule is gone, all handles are ignored.
     assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &[made[0], other[0]]).unwrap(), 2);
-    // The handles start again, and belong to another attachment.
+    // In a new table the handles start again. They now belong to another attachment.
     tool("nftables", "nft delete table inet cni_plugins_masquerade");
     let again = nft_ensure(&mut nft, &key("cid2"), &addrs(&DUAL), true).unwrap();
     let before = ruleset();

@@ -27,7 +27,7 @@ pub struct Call<'a> {
     pub verb: Verb,
     pub env: &'a Env,
     pub stdin: &'a [u8],
-    /// When the run began.
+    /// The time at which the run began.
     pub started: Instant,
 }
 

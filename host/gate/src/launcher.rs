@@ -1,4 +1,4 @@
-//! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
+//! The launcher finds a plugin's policy and code by the plugin's name, and starts a process with the code.
 
 use crate::catalog::{self, Unverified};
 use crate::errors::obstacle;
@@ -149,8 +149,8 @@ impl Launcher {
         make_ready(plugin, self.start(plugin)?, None)
     }
 
-    /// Starts a plugin with all its files from one catalog. `postern add` replaces the whole directory in one step.
-    /// Then a start that began with the previous catalog is repeated.
+    /// Starts a plugin with all its files from one catalog. `postern add` replaces the whole directory in one step. A
+    /// start is repeated if the directory was replaced meanwhile.
     fn start(&self, plugin: &str) -> Result<Started, PluginError> {
         if !plugin_file::is_name(plugin) {
             return Err(PluginError(format!("invalid plugin name: {plugin}")));

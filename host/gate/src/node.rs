@@ -14,7 +14,7 @@ use std::path::Path;
 pub const BRIDGE: &str = "bridge";
 /// Kind of a VLAN gateway that was created.
 pub const VLAN_GATEWAY: &str = "vlan-gateway";
-/// Kind of a family whose forwarding was switched on.
+/// Kind of an IP version whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
 
 /// Kind of a link with `route_localnet`.
@@ -26,7 +26,7 @@ pub const ISOLATION: &str = "isolation";
 /// collected.
 ///
 /// `make` returns true if this run made the object. If not, the note is removed again. For a link that was made, the
-/// index is noted too, because a foreign link may later have its name.
+/// index is noted too, because a foreign link may later have the same name.
 pub fn noted<E>(
     state: &Path,
     host: &Netlink,

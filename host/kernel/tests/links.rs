@@ -262,7 +262,7 @@ fn vlans_of_a_port() {
     });
 }
 
-/// More links than fit one datagram.
+/// The namespace has more links than one datagram holds.
 #[test]
 fn long_lists_are_complete() {
     isolated(|| {

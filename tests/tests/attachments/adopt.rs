@@ -223,8 +223,8 @@ fn of_portmap_and_firewall_with_iptables() -> Result<()> {
     forwards(12, "iptables")
 }
 
-/// The search finds links that limit rates. The links of living containers, records, an unfinished ADD and an operator
-/// stay.
+/// The search finds links that limit rates. The links of living containers, of containers with a record, of an
+/// unfinished ADD and of an operator stay.
 #[test]
 fn of_bandwidth() -> Result<()> {
     let (node, net) = used(13, "nftables", &json!({}))?;
@@ -356,8 +356,8 @@ fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
     Ok(())
 }
 
-/// A clock that was far ahead gives leases a date in the future. Such a lease stays only if a living container has its
-/// address.
+/// A clock that was far ahead gives leases a date in the future. Such a lease stays only if a living container has the
+/// lease's address.
 #[test]
 fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
     let (node, net) = used(20, "nftables", &json!({"ipMasq": false, "macspoofchk": false}))?;

@@ -103,8 +103,8 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     Ok(())
 }
 
-/// The service renews a lease over more than two lease times and several kills of the service. It does not keep the
-/// container's namespace alive.
+/// The service renews a lease over more than two lease times and several kills of the service. The service does not
+/// keep the container's namespace alive.
 #[test]
 fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let (lab, lease) = leased(6)?;

@@ -1,4 +1,4 @@
-//! Tests of whole steps, with packets byte by byte.
+//! Tests of whole steps, with packets that are written byte by byte.
 
 use crate::{Client, Event, Hex, Input, Lease, Outcome, Output, Payload, State, Timeouts, To, duid, step};
 use proptest::collection::vec;

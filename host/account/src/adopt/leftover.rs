@@ -76,7 +76,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// An object of a native plugin that is not in use.
+/// An unused object of a native plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The object's kind.

@@ -81,7 +81,7 @@ fn plan(
     }
     for set in sets {
         let Some(chain) = &set.owner.chain else { return Ok(None) };
-        // If both forms exist, one form belongs to another owner.
+        // If both forms of the chain exist, one form belongs to another owner.
         if let Some(state) = nft.chain(of, chain)?
             && there.replace((set, chain, state.uses)).is_some()
         {

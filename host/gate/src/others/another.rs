@@ -36,7 +36,7 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
 /// The answer is yes in two cases. The container has a link with the attachment's name that no other record claims, or
 /// the runtime's last result names another link. Then the record is incomplete.
 pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
-    // The check is repeated, because links in the container could not be read before its namespace was entered.
+    // The check is repeated: before the run entered the container, links in the container could not be read.
     if run.journal.has_lost_link {
         look_for_link(run)?;
     }
@@ -53,7 +53,7 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     let is_given = own.as_ref().is_some_and(|own| is_given(run.request, own));
     let foreign = run.journal.has_foreign_record(run.system);
     let is_replaced = match (own, given) {
-        // The path can lead to another container now. The link belongs to the attachment only if the runtime's result
+        // `CNI_NETNS` can lead to another container now. The link belongs to the attachment only if the runtime's result
         // names it. An ADD removes nothing in this container, and needs no such check.
         (Some(_), _) if foreign && run.request.verb != Verb::Add => is_given,
         (Some(_), _) => true,

@@ -68,12 +68,12 @@ pub fn ip(arguments: &str) -> Value {
     serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }).unwrap()
 }
 
-/// Makes a veth pair with both ends up in the calling thread's namespace. `netlink` must belong to this namespace.
+/// Makes a veth pair in the calling thread's namespace, and sets both ends up. `netlink` must belong to this namespace.
 pub fn veth(netlink: &Netlink, name: &str, peer_name: &str) -> (Link, Link) {
     veth_in(&Namespace::current().unwrap(), netlink, name, peer_name)
 }
 
-/// Makes a veth pair with both ends up in `namespace`, to which `netlink` belongs.
+/// Makes a veth pair in `namespace`, and sets both ends up. `netlink` must belong to this namespace.
 pub fn veth_in(namespace: &Namespace, netlink: &Netlink, name: &str, peer_name: &str) -> (Link, Link) {
     let peer_mac = postern_kernel::random_mac();
     let spec = VethSpec { name, mtu: None, mac: None, peer_name, peer_mac, peer_ns: namespace.fd() };

@@ -239,7 +239,7 @@ fn a_dump_that_has_never_enough_is_whole() {
     assert!(whole && all.len() == count(&connection));
 }
 
-/// The deadline is for all messages together, for any number of messages.
+/// One deadline covers all messages of an exchange, whatever their number.
 #[test]
 fn an_exchange_has_a_deadline() {
     let connection = open();

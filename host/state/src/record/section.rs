@@ -81,7 +81,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Returns the section that a call of a plugin belongs to: the plugin's last section with this hash of the
-    /// configuration. Without such a section it is the plugin's last section. `None` if the plugin has no section.
+    /// configuration, or else the plugin's last section. `None` if the plugin has no section.
     #[must_use]
     pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
         let mut own = self.sections().iter().filter(|section| section.plugin() == plugin);

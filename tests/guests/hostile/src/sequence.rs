@@ -55,7 +55,7 @@ const FORWARDS: [&str; 12] = [
     "tcp:8080:80@192.0.2.1",
 ];
 
-/// Sysctls, some in the network's configuration, some of the container's namespace.
+/// Some of these sysctls are in the network's configuration, and some belong to the container's namespace.
 const SYSCTLS: [&str; 6] = [
     "net.core.somaxconn",
     "net.core.somaxconn",
@@ -131,7 +131,7 @@ impl Random {
     }
 
     fn sets(&mut self) -> Vec<Vec<LeaseRange>> {
-        // Half of the ranges can work.
+        // Half of the requests can work.
         if self.flip() {
             let subnet = "10.9.0.0/24".parse().unwrap_or_default();
             return vec![vec![LeaseRange { subnet, start: None, end: None, gateway: None }]];

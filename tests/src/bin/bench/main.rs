@@ -42,7 +42,7 @@ use std::process::Command;
 const PORT: u16 = 8080;
 /// The number of runs before the first run that counts.
 const WARM_UP: usize = 3;
-/// The number of memory measurements of a run.
+/// The number of memory measurements for each scenario and side.
 const MEMORY_RUNS: usize = 5;
 /// The scenarios whose memory is measured.
 const MEMORY: [&str; 3] = ["static", "bridge + host-local", "portmap default"];

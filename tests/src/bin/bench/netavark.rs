@@ -16,7 +16,7 @@ pub struct Netavark {
     pub version: String,
 }
 
-/// A container, as Podman names it.
+/// A container: its namespace, and Podman's description of it for netavark.
 struct Container {
     netns: String,
     input: String,

@@ -248,8 +248,8 @@ fn a_bridge_is_noted() -> Result<()> {
     Ok(())
 }
 
-/// A run reads the leases again if a native plugin made the index of leases out of date. The old index tells each
-/// lease's boot.
+/// A run reads the leases again if a native plugin made the index of leases out of date. The run takes
+/// each lease's boot from the old index.
 #[test]
 fn leases_keep_their_boot() -> Result<()> {
     /// The size of an entry in the index.

@@ -275,7 +275,7 @@ impl Place {
         }
     }
 
-    /// Returns the kind of each effect in the records of attachments and of shared objects, with its backend.
+    /// Returns the kind and the backend of each effect in the records of attachments and of shared objects.
     fn effects(&self) -> Result<BTreeSet<String>> {
         let lines = self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?;
         let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

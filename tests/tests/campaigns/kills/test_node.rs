@@ -39,7 +39,7 @@ pub struct TestNode {
 const FIRST_PORT: usize = 8000;
 /// The link on which macvlans and VLANs are stacked.
 const WIRE: &str = "wire0";
-/// The wire of ipvlans. A link carries macvlans or ipvlans, and never both.
+/// The link on which ipvlans are stacked. A link carries macvlans or ipvlans, and never both.
 const SECOND_WIRE: &str = "wire2";
 
 /// Three of eight containers share a bridge, a range and nftables. Other containers use iptables, or pairs without a

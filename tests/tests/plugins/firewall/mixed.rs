@@ -47,7 +47,7 @@ fn native_behind() -> Result<()> {
     Ok(())
 }
 
-/// Each side checks and removes the other side's rules, in whole lists and in halves.
+/// Each side checks and removes the other side's rules, in lists of one side and in lists of both sides.
 #[test]
 fn a_node_is_moved_either_way() -> Result<()> {
     use Side::{Native, Ours};

@@ -80,7 +80,7 @@ const NO_NATIVE: &str = "ip link del port1 2>/dev/null || true";
 const OF_NATIVE: &str = "10.9.0.77";
 /// The addresses that `prevResult` claims.
 const CLAIMED: [&str; 5] = ["10.9.0.77/24", "10.77.0.2/24", "192.0.2.1/24", "10.9.0.2/24", "10.9.0.78/24"];
-/// The operator's bridge for the delegate, which no guest can change.
+/// The operator's bridge for the delegate. No guest can choose another bridge.
 const DELEGATE: &str = "hostile0";
 /// flanneld's subnet file.
 const SUBNET_FILE: &str = "/run/flannel/subnet.env";

@@ -367,7 +367,7 @@ fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>,
     Ok(found.min_by(|a, b| a.name.cmp(&b.name)))
 }
 
-/// Returns the only link with this address. Links that are stacked on a link often have its address. Of several links,
+/// Returns the only link with this address. Stacked links often have the lower link's address. Of several links,
 /// only a link that got the address from its driver counts. The error names all links with the address.
 fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();

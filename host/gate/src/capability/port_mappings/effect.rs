@@ -216,7 +216,7 @@ impl EffectKind for PortMappings {
     }
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        // The block comes first: without it, containers reach the node's 127.0.0.0/8.
+        // The guard comes first: without the guard, containers reach the node's 127.0.0.0/8.
         let guard = self.restore_guard(run.system)?;
         if self.is_whole(run)? {
             return Ok(guard);
@@ -226,7 +226,7 @@ impl EffectKind for PortMappings {
     }
 }
 
-/// Returns the recorded forwards of this container's other attachments, to any network. Containers with the same rule
+/// Returns the recorded forwards of this container's other attachments, in all networks. Containers with the same rule
 /// comment are included.
 fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let own = &view.request.container_id;
