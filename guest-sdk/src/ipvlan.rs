@@ -17,7 +17,8 @@ pub struct Ipvlan {
     pub mode: Option<IpvlanMode>,
 }
 
-/// Makes the link in the container, named `CNI_IFNAME`, down. `mtu` is in bytes; `None` takes the parent's MTU.
+/// Makes the link `CNI_IFNAME` in the container. The new link is down. `mtu` is in bytes; `None` takes the parent's
+/// MTU.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link with this name, or if the parent has

@@ -51,8 +51,8 @@ pub struct Pair {
     pub bridge: Option<String>,
 }
 
-/// The host end of the attachment's pair, or the link that replaces it ([`crate::bridge::previous_link`]). A plugin can
-/// read this end, wait for it, and pass it on; only the host configures it.
+/// The host end of the attachment's pair, or the link in place of the host end ([`crate::bridge::previous_link`]). A
+/// plugin can read this end, wait for it, and pass it on; only the host configures it.
 #[derive(Debug)]
 pub struct HostEnd(pub(crate) sys::veth::HostEnd);
 
@@ -64,7 +64,8 @@ pub fn create(options: &Options) -> Result<Pair, Error> {
     sys::veth::create(&options.0)
 }
 
-/// Finds the pair that an earlier run made. `None` if the link is gone, or is no veth with its other end on this host.
+/// Finds the pair that an earlier run made. `None` if the container's link is gone, or is no veth whose other end is on
+/// this host.
 pub fn find() -> Result<Option<Pair>, Error> {
     sys::veth::find()
 }

@@ -1,5 +1,5 @@
-//! Configurations made from the tables: an example that works, one with every key, and many with one fault each. A
-//! plugin refuses each configuration with a fault.
+//! Configurations made from the tables of keys: an example that works, one with every key, and many with one fault
+//! each. A plugin refuses each configuration with a fault.
 
 use crate::key::{Form, Key, Kind};
 use crate::{Plugin, Role};

@@ -144,11 +144,11 @@ fn gateways_are_derived_where_ipam_names_none() {
 fn default_routes_are_not_doubled() {
     let with = |route: &str| format!(r#"{{"ips":[{{"address":"10.1.2.3/24"}}],"routes":[{route}]}}"#);
     for (route, expected) in [
-        // ADD adds no default route beside a default route with its own gateway.
+        // ADD adds no default route beside a default route of IPAM that names a gateway.
         (r#"{"dst":"0.0.0.0/0","gw":"10.1.2.9"}"#, vec!["0.0.0.0/0 via 10.1.2.9"]),
-        // A route without a gateway uses the same gateway, so it is equivalent.
+        // A default route without a gateway gets the gateway of ADD's default route, so ADD adds no second route.
         (r#"{"dst":"0.0.0.0/0"}"#, vec!["0.0.0.0/0 via 10.1.2.1"]),
-        // Another metric is another route.
+        // A route with another metric is another route.
         (r#"{"dst":"0.0.0.0/0","priority":9}"#, vec!["0.0.0.0/0 via 10.1.2.1", "0.0.0.0/0 via 10.1.2.1"]),
         (r#"{"dst":"10.9.0.0/16"}"#, vec!["10.9.0.0/16 via 10.1.2.1", "0.0.0.0/0 via 10.1.2.1"]),
     ] {

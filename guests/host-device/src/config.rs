@@ -13,8 +13,7 @@ pub struct Config {
     pub device: (DeviceKey, String),
     /// The PCI device, which a user-space driver may have.
     pci: Option<(DeviceKey, String)>,
-    /// True if the configuration says that a user-space driver has the device. This key counts only without a PCI
-    /// device.
+    /// `DPDKMode`: true if a user-space driver has the device. The key counts only without a PCI device.
     userspace: bool,
     pub conf: NetConf,
 }
@@ -31,7 +30,7 @@ impl Config {
         let fields = conf.fields();
         let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
         let (name, address, path, bus) = (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
-        // The key is not documented, but native plugins read it.
+        // `DPDKMode` is not documented, but native plugins read it.
         let userspace = fields.bool("DPDKMode")?.unwrap_or(false);
         let id = match fields.object("runtimeConfig")? {
             Some(runtime) => runtime.string("deviceID")?.filter(|value| !value.is_empty()),

@@ -20,7 +20,7 @@ fn node(ipam: &str) -> Kernel {
     kernel
 }
 
-/// Returns the name of the container's link on the host.
+/// Returns the name that the container's link had on the host.
 fn home() -> Option<String> {
     fake::with(|kernel| kernel.own().and_then(|own| own.home.clone()))
 }

@@ -8,10 +8,10 @@
 //! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`; `CNI_ARGS` is then ignored |
 //! | `runtimeConfig.ips` (capability `ips`) | addresses with prefix length that also replace the addresses of `args` |
 //! | `CNI_ARGS` `IP` | addresses with prefix length, separated by commas, **added** to `ipam.addresses` |
-//! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
+//! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains the gateway |
 //!
-//! * ADD: returns the addresses with their gateways, routes and DNS. A result without addresses is no error here; the
-//!   calling plugin reports this error.
+//! * ADD: returns the addresses with their gateways, routes and DNS. A result without addresses is no error of static:
+//!   the calling plugin reports the missing addresses.
 //! * DEL: nothing to do; the configuration isn't even read.
 //! * CHECK: an address of the configuration that `prevResult` has with another gateway is an error.
 //! * STATUS, GC: nothing to do.

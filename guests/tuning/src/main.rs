@@ -79,7 +79,7 @@ impl Plugin for Tuning {
     }
 }
 
-/// True for a sysctl with which the kernel changes other settings, or takes addresses and routes from links.
+/// True for a sysctl that makes the kernel change other settings, or remove addresses and routes of links.
 fn reaches_far(key: &str) -> bool {
     ["forwarding", "ip_forward", "disable_ipv6"].iter().any(|name| key.ends_with(name))
 }

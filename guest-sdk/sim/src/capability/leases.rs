@@ -61,7 +61,7 @@ impl host::Leases for Kernel {
 }
 
 impl Kernel {
-    /// Returns the first few free addresses of a set: enough for tests, for a subnet of any size.
+    /// Returns free addresses of a set. Only the first 1024 addresses of each range are looked at.
     fn candidates(&self, number: usize, set: &[LeaseRange]) -> Result<Vec<(IpAddr, LeaseRange)>, OpError> {
         let invalid = |text: &str| {
             let message = format!("invalid range set {number}: {text}");
