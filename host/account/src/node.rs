@@ -348,7 +348,7 @@ fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft,
     Ok(())
 }
 
-/// Returns the setting of a link.
+/// Returns the sysctl `route_localnet` of a link.
 fn route_localnet(link: &str) -> Sysctl {
     Sysctl::Ipv4Conf(link.to_owned(), "route_localnet")
 }

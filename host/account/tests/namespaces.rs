@@ -108,7 +108,7 @@ fn a_namespace_that_only_a_thread_is_in() {
     assert!(found.path.to_str().unwrap().starts_with(&task), "{}", found.path.display());
 }
 
-/// Makes a namespace with two names that only mounts keep alive; returns its cookie.
+/// Makes a namespace that only two mounts keep alive, one for each name. Returns the namespace's cookie.
 fn mounted(names: [&str; 2]) -> u64 {
     for name in names {
         fs::write(name, "").unwrap();

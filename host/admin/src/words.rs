@@ -17,7 +17,7 @@ pub const GATEWAY: &str = "gateway";
 pub enum Switch {
     /// Never.
     Off,
-    /// The condition, as a part of a sentence that begins with a comma. An empty text means "always".
+    /// The condition: a part of a sentence, with a comma at its beginning. An empty text means "always".
     On(String),
 }
 
@@ -81,7 +81,7 @@ impl Objects<'_> {
         if keys.is_empty() { None } else { Some(format!(", where {} says so", keys.join(" or "))) }
     }
 
-    /// Returns a setting that is off if the value is `off` or absent.
+    /// Returns the switch for a key. The switch is off if the key's value is `off` or absent.
     pub fn switch(&self, key: &str, off: &str) -> Switch {
         let Some(values) = self.values(key) else { return Switch::On(", if a policy lets it".to_owned()) };
         let on: Vec<&String> = values.iter().filter(|value| *value != off).collect();

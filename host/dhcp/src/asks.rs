@@ -161,7 +161,7 @@ impl Service {
         let (attachment, index) = (attachment.clone(), link.index);
         let entry = KeptLease { attachment, family, namespace: identity, index, mac, ..KeptLease::default() };
         let mut entry = entry.begun(phase);
-        // Links of one parent share its hardware address, so servers must broadcast their answers.
+        // All ipvlans of a parent have the parent's hardware address, so servers must broadcast their answers.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
         entry.previous = previous;

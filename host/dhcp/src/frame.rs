@@ -1,6 +1,6 @@
 //! Ethernet frames of DHCP and ARP (`frame6` has the frames of IPv6). The service writes all headers, so a guest can't
-//! send to other ports, from another address or with another protocol. Of received frames the service reads only the
-//! headers.
+//! send to other ports, from another address or with another protocol. The service reads only the headers of received
+//! frames.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -100,7 +100,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
     Some(Received { from_mac: ethernet.get(6..12)?.try_into().ok()?, from: from.into(), payload })
 }
 
-/// Returns an ARP probe (RFC 5227): a frame that asks who has an address, without an address of the sender.
+/// Returns an ARP probe (RFC 5227): a frame that asks who has an address, without an IP address of the sender.
 pub fn arp_probe(own: MacBytes, address: Ipv4Addr) -> Vec<u8> {
     // Ethernet, IPv4, the lengths of both kinds of addresses, a request.
     let request = [0, 1, 8, 0, 6, 4, 0, 1];
@@ -209,7 +209,7 @@ mod tests {
         reply[21] = 2;
         reply[28..32].copy_from_slice(&address.octets());
         assert!(arp_conflicts(&reply, OWN, address), "another station has the address");
-        // A neighbour asks who has the address, which another station had before.
+        // A neighbour with another address asks who has the address. The question is no conflict.
         let mut request = probe;
         request[28..32].copy_from_slice(&[10, 5, 0, 9]);
         assert!(!arp_conflicts(&request, OWN, address));

@@ -94,8 +94,8 @@ fn filter(port: Option<u16>) -> Vec<u8> {
     attributes
 }
 
-/// Makes the kernel forget the tracked UDP connections of one family to these ports, if `goes` is true for them.
-/// Returns the number of forgotten connections.
+/// Makes the kernel forget tracked UDP connections of one family to these ports. A connection stays if `goes` is false
+/// for it. Returns the number of forgotten connections.
 ///
 /// # Errors
 /// The kernel has no connection tracking or refuses, or the deadline passes.

@@ -37,7 +37,7 @@ pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
     ask().or_else(|_| ask())
 }
 
-/// Reads the answer to the question if firewalld's name has an owner.
+/// Reads the answer to the question whether firewalld's name has an owner.
 fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
     match answer {
         Ok(text) if text == "b true" => Ok(true),

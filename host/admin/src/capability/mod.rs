@@ -53,9 +53,9 @@ const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValu
 
 /// The texts about a capability, independent of the operation.
 pub struct Page {
-    /// The act that a plugin without this import can't do.
+    /// The act that a plugin can't do if it does not import this capability.
     pub cannot: &'static str,
-    /// The statement that holds for every plugin with this import, under any policy.
+    /// The statement that holds for every plugin that imports this capability, under any policy.
     pub always: Option<&'static str>,
     /// The abilities of a plugin through the capability's functions.
     pub groups: &'static [Group],

@@ -189,8 +189,8 @@ fn bridges(node_state: &NodeState, network: &IpNet) -> Vec<String> {
     inside.filter_map(|(index, _)| node_state.link_at(*index)).map(|link| link.name.to_string()).collect()
 }
 
-/// True if some rule accepts packets and mentions the network, an address of it, or its bridge. Only packets can show
-/// the real effect of a rule set; a missing rule for the network is the usual mistake.
+/// True if some rule accepts packets and mentions the network, an address of the network, or the network's bridge. Only
+/// packets can show the real effect of a rule set; a missing rule for the network is the usual mistake.
 fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
     rules.lines().filter(|line| line.contains("accept") || line.contains("ACCEPT")).any(|line| {
         line.split([' ', '"', ',', '{', '}', '\t']).any(|word| {

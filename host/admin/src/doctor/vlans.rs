@@ -1,5 +1,5 @@
-//! Finds bridges that should separate VLANs and do not. Also finds ports in other VLANs than their network, or without
-//! isolation.
+//! Finds bridges that should separate VLANs and do not. Also finds ports with other VLANs than the network demands, or
+//! without the demanded isolation.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::account;

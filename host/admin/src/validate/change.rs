@@ -232,8 +232,8 @@ fn attachments(
     Ok(())
 }
 
-/// Returns the lists that a runtime may give to the plugins of an attachment: a file, and the text that replaces the
-/// file's text.
+/// Returns the lists that a runtime may give to the plugins of an attachment. Each list has a file, and may have a text
+/// that replaces the file's text.
 fn lists_of<'l>(
     present: Option<&'l PathBuf>,
     cached: Option<&'l Cached>,
@@ -252,7 +252,7 @@ fn lists_of<'l>(
     lists
 }
 
-/// Returns the operations after an ADD that the change refuses.
+/// Returns the operations of the verbs after ADD that only the changed policies refuse.
 fn later(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refused>> {
     let refused = refused(report, call)?.into_iter().filter(|one| one.verb != "ADD");
     let refused = refused.map(|one| Refused {

@@ -172,10 +172,10 @@ pub fn remove_all(
     Ok(changes)
 }
 
-/// The first rule of a container's masquerading, as it was read.
+/// A rule in `POSTROUTING` that starts a container's masquerading, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenMasqueradeJump {
-    /// The source of the traffic: one address, or its whole network in rules of old native plugins.
+    /// The source of the traffic: an address, or in rules of old native plugins the address's whole network.
     pub source: IpNet,
     /// The container and its network; the interface is empty.
     pub key: AttachmentKey,
@@ -194,7 +194,8 @@ impl SeenMasqueradeJump {
     }
 }
 
-/// Returns the first masquerading rule of every container, in both families, whatever program made it. Changes nothing.
+/// Returns the rules that start the masquerading of every container, in both families, whatever program made the rules.
+/// Changes nothing.
 ///
 /// # Errors
 /// The errors of [`remove_all`].

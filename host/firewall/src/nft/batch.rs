@@ -240,8 +240,8 @@ impl BatchPart<'_> {
         (requests, self.changes.len())
     }
 
-    /// Returns the operation and object of a request of [`BatchPart::write`]. `None` for the first request, which
-    /// begins the transaction.
+    /// Returns the operation and object of a request of [`BatchPart::write`]. `None` for the first and the last
+    /// request, which begin and end the transaction.
     pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
         self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
     }

@@ -353,7 +353,7 @@ impl Nft {
         Ok(objects)
     }
 
-    /// Requests all objects of another part of netfilter.
+    /// Requests all objects of any part of netfilter. No kept answer is used.
     pub(crate) fn dump_raw<T>(
         &mut self,
         request: NetlinkRequest,
@@ -363,7 +363,7 @@ impl Nft {
         self.connection.dump(request, self.deadline, DumpLimits::NONE, read).map_err(errno_of)
     }
 
-    /// Requests a change of another part of netfilter. The request asks for an acknowledgement.
+    /// Requests a change of a part of netfilter other than nf_tables. The request asks for an acknowledgement.
     pub(crate) fn ask_raw(&mut self, request: NetlinkRequest) -> Result<(), Errno> {
         self.connection.ask(&[request], self.deadline, |_| {}).map_err(errno_of)
     }

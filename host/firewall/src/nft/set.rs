@@ -148,8 +148,8 @@ impl NftRuleSet {
         Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
     }
 
-    /// Makes the owner's chains have exactly its rules. If one chain differs, all chains are filled again, because the
-    /// rules of a chain refer to the next chain.
+    /// Gives the owner's chains exactly the rules of this set. If one chain differs, all chains are filled again,
+    /// because the rules of a chain refer to the next chain.
     fn fill(&self, nft: &mut Nft, batch: &mut Batch, there: &[&str]) -> Result<(), FirewallError> {
         let mut stale = false;
         for (chain, rules) in self.own_chains() {
@@ -268,7 +268,7 @@ impl NftOwner {
 
     /// Removes the owner's entries that `goes` accepts. Also removes the owner's chains that no other owner's rule
     /// leads to. One transaction makes all changes, except for owners with very many entries. Returns the number of
-    /// entries and of chains.
+    /// removed entries and chains together.
     ///
     /// `handles` are the handles of all entries of the owner, and `places` are their chains, if known. If the handles
     /// still belong to the owner, no other entries are read. A rule's comment is read before the rule is deleted.
