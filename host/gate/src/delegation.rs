@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150 bytes.
 const LIMIT: u64 = 64 << 10;
 
-/// The greatest size of a native plugin's file, in bytes. The plugin's standard input has the same limit.
+/// The greatest size of a native plugin's file, in bytes. The standard input of a run has the same limit.
 pub(crate) const FILE_LIMIT: u64 = 4 << 20;
 
 /// A delegate, and its configuration.

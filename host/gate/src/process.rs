@@ -100,7 +100,7 @@ fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
 /// Waits until all sandboxes have ended, so that no other process has to reap them. The kernel needs time to free a
 /// guest's memory, so this function is called after the answer was given.
 ///
-/// No sandbox is reaped before. So a process that has ended keeps its ID, and a later kill can't hit another process.
+/// No sandbox is reaped earlier. So a process that has ended keeps its ID, and a later kill can't hit another process.
 pub fn reap() {
     while waitpid(None, None).is_ok() {}
 }

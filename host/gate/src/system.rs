@@ -60,7 +60,7 @@ pub struct System {
     pub dhcp: Rc<DhcpConnections>,
     /// The addresses to which rules of the node lead traffic, read once for a whole collection.
     pub served: LazyServed,
-    /// The reason why the container's namespace can't be entered, if the plugin needs it.
+    /// The reason why the container's namespace can't be entered, for a plugin that needs the namespace.
     pub no_container: Option<NoContainerAsked>,
     /// The facts that this run knows of other attachments.
     pub known: Known,
@@ -102,7 +102,7 @@ impl System {
         }
     }
 
-    /// Shares the open connections of another run of this process, except the connections to its container.
+    /// Shares the open connections of another run of this process, except the connections to that run's container.
     pub fn share_all(&mut self, other: &Self) {
         self.runner = Rc::clone(&other.runner);
         self.home = other.home.clone();

@@ -1,4 +1,4 @@
-//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, rules, sysctls, and their
+//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, rules, sysctls and
 //! namespaces. This crate is mechanism only. Its functions do what the caller says, and know no plugins and no policy.
 //!
 //! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs

@@ -1,4 +1,4 @@
-//! Open files of processes that keep a namespace alive: the namespace itself, a socket that was opened in it, a
+//! Open files that keep a namespace alive: the namespace itself, a socket that was opened in the namespace, a
 //! descriptor of `/dev/net/tun`.
 //!
 //! Only namespaces are opened, because containers choose the files of their descriptors. A socket is copied

@@ -84,7 +84,7 @@ pub const fn required(name: &'static str, kind: ValueKind, placeholder: &'static
     Key { name, kind, count: Count::Some, placeholder: Some(placeholder) }
 }
 
-/// A key of every table with a grant: the grant applies only if one of these values is `true`.
+/// A key of every table with a grant: the grant applies only if one of the key's values is `true`.
 pub const WHEN: Key = key("when", ValueKind::Flag, Count::Some);
 
 /// A key of tables about links: the plugin may only look at links, and not make, change or delete them.

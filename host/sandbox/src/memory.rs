@@ -248,7 +248,7 @@ mod tests {
         let memory = memory(&reserve, 18 * UNIT);
         assert_eq!(memory.byte_size(), 18 * UNIT);
         assert!((0..18 * UNIT).all(|at| unsafe { memory.as_ptr().add(at).read() } == 0));
-        // A guest that begins with more memory than its limit is refused before it gets memory.
+        // A larger memory is not made ready, because its guest may be refused later.
         let other = Reserve::default();
         other.fill(1, MOST_READY + 1).unwrap();
         assert_eq!(other.0.lock().unwrap()[0].writable, 0);

@@ -1,10 +1,10 @@
 //! An index of attachments' claims on addresses, on links of the host, and on settings that several attachments share.
 //! The index tells which records may have a claim.
 //!
-//! A slot is used again when its record is gone. The first run that asks makes the file, and then reads all records. So
-//! a record that was written before the file existed is found too. The first page says whether all records are in the
-//! index. After this page, the file has a bucket of four entries for each value of 16 bits. Neighbouring addresses have
-//! neighbouring buckets, so a network takes few pages of the sparse file.
+//! The index is a file. The first run that asks makes the file, and then reads all records. So a record that was
+//! written before the file existed is found too. The first page says whether all records are in the index. After this
+//! page, the file has a bucket of four entries for each value of 16 bits. An entry is used again when its record is
+//! gone. Neighbouring addresses have neighbouring buckets, so a network takes few pages of the sparse file.
 
 use crate::error::Result;
 use crate::files::digest;

@@ -109,7 +109,7 @@ pub(crate) fn is_system(path: &Path) -> bool {
 /// True if a path is a directory of an installation, or a catalog beside a copy of the host executable.
 ///
 /// An installation has each version in a directory that is named after its content:
-/// `versions/0.1.0-10bcee53b749/postern.d`. `make install` chooses all other names.
+/// `versions/0.1.0-10bcee53b749/postern.d`. All other names are fixed.
 fn is_installed(path: &Path) -> bool {
     let below = |top: &str| Some(path.strip_prefix(top).ok()?.iter().map(OsStr::as_bytes).collect::<Vec<_>>());
     INSTALLATIONS.into_iter().filter_map(below).any(|rest| {
@@ -209,8 +209,7 @@ fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
 const MOST_LINKS: usize = 40;
 
 /// Returns an absolute path and all its parents, each with its attributes. `None` if a part is a link or `..`, or can't
-/// be read. Without links and `..` the path is already the real path, as nearly every path is. Then no part is read
-/// twice.
+/// be read. Nearly every path has no links and no `..`. Such a path is already the real path, and no part is read twice.
 fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
     if path.components().any(|part| part == Component::ParentDir) {
         return None;

@@ -46,8 +46,8 @@ fn file(surface: &Surface, capability: &Capability) -> Result<String> {
     Ok(format!("{}{values}{imports}\n{code}", heading(&format!("`postern:cni/{}`.", capability.name))))
 }
 
-/// Returns the code with the types of host/types by their names alone, and the line that imports them. A type keeps its
-/// crate's name if the file has another type of that name.
+/// Removes the crate's name from the types of host/types. Returns the code, and the line that imports these types. A
+/// type keeps its crate's name if the file has another type of that name.
 fn imported(code: &str, own: &[String]) -> (String, String) {
     let mut names = BTreeSet::new();
     let mut short = String::new();
@@ -170,7 +170,8 @@ fn qualified(ty: &str) -> String {
     code
 }
 
-/// Turns a parameter into fields of the operation: returns the code that parses the parameter, and the fields.
+/// Turns a parameter into fields of the operation. Adds the code that parses the parameter to `body`, and the fields to
+/// `given`.
 fn argument(
     surface: &Surface,
     operation: &Operation,
@@ -514,7 +515,8 @@ fn read_record(surface: &Surface, def: &Def, fields: &[Field], module: &str, rus
     })
 }
 
-/// Writes a record with a link and its attributes: the gate answers with both as one value.
+/// Returns the function that gives the guest a record with a link and its attributes. The gate answers with link and
+/// attributes as one value.
 fn give_record(
     surface: &Surface,
     capability: &Capability,

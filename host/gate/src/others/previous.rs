@@ -268,7 +268,7 @@ mod tests {
                 .1
                 .contains("addresses = [\"10.0.0.0/8\"]")
         );
-        // If a record has all addresses, the container is not asked.
+        // The container is asked, unless a record has all addresses.
         let own = Namespace::current().unwrap();
         assert!(asks_container(&alone, Some(&open), &own) && !asks_container(&alone, Some(&closed), &own));
         assert!(!asks_container(&parts(&directory, "second", Verb::Check).context(), Some(&open), &own));
@@ -314,7 +314,7 @@ mod tests {
         run.journal.close_record();
     }
 
-    /// The holder is found if the index of claims is missing, incomplete or lost, or lacks a later record.
+    /// The holder is found even if the index of claims is missing, incomplete or lost, or lacks a later record.
     #[test]
     fn whoever_has_an_address_is_found() {
         let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));

@@ -87,7 +87,8 @@ fn what_is_said_of_a_link_is_what_there_is() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Code 110 belongs to the gate. A guest may use it only for a refusal of this run, and gets this refusal's details.
+/// Code 110 belongs to the gate. A guest may use the code only for a refusal of this run. The details are then this
+/// refusal's.
 #[test]
 fn a_refusal_is_the_gates() {
     let mut parts = parts(r#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
@@ -181,7 +182,7 @@ fn an_interface_plugin_has_what_the_attachment_has() {
         ("10.9.0.2/16", "", "plugin \"bridge\" claims address 10.9.0.2/16"),
         ("10.9.0.3/24", "", "plugin \"bridge\" claims address 10.9.0.3/24"),
     ] {
-        // Only the IPAM plugin may have such a result.
+        // `[result]` has addresses and gateways for IPAM plugins only, so the policy changes nothing for bridge.
         for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
             let message = message("bridge", policy, address, gateway);
             assert!(message.starts_with(expected) && message.is_empty() == expected.is_empty(), "{address}: {message}");

@@ -17,7 +17,7 @@ const FIND: Row = Row::new("parent.find", "parent-find", ActsIn::Both, Lasting::
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/parent.wit` describe its fields")]
 pub enum Parent {
-    /// Host's namespace, or with `in-container` the container's: looks up a granted link.
+    /// Host's namespace, or container's namespace with `in-container`: looks up a granted link.
     Find { name: String, in_container: bool },
 }
 

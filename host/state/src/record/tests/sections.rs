@@ -152,7 +152,7 @@ fn the_last_line_needs_no_room() {
     }
 }
 
-/// A section that joined a link of another plugin keeps this mark, whatever effects remain.
+/// A section that joined a link of another plugin keeps the mark `joined`, whatever effects remain.
 #[test]
 fn a_section_that_joined_is_known_by_that() {
     let scratch = Scratch::new();
