@@ -209,7 +209,7 @@ fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
 const MOST_LINKS: usize = 40;
 
 /// Returns an absolute path and all its parents, each with its attributes. `None` if a part is a link or `..`, or can't
-/// be read. Nearly every path has no links and no `..`. Such a path is already the real path, and no part is read twice.
+/// be read. Nearly every path has no links and no `..`. Such a path is the real path, and no part is read twice.
 fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
     if path.components().any(|part| part == Component::ParentDir) {
         return None;

@@ -10,9 +10,9 @@ use crate::measure::{Sample, percentile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The sides of a row: the native plugins.
+/// The side of the native plugins.
 pub const NATIVE: &str = "native";
-/// Our plugins.
+/// The side of our plugins.
 pub const OURS: &str = "ours";
 /// Podman's program for networks, which needs no plugins.
 pub const NETAVARK: &str = "netavark";

@@ -115,7 +115,7 @@ fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
     Ok(())
 }
 
-/// The native library has an error text for each of these programs. No message repeats the error object as text.
+/// The native library has an error text for each of these failures. No message repeats the error object as text.
 #[test]
 fn a_native_program_that_fails_without_json_is_quoted_once() -> Result<()> {
     let net = network(&script(json!({})))?;
@@ -286,7 +286,7 @@ fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// Makes the program write down the host's number of pairs when it releases an address.
+/// Makes the program write down the number of pairs on the host when the program releases an address.
 const PAIRS: &str = "sed -i 's/^case/[ $CNI_COMMAND = DEL ] \\&\\& ip -o link | grep -c veth >> \\/run\\/pairs.log\\ncase/' /run/cni-bin/script-ipam";
 
 /// The program's DEL releases an address. The host runs this DEL last, both by the record and to undo an ADD.
@@ -393,8 +393,8 @@ fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     Ok(())
 }
 
-/// An address to which forwards of another record lead is refused, whether a native program, static or a service gives
-/// it. The native program takes the address back.
+/// An address to which forwards of another record lead is refused, whether a native program or static gives the address.
+/// The native program takes the address back.
 #[test]
 fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
     let net = network(&script(json!({})))?;

@@ -3,7 +3,7 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// A script that makes the pairs of `c1` and `c2`. The container's ends look as after an earlier plugin.
+/// A script that makes the pairs of `c1` and `c2`, as an earlier plugin would.
 const PREPARE: &str = "for c in c1 c2; do [ -e /run/netns/$c ] || continue
         ip link add port$c address 02:00:00:00:ee:0${c#c} type veth peer name eth0 address 02:00:00:00:ee:1${c#c} netns $c
         ip link set port$c up; ip -n $c link set eth0 up

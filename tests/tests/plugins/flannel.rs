@@ -1,5 +1,5 @@
 //! flannel: its delegation, the file that ADD writes for DEL and for a rollback, and traffic between two nodes. The
-//! native flannel (up to CNI 0.4.0) is compared with ours, with native delegates too.
+//! native flannel (up to CNI 0.4.0) is compared with ours. So are native delegates.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
@@ -113,8 +113,8 @@ fn plain(result: &Value) -> Value {
     result
 }
 
-/// Compares every version with native plugins, with three delegates. The native flannel 0.9 knows versions up to 0.4.0.
-/// In all versions, a native delegate gets the configuration that our flannel has written down.
+/// Compares every version with native plugins, for three configurations of the delegate. The native flannel 0.9 knows
+/// versions up to 0.4.0. In all versions, a native delegate gets the configuration that our flannel has written down.
 #[test]
 fn every_version_beside_the_native_plugins() -> Result<()> {
     const LOOK: &str = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route";
@@ -407,8 +407,8 @@ fn a_failed_add_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A native delegate runs only if policy names it, with the configuration that the host gives. The delegate's own DEL
-/// undoes its effects.
+/// A native delegate runs only if policy names it. The delegate gets the configuration that the host has made. The
+/// delegate's own DEL undoes its effects.
 #[test]
 fn a_native_delegate_runs_where_policy_says_so() -> Result<()> {
     let program = r#"#!/bin/sh

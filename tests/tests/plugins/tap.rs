@@ -1,5 +1,6 @@
 //! tap on a node: a program in the container gets the frames of its tap, with one queue or several, alone or as a port
-//! of a bridge. Other tests are about errors of ADD. `inner_links.rs` tests plans, accounts, failures and GC of taps.
+//! of a bridge. Other tests of this file are about errors of ADD. `inner_links.rs` tests plans, accounts, failures and
+//! GC of taps.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 

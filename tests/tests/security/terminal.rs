@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use postern_tests::{Node, plugin_bin};
 use std::process::Command;
 
-/// Characters, as they are in a file, that control terminals, turn or break a line, are invisible, or look like others.
+/// Characters that control terminals, turn or break a line, are invisible, or look like others. They are not escaped.
 const HOSTILE: &str =
     "\u{1b}[2J\u{7}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0041}\u{430}";
 
-/// The same characters, escaped for JSON and TOML. The parser's message then contains the characters.
+/// The same characters except U+E0041, escaped for JSON and TOML. The parser's message then contains the characters.
 const ESCAPED: &str = r"\u001b[2J\u0007\u009b31m\u061c\u200b\u200e\u2028\u2029\u202e\u2066\ufeff\u0430";
 
 /// Makes a node on which every text that others may have written is hostile.
@@ -24,7 +24,7 @@ fn node() -> Result<Node> {
     node.sh(
         "mount -t tmpfs -o mode=755 mnt /mnt; mount -t tmpfs -o mode=755 etc /etc; mkdir -p /etc/cni/net.d /mnt/bin",
     )?;
-    // Names of imports and exports, and names in a core module.
+    // Components that import an interface with this name.
     for (file, name) in
         [("import", HOSTILE.to_owned()), ("url", format!("url=<{HOSTILE}>")), ("plain", "a:b/c".to_owned())]
     {

@@ -1,5 +1,5 @@
-//! The packet filter: addresses of others, other isolation than the network's, and choices that only the configuration
-//! makes.
+//! The packet filter: addresses of others, isolation that the network does not ask for, and choices that only the
+//! configuration makes.
 
 use crate::attack::{Attack, rogue, withstand};
 use anyhow::Result;
