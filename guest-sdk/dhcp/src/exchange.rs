@@ -40,7 +40,7 @@ impl Acquisition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// The transaction.
+    /// The transaction identifier.
     pub xid: u32,
     /// The time of the first packet. A lease counts from this time.
     pub first: u64,

@@ -22,9 +22,8 @@ use std::time::{Duration, Instant};
 /// The longest time for the packet filter.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// True if a link is the noted link. Some notes have only the name: the process was killed before it noted the index,
-/// or an earlier version wrote the note. Then a link with this name that has only link-local addresses is the noted
-/// link.
+/// True if a link is the noted link. Some notes have only the name: a run was killed before it noted the index, or an
+/// earlier version wrote the note. Then a link with this name that has only link-local addresses is the noted link.
 fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
     if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
         return Ok(index == u64::from(link.index));

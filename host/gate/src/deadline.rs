@@ -5,7 +5,7 @@ use postern_types::{ErrorCode, OpError};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// The time that a guest has to end after an operation gave up a wait.
+/// The time for a guest to end, after an operation gave up a wait.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// The deadline of a run.

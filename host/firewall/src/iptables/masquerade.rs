@@ -111,8 +111,8 @@ fn is_each(
     Ok(true)
 }
 
-/// Removes the masquerading of these addresses from every place that the record allows. The container's chain is
-/// removed too, unless another attachment uses it. If `known` has the handles of all rules that lead to the chain, no
+/// Removes the masquerading of these addresses from every variant that can have the rules, by the record. The
+/// container's chain is removed too, unless another attachment uses it. If `known` has the handles of all rules that lead to the chain, no
 /// other rules are read. If `known` also has the handles of the tables, no rule is read at all. Returns the number of
 /// changes.
 ///

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An address that had a file when the directory was read, without the lock. The lease may have changed or gone since.
+/// An address that had a file when the directory was read. No lock was held: the lease may have changed or gone since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldAddress {
     /// The address.
