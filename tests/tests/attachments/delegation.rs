@@ -393,8 +393,8 @@ fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     Ok(())
 }
 
-/// An address to which forwards of another record lead is refused, whether a native program or static gives the address.
-/// The native program takes the address back.
+/// An address to which forwards of another record lead is refused, from a native program and from static. The native
+/// program takes the address back.
 #[test]
 fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
     let net = network(&script(json!({})))?;
