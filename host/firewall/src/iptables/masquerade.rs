@@ -112,9 +112,9 @@ fn is_each(
 }
 
 /// Removes the masquerading of these addresses from every variant that can have the rules, by the record. The
-/// container's chain is removed too, unless another attachment uses it. If `known` has the handles of all rules that lead to the chain, no
-/// other rules are read. If `known` also has the handles of the tables, no rule is read at all. Returns the number of
-/// changes.
+/// container's chain is removed too, unless another attachment uses it. If `known` has the handles of all rules that
+/// lead to the chain, no other rules are read. If `known` also has the handles of the tables, no rule is read at all.
+/// Returns the number of changes.
 ///
 /// # Errors
 /// A program that a record's rules need is missing or fails, or the deadline passes. Missing rules are no error, even
