@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::sys;
 use postern_types::LinkInfo;
 
-/// A granted link. A plugin can read it, and pass it to a function that makes a link on it.
+/// A granted link. A plugin can read this link, and pass it to a function that makes another link on it.
 #[derive(Debug)]
 pub struct Parent(pub(crate) sys::parent::Parent);
 

@@ -24,8 +24,8 @@ pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
     sys::routes::list(&link.0)
 }
 
-/// Tells for each route whether [`list`] reads it. The comparison covers the destination, and gateway and priority if
-/// the given route has them. The container may have any number of other routes.
+/// Tells for each route whether [`list`] returns the route. The comparison covers the destination, and gateway and
+/// priority if the given route has them. The container may have any number of other routes.
 pub fn has(link: &Link, routes: &[Route]) -> Result<Vec<bool>, Error> {
     in_parts(routes, |part| sys::routes::has(&link.0, part))
 }

@@ -35,7 +35,7 @@ impl SubnetFile {
     /// Reads the text of a subnet file. `path` is for messages.
     ///
     /// # Errors
-    /// Code 999: a key without a value, a value that can't be read, or the names of the keys that are missing.
+    /// Code 999: a key without a value, a value that can't be read, or missing keys, with their names.
     pub fn parse(text: &str, path: &str) -> Result<Self, Error> {
         let (mut networks, mut subnets) = ([Vec::new(), Vec::new()], [None, None]);
         let (mut mtu, mut ip_masq) = (None, None);

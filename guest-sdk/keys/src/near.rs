@@ -1,7 +1,7 @@
 //! Finds the known name that is nearest to an unknown name.
 
 /// Returns the name that was probably meant. It is the same name in another case, or the name with the fewest letters
-/// to change: at most a third of the letters.
+/// to change. At most a third of the letters may change.
 pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let given: Vec<char> = given.to_lowercase().chars().take(LONGEST).collect();
     let most = (given.len() / 3).max(1);

@@ -1,5 +1,5 @@
-//! Changes of the node that a plugin's CHECK finds. They concern the link, so the tests of every plugin can use
-//! them.
+//! Changes of the node that a plugin's CHECK finds. All changes concern the attachment's link, so the tests of every
+//! plugin can use this module.
 
 use super::{Kernel, Link, Place};
 

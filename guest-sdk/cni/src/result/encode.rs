@@ -50,7 +50,7 @@ impl CniResult {
         }
         for (name, v4) in [("ip4", true), ("ip6", false)] {
             let Some(ip) = self.ips.iter().find(|ip| is_v4(&ip.address) == v4) else { continue };
-            // A route without destination counts as IPv6, because native plugins only test if a destination is IPv4.
+            // A route without destination counts as IPv6, because native plugins only test whether a destination is IPv4.
             let routes = self.routes.iter().filter(|route| route.dst.as_ref().is_some_and(is_v4) == v4);
             let mut pair = Members::default();
             pair.text("ip", &ip.address.to_string());

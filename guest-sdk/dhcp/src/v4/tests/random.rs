@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// The next event.
+/// An event of a sequence.
 #[derive(Clone, Debug)]
 enum Act {
     /// A server's packet, in the client's transaction or in another transaction.
@@ -81,7 +81,7 @@ fn play(acts: Vec<Act>) {
                 let mut bytes = Reply::ack("10.5.0.50").raw(53, &[*kind]).xid(lab.xid).bytes();
                 let count = bytes.len();
                 changes.iter().for_each(|(at, byte)| bytes[at % count] = *byte);
-                // A change may have hit the address.
+                // The changed bytes may be a part of the address.
                 acknowledged.insert(format!("{}.{}.{}.{}", bytes[16], bytes[17], bytes[18], bytes[19]));
                 bytes.truncate(count.min(*length));
                 lab.packet(bytes)
