@@ -62,8 +62,8 @@ pub fn can_be_path(path: &str) -> bool {
 }
 
 /// True for a relative directory. ADD refuses a relative directory. So leases in a relative directory come from a
-/// native plugin or from Postern 0.1. The directory is relative to the current directory of that program. People have
-/// to remove these leases.
+/// native plugin or from Postern 0.1. The directory is relative to the current directory of the program that took the
+/// leases. People have to remove these leases.
 pub fn is_relative(directory: &str) -> bool {
     let relative = !Path::new(directory).is_absolute();
     if relative {

@@ -38,8 +38,8 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if these directories differ from `own`, the directories of the calling thread's namespace. This test does
-    /// not rely on the kernel's version: a directory that both namespaces share would lead into the caller's namespace.
+    /// True if these directories differ from `own`, the directories of the calling thread's namespace. A directory that
+    /// both namespaces share would lead into the caller's namespace. The test does not rely on the kernel's version.
     ///
     /// No name is looked up in the directories. The kernel keeps an entry for each name that it finds. A look-up from
     /// this namespace can't reuse the entry, and adds a new entry. Entries of a link end with the link.

@@ -1,7 +1,7 @@
 //! Mounts that keep a namespace alive (`proc_pid_mountinfo(5)`), and a way to open only the namespace.
 //!
-//! The processes of a mount namespace control its paths. A path can be a link to another place, a FIFO, or on a file
-//! system served by a program that never answers. So a path is walked without following links, and only through
+//! The processes of a mount namespace control its paths. A path can be a link to another place, or a FIFO. The path can
+//! also be on a file system whose program never answers. So a path is walked without following links, and only through
 //! directories that the kernel has in memory. The object at the path's end is opened only after a check that it is on
 //! the expected mount.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]

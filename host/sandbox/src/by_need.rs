@@ -19,7 +19,8 @@ use wasmtime::component::{Component, ComponentNamedList, InstancePre, Lift, Lowe
 /// A linker of wasmtime that is filled import by import.
 pub struct Linker<T: 'static> {
     whole: whole::Linker<T>,
-    /// The functions and resources that the component imports of the current interface; `None` if it imports nothing.
+    /// The functions and resources that the component imports from the current interface. `None` if the component
+    /// imports nothing from the interface.
     shape: Option<ComponentInstance>,
 }
 

@@ -1,6 +1,6 @@
-//! Measures the cost of the journal for an ADD and for its DEL. A record is begun, the effects and stages of an
-//! attachment are noted in it, and it is removed. Prints medians in microseconds. Nothing is synced to a disk (see the
-//! crate's documentation).
+//! Measures the cost of the journal for an ADD and for its DEL. A record is begun, gets the effects and stages
+//! of an attachment, and is removed. Prints medians in microseconds. Nothing is synced to a disk (see the crate's
+//! documentation).
 //!
 //! `cargo run --release -p postern-state --example record_cost [DIRECTORY]` (default: a directory in `/dev/shm`, which
 //! is in memory as `/run` is).

@@ -1,4 +1,4 @@
-//! A search in the runtimes' cache ([`results`]) for an attachment of which only a part of the name is known.
+//! A search in the runtimes' cache ([`results`]) for an attachment whose name is known only in part.
 
 use super::judge::{Cached, Names};
 use crate::results;

@@ -13,13 +13,13 @@ pub const LONGEST: usize = 4 << 20;
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The offset of its first byte.
+    /// The offset of the value's first byte.
     pub at: usize,
     /// The value.
     pub tree: Tree,
 }
 
-/// A value with places in it.
+/// A value whose parts have places.
 #[derive(Clone, Debug)]
 pub enum Tree {
     Null,

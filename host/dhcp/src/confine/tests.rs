@@ -82,8 +82,8 @@ fn map(protection: c_int, file: u64) -> Try {
     ("map memory", libc::SYS_mmap, [0, 4096, protection as u64, flags as u64, file, 0])
 }
 
-/// Makes the calls in a process that `confine` has confined, and returns their errors; 0 is success. A new descriptor
-/// is closed again.
+/// Makes the calls in a process that `confine` has confined. Returns the error number of each call; 0 is success. A new
+/// descriptor is closed again.
 fn errors(confine: impl FnOnce() -> Result<(), ConfineError>, tries: &[Try]) -> Vec<i32> {
     let (ours, theirs) = pipe().unwrap();
     // SAFETY: the child allocates nothing after `confine`, and never returns.

@@ -51,7 +51,7 @@ impl host::Ipvlan for Gate<'_> {
     }
 }
 
-/// Returns an ipvlan of the parent with another mode, from the parent's namespace.
+/// Returns an ipvlan with another mode on this parent, from the parent's namespace.
 fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
     let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name.to_string(), link.ipvlan_mode?)));
     Ok(others.find(|(_, other)| *other != mode))
