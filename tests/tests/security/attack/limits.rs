@@ -188,7 +188,7 @@ fn locks_that_somebody_holds() -> Result<()> {
     let took = start.elapsed();
     println!("a lease directory's lock: {} ms: {answer:?}", took.as_millis());
     Refusal::of(&answer)?.expect(11, "lock /var/lib/hostile/net/lock: not free before the deadline")?;
-    // The run has two seconds. A quarter of them is reserved for undoing, and a short time before that for this error.
+    // The run has two seconds. The last quarter is reserved for undoing, and a short time before it for this error.
     ensure!(took > Duration::from_millis(1000) && took < Duration::from_secs(4), "took {took:?}");
     drop(held);
     attacked.plugin("hostile", "DEL", &good())?.success()?;
