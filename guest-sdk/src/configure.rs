@@ -13,7 +13,7 @@ pub fn has_ipv6(ips: &[IpConfig]) -> bool {
     ips.iter().any(|ip| matches!(ip.address, IpNet::V6(_)))
 }
 
-/// Ignores the error for a missing key: a kernel without IPv6 lacks some settings.
+/// Ignores the error of a missing setting: a kernel without IPv6 lacks some settings.
 pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() == Some(ErrorCode::NotFound) => Ok(()),
@@ -29,10 +29,12 @@ pub fn best_effort(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Adds the addresses, sets the link up, waits for IPv6 if there is a gateway, and adds the routes.
+/// Adds the addresses, sets the link up, and adds the routes. If there is an IPv6 gateway, waits before the routes
+/// until no IPv6 address is tentative.
 pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Result<(), Error> {
     if has_ipv6(ips) {
-        // Runtimes may give a namespace in which IPv6 is off. If the key is missing, adding the address fails later.
+        // Runtimes may give a namespace in which IPv6 is off. If the setting is missing, adding the address fails
+        // later.
         if_there(link_sysctl::set_disable_ipv6(link, false))?;
         if_there(link_sysctl::set_keep_addr_on_down(link, true))?;
     }

@@ -2,7 +2,7 @@
 
 use crate::key::{Form, Key, Kind};
 
-/// The description of the keys of lists and of all plugins.
+/// The web page about the keys of lists and the common keys of plugins.
 pub const SOURCE: &str = "https://www.cni.dev/docs/spec/#section-1-network-configuration-format";
 
 /// The keys of a list. A runtime reads them in exactly this spelling.

@@ -62,7 +62,7 @@ pub struct Plugin {
     pub role: Role,
     /// The plugin's use of `ipam`.
     pub ipam: Delegation,
-    /// The oldest version that the plugin supports; it supports all later versions.
+    /// The oldest CNI version that the plugin supports. The plugin supports all later versions too.
     pub since: Version,
     /// The plugin's own keys, beside the common keys.
     pub keys: &'static [Key],

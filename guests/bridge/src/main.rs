@@ -19,7 +19,7 @@
 //! | `macspoofchk` | false | only frames with the container's own address may leave the container |
 //! | `enabledad` | false | look for duplicates of IPv6 addresses |
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
-//! | `dns` | IPAM's | replaces IPAM's `dns`, if any of its keys is given |
+//! | `dns` | IPAM's | replaces IPAM's `dns`, if this key is not empty |
 //! | `CNI_ARGS` `MAC` | random | address of the container's end, if no other key gives it |
 //! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | address of the container's end; `runtimeConfig.mac` counts first |
 //!

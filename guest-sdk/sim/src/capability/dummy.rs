@@ -12,7 +12,7 @@ impl host::Dummy for Kernel {
 }
 
 impl Kernel {
-    /// Adds the attachment's own link, of this kind.
+    /// Adds the attachment's own link, which is of the given kind.
     pub(super) fn add_inner(&mut self, kind: &str) -> Result<Handle, OpError> {
         self.namespace()?;
         let name = self.ifname.clone();
