@@ -20,8 +20,8 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
 
 /// True if the namespace of an attachment is alive. The attachment must be of this boot and have these effects. If the
 /// host's `links` contain the pair's host end, the pair's other end exists, and so does its namespace. Otherwise the
-/// namespace is alive if it was found. If the search was incomplete, the namespace is gone only if both its pair and
-/// its path are gone.
+/// namespace is alive if it was found. If the search was incomplete, the namespace is gone only if both the
+/// attachment's pair and the namespace's path are gone.
 ///
 /// # Errors
 /// The answer is unknown: a text for people with the places that could not be looked at.
@@ -34,7 +34,7 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     let path = Namespace::open(&header.netns_path);
     let found = match header.netns_cookie {
         Some(cookie) => namespaces.is_alive(cookie),
-        // A plugin that never entered the namespace recorded only its path.
+        // A plugin that never entered the namespace recorded only the path.
         None => path.is_ok(),
     };
     // An unreadable list of links is no gap here, because the cookie of its namespace is known.

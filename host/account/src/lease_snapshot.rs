@@ -1,6 +1,6 @@
 //! A read-only view of leases without a lock, which predicts the addresses that would be given next.
 //!
-//! The search is the search of [`Leases::reserve_others`] (a test compares the two). A file that can't be read counts
+//! The search is the same as in [`Leases::reserve_others`] (a test compares the two). A file that can't be read counts
 //! as held. All users can read the files of a native plugin, but only root can read Postern's lease files.
 
 use postern_state::{LeaseOwner, LeaseStore, Leases, Result, StateError, TakenAddress, full_set};
@@ -8,7 +8,7 @@ use postern_types::{Range, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// The leases of one network at one time, and the addresses taken from them since, in memory only.
+/// The leases of one network at one time. [`Self::reserve`] adds addresses, in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSnapshot {
     /// The taken addresses, each with the text of its lease. The text is empty for a file that can't be read.

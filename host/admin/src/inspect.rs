@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Exit status when policy and imports disagree, or when a new component can do more.
+/// Exit status when policy and imports disagree, or when a new component can do more than the old component.
 pub const DISAGREE: u8 = 3;
 
 /// The object that `--json` prints. Keys are only ever added.
@@ -36,7 +36,7 @@ struct Report {
     gc: Option<&'static str>,
     /// The CNI versions that the policy allows; `null` if it allows all.
     versions: Option<Vec<String>>,
-    /// CNI versions that the component named when it was added; `null` for a file, or if the component named none.
+    /// CNI versions that the component named when it was added; `null` for a component in a file, or if it named none.
     component_versions: Option<Vec<String>>,
     /// The network configuration that filled in the values of `policy` and `can`.
     network: Option<String>,
@@ -56,7 +56,8 @@ struct ImportReport {
     authority: BTreeMap<String, Vec<String>>,
     /// The other imports.
     floor: Vec<String>,
-    /// True if `floor` has more than the imports of every command. No host function is behind these imports.
+    /// True if `floor` has more imports of WASI than every component has. No host function is behind the further
+    /// imports.
     all_of_wasi: bool,
 }
 

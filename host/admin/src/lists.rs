@@ -270,7 +270,8 @@ pub fn directory(given: Option<&Path>) -> PathBuf {
     postern_net::Places { conf_dir: given.map(Path::to_owned), cni_path: None }.conf_dir()
 }
 
-/// Returns the file of a network by its name in a directory, or the file itself.
+/// Returns the file of a network. `target` is the name of a network in `directory`, or a file's path, which is
+/// returned.
 ///
 /// # Errors
 /// No network and no file has this name.

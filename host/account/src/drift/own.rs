@@ -325,8 +325,8 @@ impl NodeState {
         guard: &MacGuard,
         container: Option<&LiveNamespace>,
     ) {
-        // The link of another plugin is guarded with the address that the link had when it joined the bridge. The
-        // program behind the link may be in no namespace.
+        // If an earlier plugin's link joined the bridge, the guard has the address that the link had then. The program
+        // behind this link may be in no namespace.
         let is_port = |port: &Port| guard.host.as_ref() == Some(&port.name);
         let joined = account.effects.iter().filter_map(Port::of).any(is_port);
         let pair = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());

@@ -43,7 +43,7 @@ pub const PAGE: Page = Page {
                 ("/ipam/ranges", "${config.ipam.ranges.*.*}"),
                 ("/runtimeConfig/ipRanges", "${config.runtimeConfig.ipRanges.*.*}"),
             ]),
-            // Each entry is valid for one address.
+            // Each entry allows one address for an attachment.
             WidestValue::Values(&["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"]),
         ),
     ],

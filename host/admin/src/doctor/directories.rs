@@ -139,7 +139,7 @@ fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
 }
 
 /// Native plugins use lease directories too. So a group may write to a network's directory. In a sticky data directory,
-/// other users can only make directories. No network of this node uses a directory of another user.
+/// other users can make directories. These directories are skipped, because no network of this node uses them.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);

@@ -242,7 +242,7 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
     }
 }
 
-/// Finds pairs with a native plugin's name that no record lists, and whose other end is down.
+/// Finds pairs that no record lists, that have a native plugin's name, and whose other end is down.
 fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let known = |name: &str| {
         let mut effects = node.accounts.iter().flat_map(|account| &account.effects);
@@ -275,7 +275,7 @@ fn is_other_end_down(link: &Link) -> bool {
     link.up && ["down", "lower-layer-down"].contains(&link.operstate)
 }
 
-/// Returns the namespace of the other end of a pair, and its name.
+/// Returns the namespace of the other end of a pair, and the name of this end.
 fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a LiveNamespace, &'a LinkName)> {
     let away = node_state.namespaces.found.iter().filter(|found| found.cookie != node_state.here);
     away.flat_map(|found| found.links.iter().map(move |end| (found, end)))

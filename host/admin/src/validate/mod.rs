@@ -225,7 +225,8 @@ fn named(node: &text::Node) -> Option<String> {
     Some(Value::Object(network).to_string())
 }
 
-/// Reads a network without errors once more, as `postern net` reads it. The errors are the runtimes' messages.
+/// If no error was found, reads the network again, as `postern net` does. Errors of this reading have the runtimes'
+/// messages.
 fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network::Network<'_>) {
     if sheet.has_errors_below("") || node.get("name").is_none() {
         return;

@@ -29,7 +29,7 @@ pub struct Network<'n> {
 }
 
 /// Checks a file. `None` if it has no plugins. `is_installed` is true if runtimes read the file, and false if another
-/// program may still name the network.
+/// program may still give the network a name.
 pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> Option<Network<'n>> {
     if !matches!(node.tree, Tree::Object(_)) {
         let message = format!("a network is an object, and this is {}", node.kind());

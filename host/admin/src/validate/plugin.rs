@@ -122,7 +122,7 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
     }
 }
 
-/// Checks the runtime's data: the keys of `runtimeConfig` and `args.cni` that these plugins read.
+/// Checks the runtime's data: the keys of `runtimeConfig` and `args.cni` that the plugins of `tables` read.
 fn arguments(sheet: &mut Sheet<'_>, node: &Node, path: &str, tables: [Option<&'static Plugin>; 2]) {
     for key in ["runtimeConfig", "prevResult"] {
         if let Some(member) = node.member(key) {

@@ -3,7 +3,7 @@ use postern_keys::{ALL, sample};
 use serde_json::json;
 use std::net::Ipv4Addr;
 
-/// Checks the text of a file alone.
+/// Checks the text of a file, without the node.
 fn check(text: &str) -> Vec<Finding> {
     let mut sheet = Sheet::new("f", text);
     match text::read(text) {
@@ -294,7 +294,7 @@ fn networks_with_dhcp_that_no_container_joins() {
 fn cases_that_only_look_odd() {
     for config in [
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "other", "isGatway": 1, "ipam": {"type": "more", "x": 1}}]}),
-        // Plugins of other vendors complete these keys, or run no program of the name in `ipam.type`.
+        // Plugins of other vendors complete these keys, or don't run the program that `ipam.type` names.
         json!({"cniVersion": "0.3.0", "name": "n", "plugins": [{"type": "antrea", "ipam": {"type": "host-local"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "plugins": [{"type": "calico", "ipam": {"type": "host-local", "subnet": "usePodCidr"}}]}),
         json!({"cniVersion": "0.3.1", "name": "n", "type": "calico", "ipam": {"type": "loopback"}}),
