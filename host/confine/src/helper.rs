@@ -4,8 +4,8 @@
 //! (iptables, a native IPAM plugin). It keeps the runtime's environment and privileges, and runs only the programs of
 //! its list. It ends with its client, because the client's end closes the channel.
 //!
-//! A program that runs at the client's end or after its deadline is killed, with all processes that it has started.
-//! Otherwise it would hold the attachment's lock.
+//! A program that still runs when the client ends, or at the program's deadline, is killed with all processes that it
+//! has started. Otherwise these processes would hold the attachment's lock.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::bus::Bus;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// The time that the answer may take after the program's own deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The characters in a piece of text. With any escapes, a piece fits into a message.
+/// The characters in a piece of text. Even if all characters are escaped, a piece fits into a message.
 const PIECE: usize = 64 << 10;
 
 /// A program of a helper's list, and the limits for starting it. An attacker who controls the client can start only

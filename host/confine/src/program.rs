@@ -186,7 +186,7 @@ fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) 
     let mut piece = [0; 16 * 1024];
     while open.iter().any(Option::is_some) {
         let remaining = remaining(deadline)?;
-        // Only the client's end matters here: its next message is read later.
+        // Only the end of the client matters here. The client's next message is read later.
         let end = client.map(|client| PollFd::new(client, PollFlags::empty()));
         // poll(2) would ignore a negative descriptor. Instead, an output at its end is left out.
         let outputs = open.iter().flatten().map(|output| PollFd::new(output.as_fd(), PollFlags::POLLIN));

@@ -72,7 +72,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to the service at `path`. No other user may be able to change the path to the socket. The serving
+    /// Connects to the service at `path`. Another user must not be able to change the path to the socket. The serving
     /// process must belong to root or to this user.
     ///
     /// # Errors

@@ -145,9 +145,9 @@ const MESSAGES: &[c_long] = &[
     libc::SYS_write,          // words for people
     libc::SYS_writev,         // words for people
     libc::SYS_newfstatat,     // device and inode of opened files; owner and mode
-    libc::SYS_fstat,          // owner and mode, of older C libraries
+    libc::SYS_fstat,          // owner and mode, in older C libraries
     libc::SYS_rt_sigprocmask, // around a panic
-    libc::SYS_getrandom,      // random numbers for steps, and for maps
+    libc::SYS_getrandom,      // random numbers for steps, and for hash maps
     libc::SYS_clock_gettime,  // the clock, if the vDSO has none
     libc::SYS_ppoll,          // waiting
     libc::SYS_sendmsg,        // messages with a descriptor
@@ -162,19 +162,19 @@ const MESSAGES: &[c_long] = &[
 const SERVICE_CALLS: &[c_long] = &[
     libc::SYS_read,            // files, the timer, signals
     libc::SYS_openat,          // files, within Landlock's rules
-    libc::SYS_openat2,         // files, of cap-std
-    libc::SYS_statx,           // owner and mode, of the standard library
+    libc::SYS_openat2,         // files, by cap-std
+    libc::SYS_statx,           // owner and mode, by the standard library
     libc::SYS_unlinkat,        // leases that have ended
     libc::SYS_lseek,           // the length of the log
     libc::SYS_getdents64,      // listing leases
     libc::SYS_renameat,        // files appear whole
-    libc::SYS_renameat2,       // files appear whole, of newer C libraries
+    libc::SYS_renameat2,       // files appear whole, in newer C libraries
     libc::SYS_linkat,          // setting the log aside
     libc::SYS_mkdirat,         // the directory of leases, if somebody removed it
     libc::SYS_ftruncate,       // the log
     libc::SYS_flock,           // the log
     libc::SYS_nanosleep,       // waiting for the log's lock
-    libc::SYS_clock_nanosleep, // waiting for the log's lock, of newer C libraries
+    libc::SYS_clock_nanosleep, // waiting for the log's lock, in newer C libraries
     libc::SYS_bind,            // sockets
     libc::SYS_connect,         // netlink sockets
     libc::SYS_getsockname,     // a netlink socket's own port
@@ -194,8 +194,8 @@ const STEPS_CALLS: &[c_long] = &[
     libc::SYS_read,            // code, manifest and policy
     libc::SYS_pread64,         // code that is verified
     libc::SYS_openat,          // code, manifest and policy, within Landlock's rules
-    libc::SYS_openat2,         // code, manifest and policy, of cap-std
-    libc::SYS_statx,           // owners of these files, of the standard library
+    libc::SYS_openat2,         // code, manifest and policy, by cap-std
+    libc::SYS_statx,           // owners of these files, by the standard library
     libc::SYS_lseek,           // the length of these files
     libc::SYS_readlinkat,      // links in paths of these files
     libc::SYS_getdents64,      // directories in these paths
@@ -213,8 +213,8 @@ const STEPS_CALLS: &[c_long] = &[
     libc::SYS_close_range,     // a child closes all files but its socket and the code
     libc::SYS_prlimit64,       // a child limits its resources
     libc::SYS_prctl,           // a child gives up capabilities, and filters its calls
-    libc::SYS_capget,          // a child gives up capabilities, and filters its calls
-    libc::SYS_capset,          // a child gives up capabilities, and filters its calls
+    libc::SYS_capget,          // a child gives up capabilities
+    libc::SYS_capset,          // a child gives up capabilities
     libc::SYS_setgroups,       // a child becomes a user that owns nothing
     libc::SYS_setresgid,       // a child becomes a user that owns nothing
     libc::SYS_setresuid,       // a child becomes a user that owns nothing
