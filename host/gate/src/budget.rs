@@ -11,7 +11,7 @@ pub const MOST_ROUTES: usize = 1024;
 /// The most addresses in one run.
 pub const MOST_ADDRESSES: usize = 256;
 
-/// The most errors of a kind that are kept. A guest usually ends with one of its last errors.
+/// The most refusals that are kept, and the most faults of the node. A guest usually ends with one of its last errors.
 const MOST_ERRORS: usize = 16;
 
 /// The state that all guests of one run share.

@@ -1,5 +1,5 @@
-//! One plugin's run: from its name to its result. The plugin that the runtime called and a delegate run in the same
-//! way.
+//! One plugin's run: from its name to its result. A delegate runs in the same way as the plugin that the runtime
+//! called.
 
 use crate::budget::Common;
 use crate::context::Context;

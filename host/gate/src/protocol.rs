@@ -107,7 +107,7 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
     RunRefusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
 }
 
-/// Carries out a request, and writes its result. The returned output, which is not written yet, is empty.
+/// Carries out a request, and writes its result. Returns an empty text, because nothing is left to write.
 fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Result<String, Error> {
     let verb = call.verb;
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);
@@ -138,8 +138,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
         parts.system.runner = Rc::new(NoPrograms);
         parts.system.leave();
         launcher.dismiss();
-        // Slow work is done before the last output, because a runtime accepts the answer only when this process has
-        // ended.
+        // All children have ended before the record says that the runtime has the result: a runtime accepts the result
+        // only when this process has ended.
         process::reap();
         parts.journal.given();
     } else {
@@ -225,7 +225,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
 }
 
 /// Completes a DEL, after the plugin has ended or failed: removes the effects that the record still lists. If the
-/// record may be incomplete, objects are also searched by the attachment's names. `main` is the request of a main
+/// record may be incomplete, objects are also searched by the attachment's names. `main` is the request for flannel's
 /// delegate.
 fn complete(
     run: &mut Context,

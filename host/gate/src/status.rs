@@ -25,8 +25,8 @@ use std::path::Path;
 
 /// Checks that the host could do its part of an ADD by this plugin. The process must not be confined yet. The error has
 /// code 7 if the configuration does not fit the policy, and code 50 if policy refuses the ADD. If the node's settings
-/// make faults errors, a missing part of the node has code 50, with a hint. The code is 51 if the network's containers
-/// are cut off too.
+/// turn faults into errors, a missing part of the node has code 50, with a hint. The code is 51 if the network's
+/// containers are cut off too.
 pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
@@ -197,7 +197,7 @@ fn bridge(view: View<'_>, granted: &Granted) -> Result<(), Fault> {
     let named = name.filter(|name| !name.is_empty());
     let name = named.unwrap_or(BRIDGE);
     match asked(view, granted, &ops::Bridge::Find { name: name.to_owned() }.into()) {
-        // Another plugin may have another default bridge.
+        // A plugin of another vendor may have another default bridge.
         Err(_) if named.is_none() => return Ok(()),
         decision => decision.map_err(refused)?,
     };

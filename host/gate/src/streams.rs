@@ -74,7 +74,7 @@ fn is_ready(stream: &impl AsFd, what: PollFlags) -> bool {
     poll(&mut [PollFd::new(stream.as_fd(), what)], PollTimeout::ZERO) == Ok(1)
 }
 
-/// Reads standard input to its end, or one byte more than `limit`.
+/// Reads standard input to its end, but at most one byte more than `limit`.
 ///
 /// # Errors
 /// The input can't be read, or does not end before the deadline.

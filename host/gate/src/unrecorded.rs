@@ -1,5 +1,5 @@
-//! DEL by the host itself, if there is no record and no plugin that can be run. In this case the plugin's code is
-//! missing or not trusted, its policy can't be read, or policy prevents its work.
+//! DEL by the host itself, if the plugin can't do it, and the record is missing or incomplete. For example, the
+//! plugin's code is missing or not trusted, its policy can't be read, or policy prevents its work.
 //!
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
@@ -93,7 +93,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         step(run, &mut failed, json!({"effect": effect}), remove);
     }
     let mut pair_stays = false;
-    // If the attachment joined another plugin's link to a bridge, the other plugin removes the container's link.
+    // If an earlier plugin's link joined a bridge for this attachment, that plugin removes the container's link.
     if part.link && !run.journal.has_joined() {
         match own_pair(run) {
             Ok(Some(pair)) => {

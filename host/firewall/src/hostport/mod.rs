@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`nft`] | table `cni_hostport` |
-//! | `native` | comparison of forwards that a native plugin made in this table |
+//! | `native` | comparison of forwards that a native plugin made in table `cni_hostport` |
 //! | [`crate::iptables::hostport`] | chains `CNI-HOSTPORT-…` and `CNI-DN-…` |
 //! | [`localnet`] | the guard of 127.0.0.0/8 on links with `route_localnet` |
 //! | `condition` | the network's conditions, in a closed grammar |

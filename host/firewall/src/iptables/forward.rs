@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The rules of an address name no owner, because the native form has no room for an owner. Only the attachment's
-//! record shows the owner. The chains stay. The rules of a bridge stay until `postern gc --node`.
+//! record shows the owner. After DEL, the chains stay, and the rules of a bridge stay until `postern gc --node`.
 
 use super::prelude::*;
 use super::presence::only_programs;
@@ -148,7 +148,7 @@ fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
     }
 }
 
-/// Makes sure that traffic from each address, and answers to it, are forwarded. `admin` is the chain of the
+/// Makes sure that traffic from each address, and answers to this traffic, are forwarded. `admin` is the chain of the
 /// administrator's rules, which come first. With `is_first`, the attachment has no rules yet, and no search is made.
 /// `variant` is the variant of earlier rules. With `None`, the variant for new rules is used.
 ///
@@ -206,8 +206,7 @@ pub fn missing_rule(
             isolated.into_iter().map(|(bridge, policy)| isolation(bridge, policy)).collect();
         let both = [own.as_slice(), &of_bridge].concat();
         let mut missing = missing_in(numbers, v6, &both, bridge, runner)?;
-        // The bridge's rules can be in another variant than the rules of an address, because they stay when attachments
-        // go.
+        // The bridge's rules stay when attachments go, and can be in another variant than the rules of an address.
         if missing.is_some() && both.len() == 2 {
             missing = missing_in(numbers, v6, &own, None, runner)?;
             if missing.is_none() {
@@ -280,7 +279,7 @@ pub struct AddressHandles {
     pub handles: Vec<u64>,
     /// The handles of the tables, IPv4 first; empty if they are not known.
     pub tables: Vec<u64>,
-    /// The place of the rules, as their record has it.
+    /// The place of the rules, by their record.
     pub recorded: Recorded,
 }
 

@@ -28,13 +28,13 @@ pub trait EffectKind {
         Vec::new()
     }
 
-    /// Returns the effect as the attachment's link, if it is the link. DEL calls the plugin that made the link after
-    /// all other plugins. The DEL of this plugin removes all effects of the attachment.
+    /// Returns the effect as the attachment's link, if it is the link. On DEL, the plugin that made the link is called
+    /// last, and removes all effects of the attachment.
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         None
     }
 
-    /// Restores rules of a packet filter that another program removed, if the effect has rules. No link is made or
+    /// If another program removed rules of the effect from a packet filter, restores these rules. No link is made or
     /// changed.
     fn reapply(&self, _run: &mut Context) -> Result<Reapplied, OpError> {
         Ok(Reapplied::NoRules)

@@ -116,7 +116,7 @@ impl host::Link for Gate<'_> {
     }
 
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        // An attachment that joined a bridge with another plugin's link has no own link to remove.
+        // If an earlier plugin's link joined a bridge for this attachment, this plugin has no own link to remove.
         if self.run.request.verb == Verb::Del && self.run.journal.has_joined() {
             return Ok(None);
         }

@@ -109,7 +109,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Deletes from the record and from the list to undo the effects that no longer exist.
+    /// Takes the effects that match off the record and off the undo list, because they no longer exist.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
         for noted in self.effects().into_iter().filter(|noted| matches(&noted.effect)) {
@@ -130,7 +130,7 @@ impl Journal {
         self.recorded()
     }
 
-    /// Returns the links of other plugins that the record lists as ports. A record of another boot has no ports: its
+    /// Returns the links of earlier plugins that the record lists as ports. A record of another boot has no ports: its
     /// indices now belong to other links.
     pub fn ports(&self) -> Vec<Port> {
         let boot = postern_state::boot_id().ok();
@@ -194,7 +194,7 @@ impl Journal {
         self.undo.len()
     }
 
-    /// Adds the leases that this run took to the last noted effect. A failed ADD gives these leases back.
+    /// Notes `leases`, which this run took, with the last noted effect. A failed ADD gives these leases back.
     pub fn note_leases(&mut self, leases: &[IpAddr]) {
         if let Some(undo) = self.undo.last_mut() {
             undo.leases = leases.to_vec();
@@ -213,7 +213,7 @@ impl Journal {
         if self.undo.len() > before { self.undo.pop() } else { None }
     }
 
-    /// Removes the effect with this number from the list to undo, because the effect was taken back.
+    /// Removes the effect with this number from the undo list, because the effect was taken back.
     pub fn forget_undo(&mut self, sequence: u64) {
         self.undo.retain(|undo| undo.sequence != Some(sequence));
     }

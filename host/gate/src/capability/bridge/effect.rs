@@ -1,5 +1,5 @@
-//! The effect of a port: another plugin's link on the host joined a bridge. The removal takes the link out of the
-//! bridge, and never deletes the link.
+//! The effect of a port: a link that an earlier plugin made on the host joined a bridge. The removal takes the link out
+//! of the bridge, and never deletes the link.
 
 use crate::capability::leaves::EffectKind;
 use crate::context::Context;
@@ -33,8 +33,8 @@ impl Port {
         host.link_by_index(self.index).map_err(kernel_error)
     }
 
-    /// Takes the link out of the bridge, and restores its state. A link that is no longer a port of this bridge is not
-    /// changed.
+    /// Takes the link out of the bridge, and sets the link down if the link was down before. A link that is no longer a
+    /// port of this bridge is not changed.
     pub(crate) fn leave(&self, host: &Netlink) -> Result<(), OpError> {
         let Some(link) = self.link(host)?.filter(|link| link.master == Some(self.master)) else { return Ok(()) };
         let unless_gone = |done: Result<(), KernelError>| match done {

@@ -1,7 +1,8 @@
 //! The isolation of the attachment's bridge. All attachments of the bridge share its rules.
 //!
 //! The rules stay when an attachment is removed, like the bridge itself, and as with the native plugin. Otherwise a
-//! bridge could be open while containers of this or a native plugin are on it. `postern gc --node` removes the rules.
+//! bridge could be open while containers of Postern or of a native plugin use it. `postern gc --node` removes the
+//! rules.
 
 use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::Context;

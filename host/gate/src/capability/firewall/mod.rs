@@ -27,7 +27,7 @@ use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
 pub(crate) const FACTS: Facts = Facts { keeps, ..ALWAYS };
 
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
-    // A collection removes only recorded effects. Each effect states its own right (`EffectKind::right`).
+    // A garbage collection removes only recorded effects. Each effect states its own right (`EffectKind::right`).
     if request.verb == Verb::Gc {
         return None;
     }

@@ -65,10 +65,10 @@ impl InnerKind {
 }
 
 /// An inner link. The record also has the link's interface index, which root in the container can't change. Before the
-/// index is recorded, the link's first name and its address identify it.
+/// index is recorded, the first name and the address identify the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
-    /// The link's kind. A macvlan has its own kind of effect, [`Macvlan`].
+    /// The link's kind. A macvlan is recorded as another effect, [`Macvlan`].
     pub kind: InnerKind,
     /// The address that the host gave the link; `None` if the link has its parent's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ impl InnerLink {
         if self.kind.is_macvlan() { Macvlan(self).into() } else { self.into() }
     }
 
-    /// Returns the link, in the namespace in which it was made.
+    /// Looks for the link in the namespace in which it was made.
     pub fn find(&self, run: &Context, container: &Netlink) -> Result<Option<Link>, OpError> {
         if let Some(index) = run.journal.indices(&self.clone().recorded()).first() {
             let link = container.link_by_index(*index).map_err(kernel_error)?;
@@ -129,7 +129,7 @@ impl InnerLink {
         Ok(())
     }
 
-    /// Holds the VLAN if a link still has it: the link may have been moved to another namespace. Until the time
+    /// Holds the VLAN if a link still uses it: the link may have been moved to another namespace. Until the time
     /// `until`, the container's namespace may still be ending.
     fn look_for_vlan(&self, run: &Context, until: Instant) -> Result<(), OpError> {
         let Some((parent, id)) = self.vlan else { return Ok(()) };
@@ -246,7 +246,7 @@ impl EffectKind for Macvlan {
     }
 }
 
-/// Deletes inner links that no longer exist from the record. Returns an existing inner link, if there is one.
+/// If an inner link no longer exists, takes its effect off the record. Returns an existing inner link, if there is one.
 pub fn retire(run: &mut Context) -> Result<Option<(InnerKind, Link)>, OpError> {
     let mut living = None;
     let effects = run.journal.effects();

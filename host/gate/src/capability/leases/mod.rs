@@ -77,7 +77,7 @@ impl host::Leases for Gate<'_> {
         let Some(valid) = self.run.request.conf.still_valid() else { return Ok(0) };
         let owners: Vec<(&str, &str)> =
             valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-        // The rules of all plugins are removed first.
+        // The rules of all plugins are removed before the leases.
         collect::stale_sections(self.run.view())?;
         let mut freed = 0;
         let directory = directory(&self.run.request.conf);

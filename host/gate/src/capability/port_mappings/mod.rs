@@ -248,8 +248,9 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
 
-/// Lets the node's own 127.0.0.1 reach the container's address, and blocks 127.0.0.0/8 for all other traffic of that
-/// link. Without nftables this block is impossible. Then the node reaches the forward only by its other addresses.
+/// Lets the node's own 127.0.0.1 reach the container's address, and blocks 127.0.0.0/8 for all other traffic of the
+/// link to the container. Without nftables this block is impossible. Then the node reaches the forward only by its
+/// other addresses.
 fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpError> {
     let (host, address) = (view.system.host()?, effect.address.addr());
     let Some(link) = effect.localnet_link(host).map_err(kernel_error)? else { return Ok(()) };

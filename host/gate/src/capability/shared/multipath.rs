@@ -45,8 +45,8 @@ pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> boo
 }
 
 /// Returns the routes of the same table with the same destination and metric. A request to replace a route replaces the
-/// first of these routes, whatever its next hops are. A request to delete a route can't
-/// name exactly these next hops either.
+/// first of these routes, whatever its next hops are. A request to delete a route can't name exactly these next hops
+/// either.
 fn like(netlink: &Netlink, whole: &WholeRoute) -> Result<Vec<WholeRoute>, KernelError> {
     let Some(table) = whole.kept.route.table else { return Ok(Vec::new()) };
     let mut all = netlink.whole_routes_in(table)?;

@@ -19,7 +19,7 @@ pub struct Veth {
 }
 
 impl Veth {
-    /// True if this link of the host, found by the name, is the pair's end.
+    /// True if this link of the host, found by the recorded name, is the pair's host end.
     pub fn is_end(&self, link: &Link) -> bool {
         link.kind == "veth" && link.mac == Some(self.mac.0)
     }
