@@ -166,7 +166,7 @@ impl Plugin {
     /// `prevResult`. The attachment's values of capabilities that the plugin declares become `runtimeConfig`.
     ///
     /// # Errors
-    /// The result can't be expressed in its version.
+    /// `previous` can't be expressed in its CNI version.
     pub fn input(
         &self,
         list: &List,
@@ -250,7 +250,7 @@ fn switch(list: &Map<String, Value>, key: &str) -> Result<bool, String> {
     }
 }
 
-/// Returns libcni's name for a value's type: runtimes know these messages.
+/// Returns the name that libcni's messages have for a value's type.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

@@ -74,7 +74,8 @@ impl<'a> Message<'a> {
         if self.flags & NLM_F_ACK_TLVS == 0 {
             return None;
         }
-        // After the error number, an acknowledgement repeats the request, or only the header if it is "capped".
+        // After the error number, an acknowledgement repeats the request. A "capped" acknowledgement repeats only the
+        // request's header.
         let request = match self.kind {
             NLMSG_DONE => 0,
             _ if self.flags & NLM_F_CAPPED != 0 => HEADER,
@@ -173,7 +174,7 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// A sequence of attributes. It ends at a senseless length.
+/// A sequence of attributes. It ends at an invalid length.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a>(pub &'a [u8]);
 

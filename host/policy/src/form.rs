@@ -1,5 +1,5 @@
-//! A policy text that `postern add` has parsed. The result is kept in the plugin's manifest, because parsing TOML takes
-//! a run longer than the decision.
+//! A policy text that `postern add` has parsed. The result is kept in the plugin's manifest, because parsing TOML
+//! in each run would take longer than the decision.
 
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};

@@ -87,7 +87,7 @@ pub struct Sources<'a> {
 /// A value that a template stands for.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A text, a number or a boolean, with the text around it, possibly with open parts.
+    /// A text, a number or a boolean, with the text around it. A `*` of the policy file matches any characters but `/`.
     Text(Pattern),
     /// A range of the configuration, and the set of ranges that contains it. The set is named by the number of the
     /// template, and the positions of all stars except the last.
@@ -165,7 +165,7 @@ impl Template {
         self.parts.len() == 1
     }
 
-    /// Returns the texts of the policy file, without defaults. The flag is true for a text at the beginning.
+    /// Returns the value's literals, without defaults. The flag is true for a literal at the beginning.
     pub fn literals(&self) -> impl Iterator<Item = (bool, &str)> {
         self.parts.iter().enumerate().filter_map(|(number, part)| match part {
             Part::Literal(text) => Some((number == 0, text.as_str())),

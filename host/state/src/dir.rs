@@ -32,7 +32,7 @@ pub enum OpenMode {
     Change,
     /// Reading and writing; made if absent.
     ChangeOrCreate(u32),
-    /// Writing from the start; made if absent, emptied if not.
+    /// Writing from the start; made if absent, emptied if present.
     Rewrite(u32),
     /// Writing at the file's end.
     Append,
@@ -105,7 +105,7 @@ impl Dir {
         self.0.open_with(name, options.custom_flags(OFlag::O_DIRECTORY.bits())).map(File::into_std)
     }
 
-    /// As [`Dir::directory`], but only the files in the directory can be opened.
+    /// As [`Dir::directory`], but the directory can't be listed: only files in it can be opened.
     pub fn way(&self, name: &str) -> io::Result<Self> {
         self.0.open_dir_nofollow(single(name)?).map(Self)
     }

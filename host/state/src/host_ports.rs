@@ -24,7 +24,7 @@ pub type PortIndex = Index<Ports>;
 const PORTS: u64 = 1 << 16;
 
 impl PortIndex {
-    /// Returns the entries of consecutive ports of a protocol, by its number in IP headers.
+    /// Returns the entries of consecutive ports. `protocol` is the protocol's number in IP headers.
     pub fn holders(&self, protocol: u8, first: u16, count: u16) -> Result<Vec<SlotHolder>> {
         self.slots(place(protocol, first), usize::from(count))
     }

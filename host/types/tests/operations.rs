@@ -66,7 +66,7 @@ fn few_operations_need_less_or_more_than_others_on_del() {
     assert_eq!(other, expected);
 }
 
-/// `postern plan` would confuse a handle that the table does not list with another link.
+/// If the table did not list a handle, `postern plan` would take the handle for another link's handle.
 #[test]
 fn the_table_lists_every_handle() {
     for mut operation in samples() {

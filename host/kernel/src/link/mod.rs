@@ -140,7 +140,7 @@ impl Netlink {
     /// Sets the link up.
     ///
     /// # Errors
-    /// `ENODEV` if no link has the index; errors of its driver, such as `ENOTCONN` for a veth without a peer.
+    /// `ENODEV` if no link has the index; errors of the link's driver, such as `ENOTCONN` for a veth without a peer.
     pub fn set_up(&self, index: u32) -> Result<()> {
         self.change("set up", index, LinkMessageBuilder::up)
     }
