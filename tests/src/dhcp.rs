@@ -1,4 +1,5 @@
-//! A DHCP service that a test plays, at the socket that runs use. It speaks the same protocol as the real service.
+//! A DHCP service that a test plays, at the socket of the real service. It speaks the same protocol as the real
+//! service.
 
 use crate::Node;
 use anyhow::Result;

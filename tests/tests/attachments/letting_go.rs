@@ -39,7 +39,7 @@ fn loopback(node: &Node, verb: &str, container: &str, path: &str) -> Result<()> 
     node.call(&call)?.success().map(drop).with_context(|| format!("{verb} of loopback at {path}"))
 }
 
-/// Runs two DELs with the attachment's record, and two without.
+/// Runs two DELs with the attachment's record, and two DELs without the record.
 fn del_succeeds_after(change: &str) -> Result<()> {
     for lose in [":", "rm /run/postern/attachments/*"] {
         let (node, net) = attached()?;
@@ -283,7 +283,7 @@ impl Filtered {
             ensure!(printed.contains("removed 1 of 1"), "{printed}");
         } else {
             self.0.node.sh(change)?;
-            // This test does not examine doctor's findings without a record.
+            // Without a record, this test does not examine doctor's findings.
             if !change.starts_with("rm ") {
                 attachment.clone().check()?;
                 let doctor = self.postern("doctor --json")?;
@@ -421,8 +421,8 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     Ok(())
 }
 
-/// After a reboot a pinned namespace is a plain file, and the number of an ended process may be the runtime's. The
-/// record is lost too. DEL still removes the attachment's objects on the node, including the lease.
+/// After a reboot a pinned namespace is a plain file, and the process ID in a path may now be the runtime's. The record
+/// is lost too. DEL still removes the attachment's objects on the node, including the lease.
 #[test]
 fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {

@@ -264,7 +264,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     let bin = plugin_bin()?;
     let bin = bin.display();
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
-    // Adds another plugin, and places plugins in another directory.
+    // Places plugins in another directory: by `postern add`, as a link, and as a copy.
     node.sh("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
         ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback")?;
     attach(&node, "c1", "x")?;
@@ -280,8 +280,8 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     node.sh(&format!("cd {BIN}; cp bridge bridge.native; echo x > .ptp.postern-new; mkdir /usr/local/lib/postern/versions/.new; {uninstall}"))?;
     ensure!(tree()? == before, "after a killed installation:\n{}", tree()?);
 
-    // Uninstalling with a living attachment sets the attachment's record aside. It does not change an installer's
-    // plugin.
+    // Uninstalling with a living attachment sets the attachment's record aside. A plugin file that another installer
+    // replaced meanwhile stays.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     call(&node, "ADD", "c1", "alive")?;
     node.sh(&format!("echo newer > {BIN}/ptp"))?;

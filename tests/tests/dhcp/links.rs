@@ -1,5 +1,5 @@
 //! DHCP over links that this kernel may lack. `tests/vm/kernel` runs these tests in a virtual machine whose kernel has
-//! them.
+//! these links.
 
 use crate::lab::{Lab, wait};
 use crate::plugin::{lab_with, network};

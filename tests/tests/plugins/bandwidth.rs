@@ -54,8 +54,8 @@ impl Place {
         Ok((attachment, answer))
     }
 
-    /// Sends 4 MB from one container or the node to an address of another. Returns the received bytes, and the time in
-    /// microseconds.
+    /// Sends 4 MB to an address. `from` and `to` are containers; `None` is the node. Returns the received bytes, and
+    /// the time in microseconds.
     fn pour(&self, from: Option<&str>, to: Option<&str>, address: &str) -> Result<(u64, u64)> {
         let command = |of: Option<&str>| match of {
             Some(container) => self.node.command_in(container, TALK),

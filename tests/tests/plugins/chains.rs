@@ -20,7 +20,7 @@ const LONG: [&[&str]; 4] = [
     &["bridge", "firewall", "portmap", "tuning", "bandwidth"],
 ];
 
-/// Makes a node that forwards nothing by default. `out` is behind link `wan`.
+/// Makes a node that forwards nothing by default. Namespace `out` is behind link `wan`.
 const WIRE: &str = "
     ip link set lo up; sysctl -qw net.ipv4.ip_forward=1
     ip link add wan type veth peer name wan netns out; ip address add 192.0.2.1/24 dev wan; ip link set wan up
@@ -364,9 +364,9 @@ fn results_of_third_parties() -> Result<()> {
     )
 }
 
-/// Addresses in the results of third parties, in other forms than our plugins use. Terway puts a single address on the
-/// link and the network into the result. In the second case, a plugin between ours adds an address. Plugins of both
-/// sides work with these addresses.
+/// Addresses in the results of third parties, in other forms than our plugins use. Terway gives the link a single
+/// address (/32), and the result has the network's prefix length. In the second case, a plugin between ours adds an
+/// address. Plugins of both sides work with these addresses.
 #[test]
 fn addresses_of_third_parties() -> Result<()> {
     let place = Place::new("nftables", SHORT)?;

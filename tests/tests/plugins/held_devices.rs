@@ -129,8 +129,8 @@ impl Place {
     }
 }
 
-/// Root in the container stacks a link on the device, and moves this link to namespace `nested`. The link would keep
-/// the wire.
+/// Root in the container stacks a link on the device, and moves this link to namespace `nested`. The link could still
+/// use the device's wire.
 #[test]
 fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
     for mode in ["bridge", "passthru", "source"] {
@@ -204,8 +204,8 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
     Ok(())
 }
 
-/// Root in another container chose names of links that came to the node with its device. Such names do not prove that
-/// this device is in use.
+/// Root in another container chose names of links that came to the node with that container's device. Such names do not
+/// prove that dev1 is in use.
 #[test]
 fn names_on_the_node_hold_no_device() -> Result<()> {
     let others = "seq 400 | sed 's/.*/link property add dev decoy altname probe&/' | ip -batch -";
@@ -336,8 +336,8 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
     Ok(())
 }
 
-/// No attack is needed. dev1 returned as dev70, because a link of the node has the name dev1. dev70 is the name of
-/// another device that was in a container. The remedy does not name the other device.
+/// This can happen without an attack. dev1 returned as dev70, because a link of the node has the name dev1. dev70 is
+/// the name of another device that was in a container. The remedy does not name the other device.
 #[test]
 fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     let place = Place::new()?;
@@ -550,7 +550,7 @@ fcntl.ioctl(tap, 0x400454ca, struct.pack("16sH22x", b"eth0", 0x0002 | 0x1000))
 fcntl.ioctl(tap, 0x400454cc, 0)
 "#;
 
-/// Netlink can't put back a setting of the link's kind: the owner of a tap, who may open the tap.
+/// Netlink can't put back some settings of the link's kind, such as the owner of a tap, who may open the tap.
 #[test]
 fn a_setting_of_its_kind_is_held() -> Result<()> {
     let place = Place::new()?;

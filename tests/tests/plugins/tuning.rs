@@ -267,8 +267,8 @@ fn ipv6_comes_back_with_the_mtu() -> Result<()> {
     Ok(())
 }
 
-/// The operator's list belongs to root. A list that others could have written, or a list with a mistake, allows
-/// nothing.
+/// The operator's list of allowed sysctls belongs to root. A list that others could have written, or a list with a
+/// mistake, allows nothing.
 #[test]
 fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
     let list = "/etc/cni/tuning/allowlist.conf";
@@ -330,8 +330,8 @@ fn the_record_is_believed_and_not_the_file() -> Result<()> {
     Ok(())
 }
 
-/// A native plugin's attachment has only this file. A file that others could have written is not used, and DEL does not
-/// wait for it.
+/// A native plugin's attachment has no record, only the native plugin's file. A file that others could have written is
+/// not used, and DEL does not wait for it.
 #[test]
 fn a_native_plugins_file_is_used_where_nobody_else_could_write_it() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true});
@@ -456,7 +456,7 @@ fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
     Ok(())
 }
 
-/// Only host-device's DEL runs. The attachment's record also undoes tuning's changes.
+/// Only host-device's DEL runs. By the attachment's record, this DEL also undoes tuning's changes.
 #[test]
 fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
     let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77});

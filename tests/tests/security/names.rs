@@ -1,5 +1,5 @@
-//! Names of rules that consist of two other names, such as container ID and interface. Rules of two attachments would
-//! have the same name, or no rule can have the name.
+//! A rule's name consists of two other names, such as container ID and interface. Without care, the rules of two
+//! attachments would have the same name, or a name that no rule can have.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Network, Node};

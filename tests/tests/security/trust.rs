@@ -452,7 +452,7 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
     Ok(())
 }
 
-/// Runtimes repeat STATUS often, and this answer refuses nothing.
+/// Runtimes repeat STATUS often. The answer that a version has no STATUS refuses nothing.
 #[test]
 fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     let installed = Installed::new("")?;

@@ -2,14 +2,14 @@
 //! gate that fails or at which the gate is killed. After any outcome, DEL, `postern gc` and the next ADD each restore
 //! the node. A failed ADD itself already leaves nothing.
 //!
-//! No address is ever free and used. No lease returns to a DHCP service while a link has the address. No port is up
-//! without its guard. If an ADD succeeds despite a fault, its record shows a successful ADD, and no link takes router
-//! advertisements. A system call that the lists of [`fault`] lack fails the test.
+//! No address is ever free while something uses it. No lease returns to a DHCP service while a link has the address. No
+//! port is up without its guard. If an ADD succeeds despite a fault, its record shows a successful ADD, and no link
+//! takes router advertisements. The test fails at a system call that is missing in the lists of [`fault`].
 //!
-//! `make test` refuses every operation of each scenario, and tries a sample of the other faults. The sample has six
-//! faults of each kind in the few scenarios that together have all kinds of effect. It has one of each kind in the
-//! other scenarios. `POSTERN_FAULTS_SEED` chooses another sample. `POSTERN_FAULTS=all` (`make faults`) tries all
-//! faults, with every error number. `POSTERN_FAULTS=N` tries N of each kind in every scenario.
+//! `make test` refuses every operation of each scenario, and tries a sample of the other faults. For each verb, the
+//! sample has two faults of each kind in the few scenarios that together have all kinds of effect. It has one fault of
+//! each kind in the other scenarios. `POSTERN_FAULTS_SEED` chooses another sample. `POSTERN_FAULTS=all` (`make faults`)
+//! tries all faults, with every error number. `POSTERN_FAULTS=N` tries N of each kind in every scenario.
 //! `POSTERN_FAULTS_ONLY=PATTERN,…` names scenarios, lists ([`chain`]) or verbs, and `POSTERN_FAULTS_OF` names plugins.
 //! `POSTERN_FAULTS_THESE=TEXT;…` tries only these faults again. A failure message shows the text:
 //! `tap, DEL: EIO instead of read 3`.
@@ -75,7 +75,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }
     }
-    // A virtual machine tests only the plugins that other kernels lack.
+    // A virtual machine tests only the plugins whose links other kernels lack.
     let group = std::env::var("POSTERN_FAULTS_OF").unwrap_or_default();
     scenarios.retain(|scenario| group.is_empty() || group.split(' ').any(|plugin| plugin == scenario.plugin));
     let kinds = each_of(&scenarios, |scenario| Ok(Place::new(scenario, "ADD")?.kinds))?;

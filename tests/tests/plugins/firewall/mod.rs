@@ -72,7 +72,7 @@ fn check_says_what_is_missing() -> Result<()> {
         place.node.sh("iptables-restore < /run/saved")?;
         check()?.success()?;
     }
-    // Without the earlier isolation rule, accepted addresses would be reachable from everywhere.
+    // If the isolation rule did not come first, accepted addresses would be reachable from everywhere.
     place.node.sh(&format!(
         "iptables -D FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1
          iptables -A FORWARD -m comment --comment '{stage}' -j CNI-ISOLATION-STAGE-1"
@@ -100,7 +100,7 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
         place.reaches("c1", "192.0.2.2")?;
         place.reaches("c1", "10.9.1.1")?;
         one.call_at(1, "CHECK")?.success()?;
-        // The isolation belongs to the bridge. It stays as long as other attachments are on the bridge.
+        // The isolation belongs to the bridge, and stays after each DEL.
         two.del()?;
         place.is_reached("c1", far, other).context("after a DEL")?;
         one.del()?;
@@ -110,7 +110,7 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
     Ok(())
 }
 
-/// DEL removes the rules without `prevResult`: below 0.4.0, or if the runtime has lost `prevResult`. The native DEL
+/// DEL needs no `prevResult` to remove the rules: below 0.4.0, or if the runtime has lost `prevResult`. The native DEL
 /// needs `prevResult`.
 #[test]
 fn del_goes_by_the_record() -> Result<()> {

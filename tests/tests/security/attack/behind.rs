@@ -282,7 +282,7 @@ fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked)).context("impostor")
 }
 
-/// The gate looks for the isolation that policy requires on the bridge of the actual port.
+/// The gate checks that the bridge of the actual port has the isolation that policy requires.
 #[test]
 fn isolation_that_is_left_out() -> Result<()> {
     const REQUIRED: &str = "[previous]\nin-container = \"true\"\n[grant.firewall]\nbackends = [\"iptables\"]\nadmin-chains = [\"CNI-ADMIN\"]\ningress = [\"${config.ingressPolicy | open}\"]\nrequired = \"${config.ingressPolicy | open}\"";

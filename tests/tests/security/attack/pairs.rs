@@ -127,7 +127,7 @@ fn rules_that_somebody_removed_are_missed() -> Result<()> {
     attacked.unchanged()
 }
 
-/// A second ADD without a DEL before it removes nothing of the first ADD, and gets no handle to the first ADD's port.
+/// A second ADD without a DEL in between removes nothing of the first ADD, and gets no handle to the first ADD's port.
 #[test]
 fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -1,5 +1,5 @@
-//! The attacker chooses the order of a DEL. A released address can get another owner at once, and a port without its
-//! guard can send any frame.
+//! The attacker chooses the order of the steps of a DEL. A released address can get another owner at once, and a port
+//! without its guard can send any frame.
 
 use crate::attack::attacked_node::{AttackedNode, good};
 use crate::attack::endings::orders;
