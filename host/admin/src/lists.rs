@@ -63,7 +63,7 @@ pub struct Entry(Map<String, Value>);
 pub struct Network {
     /// The name of the network's file, for messages.
     pub label: String,
-    /// The configuration: of a list, the plugin's entry with the name and version of the list.
+    /// The configuration. From a list, it is the plugin's entry with the name and version of the list.
     pub config: Value,
 }
 

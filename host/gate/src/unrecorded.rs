@@ -119,7 +119,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     if part.leases && !pair_stays {
         let directory = leases::directory(&run.request.conf);
         let object = json!({"effect": "lease", "directory": directory});
-        // Another plugin of the chain may have made objects that use the addresses. The record lists these objects.
+        // Chained plugins may have made objects that use the addresses. The record lists these objects.
         step(run, &mut failed, object, |run| {
             collect::remove_users(run)?;
             Lease { directory }.remove(run)

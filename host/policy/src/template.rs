@@ -92,7 +92,7 @@ pub enum Value {
     /// A range of the configuration, and the set of ranges that contains it. The set is named by the number of the
     /// template, and the positions of all stars except the last.
     Range(LeaseRange, Vec<usize>),
-    /// Addresses, each with its gateway, which may be in any network.
+    /// Addresses, each with its gateway. The gateway may be in any network.
     Pairs(Vec<(Pattern, Pattern)>),
     /// Addresses and gateways. Each address may have each gateway that its network contains.
     EachWithEach(Vec<Pattern>, Vec<Pattern>),

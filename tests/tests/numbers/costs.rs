@@ -1,9 +1,9 @@
 //! The costs of a run, in figures that do not depend on the machine's load: system calls, page faults, and calls from
-//! guest to gate. The test counts them for each plugin and verb. The figures may exceed those of
-//! `tests/costs.txt` only by a tolerance.
+//! guest to gate. The test counts them for each plugin and verb. The figures may exceed the
+//! figures of `tests/costs.txt` by a tolerance at most.
 //!
 //! `POSTERN_WRITE_COSTS=1` writes that file anew. A change with higher costs must include a new file. For links that
-//! this kernel lacks, the test runs in a virtual machine, and compares separate lines: `tests/vm/kernel` names the
+//! this kernel lacks, the test runs in a virtual machine, and compares separate lines. `tests/vm/kernel` names the
 //! plugins in `POSTERN_COSTS_OF`. In the virtual machine `POSTERN_WRITE_COSTS=1` prints the lines, because the machine
 //! keeps no file.
 //!

@@ -375,10 +375,9 @@ fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
     Ok(())
 }
 
-/// Another device has the name of the returning device dev1, and belongs to a living attachment. Root in that
-/// attachment's container moved the other device to the node under this name. That attachment's DEL finds the other
-/// device under any name. If an operator has set the other device up, it keeps the name, and dev1 is held until the
-/// name is free.
+/// When dev1 returns, the device dev2 of a living attachment has the name dev1. Root in that attachment's container
+/// moved dev2 to the node under this name. The attachment's DEL finds dev2 under any name. If an operator has set dev2
+/// up, dev2 keeps the name, and dev1 is held until the name is free.
 #[test]
 fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
     for is_used in [false, true] {

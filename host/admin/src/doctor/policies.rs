@@ -16,7 +16,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     for plugin in &node.plugins {
         match Subject::open(plugin, None) {
             Ok(subject) => compare(examination, plugin, &subject),
-            // The check of code reports a missing manifest.
+            // The check of the compiled code reports a missing manifest.
             Err(error) if error.to_string().contains(".json is missing") => {}
             Err(error) => {
                 let reason = error.to_string();

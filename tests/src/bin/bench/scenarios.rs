@@ -66,7 +66,7 @@ pub fn scenarios() -> Vec<Scenario> {
         front: Some(with("bridge", ipam, json!({"isGateway": true}))),
         ..scenario(name, plugin, with(plugin, &Value::Null, patch), ALL)
     };
-    // The ratio of whole runs includes the work for the bridge on both sides, so masquerading also has its own row.
+    // The ratio of whole runs includes both sides' work for the bridge, so masquerading also has its own row.
     let masquerade_alone = |part, of: Scenario| {
         let mut config = of.config.clone();
         merge(&mut config, &json!({"ipMasq": null}));
