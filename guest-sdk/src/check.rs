@@ -17,8 +17,8 @@ pub fn previous_result(conf: &NetConf, missing: &str) -> Result<CniResult, Error
 }
 
 /// Checks that every address of the result is on the link with the same prefix and has a route to its network. Every
-/// route of the result must be in the main table. The function asks only for these addresses and routes: root in the
-/// container can add any number of other addresses and routes.
+/// route of the result must be in the main table. The function asks only for these addresses and routes, because root
+/// in the container can add any number of other addresses and routes.
 ///
 /// # Errors
 /// Code 999 for the first missing address or route.

@@ -89,8 +89,8 @@ pub struct Dns {
 }
 
 impl CniResult {
-    /// Returns the interface that has an address. `None` if the address has no index, or if the index leads to no entry
-    /// or to an entry without a name.
+    /// Returns the interface that has the address `ip`. `None` if the address has no index, or if the index leads to no
+    /// entry or to an entry without a name.
     pub fn interface_of(&self, ip: &IpConfig) -> Option<&Interface> {
         let index = ip.interface.and_then(|index| usize::try_from(index).ok())?;
         self.interfaces.get(index).filter(|interface| !interface.name.is_empty())

@@ -47,7 +47,7 @@ impl Times {
     }
 }
 
-/// The number of packets that are sent again quickly.
+/// The number of packets that are followed by a short wait.
 const FAST: u32 = 4;
 
 /// Returns the wait after packet number `sent`, counted from 1: 2 s after each of the first four packets, then 4 s, 8
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn waits_are_those_of_the_native_client() {
         let timeouts = Timeouts::default();
-        // The least, the middle and the most of the jitter.
+        // The least and the most of the jitter.
         for (sent, least) in
             [(1, 1_000), (4, 1_000), (5, 3_000), (6, 7_000), (7, 15_000), (8, 31_000), (9, 62_000), (400, 62_000)]
         {

@@ -60,7 +60,7 @@ pub fn of_list() -> Value {
     })
 }
 
-/// Moves the schema of `ipam` out of each plugin: nearly all plugins have the same schema.
+/// Moves the `ipam` schemas of all plugins to shared definitions, because nearly all of these schemas are equal.
 fn shared(kinds: &mut [Value]) -> Map<String, Value> {
     let mut definitions = Map::new();
     for ipam in kinds.iter_mut().filter_map(|kind| kind.pointer_mut("/properties/ipam")) {
@@ -118,7 +118,7 @@ fn any_ipam(delegation: Delegation) -> Value {
     let known: Vec<&str> = plugins().map(|plugin| plugin.name).collect();
     let about = about(PLUGIN, "ipam");
     if delegation == Delegation::HandedOn {
-        // The plugin completes this `ipam` before it is used.
+        // This `ipam` is used only after the plugin has completed it.
         return json!({"description": about, "type": ["object", "null"]});
     }
     let mut kinds: Vec<Value> = plugins().map(|plugin| ipam(plugin, true)).collect();

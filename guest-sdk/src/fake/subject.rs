@@ -78,7 +78,7 @@ impl<P: Plugin> Subject<P> {
         self
     }
 
-    /// Makes a new node the kernel of this thread.
+    /// Makes a new node, which becomes the kernel of this thread.
     pub fn install(&self) {
         install((self.node)());
     }
@@ -197,7 +197,7 @@ mod tests {
     use crate::{Request, check, dummy, link};
     use postern_cni::CniResult;
 
-    /// A plugin whose CHECK looks for the link alone, and whose DEL reports no failure.
+    /// A plugin whose CHECK only tests if the link exists, and whose DEL reports no failure.
     struct Careless;
 
     impl Plugin for Careless {

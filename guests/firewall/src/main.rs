@@ -1,4 +1,4 @@
-//! firewall: lets the node forward the attachment's addresses, and isolates its bridge from other bridges.
+//! firewall: lets the node forward packets of the attachment, and isolates the attachment's bridge from other bridges.
 //!
 //! | key | default | meaning |
 //! |---|---|---|

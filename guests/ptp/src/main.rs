@@ -1,4 +1,4 @@
-//! ptp: connects the container with the host by its own pair. The host routes every address; there is no bridge.
+//! ptp: connects the container with the host by a pair. The host routes every address; there is no bridge.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //!   address, and the host routes the container's addresses to the host end. Masquerading comes last.
 //! * DEL: releases the addresses, and removes the other objects. All removals are tried, and the first failure is
 //!   returned.
-//! * CHECK: calls IPAM's CHECK. The pair must be up, and have its addresses and routes. Compares masquerading. The host
-//!   checks the host end's gateway address and the route to the container.
+//! * CHECK: calls IPAM's CHECK. The pair must be up, and have the addresses and routes of `prevResult`. Compares
+//!   masquerading. The host checks the host end's gateway address and the route to the container.
 //! * STATUS: calls IPAM's STATUS. GC: removes this plugin's garbage, and calls IPAM's GC.
 //!
 //! Differences from the native plugin: this plugin does not wait for duplicate address detection. Addresses with the
@@ -118,7 +118,7 @@ impl Plugin for PointToPoint {
     }
 }
 
-/// Returns every address with its gateway, which a pair requires.
+/// Returns every address with its gateway. An address without a gateway is an error.
 fn gateways(ips: &[IpConfig]) -> Result<Vec<(IpNet, IpAddr)>, Error> {
     if ips.is_empty() {
         return Err(Error::new("IPAM plugin returned missing IP config"));

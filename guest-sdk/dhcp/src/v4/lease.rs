@@ -25,8 +25,7 @@ const SCOPE_LINK: u8 = 253;
 /// The least MTU of IPv4 (RFC 2132, 5.1).
 const LEAST_MTU: u16 = 68;
 
-/// Returns the network's prefix length by the subnet mask. `None` if there is no mask, if it has gaps, or if it is
-/// 0.0.0.0.
+/// Returns the network's prefix length by the subnet mask. `None` if the mask is absent, has gaps, or is 0.0.0.0.
 pub fn prefix(packet: &Packet) -> Option<u8> {
     let Some(DhcpOption::SubnetMask(mask)) = packet.option(OptionCode::SubnetMask) else { return None };
     ipnet::ipv4_mask_to_prefix(mask).ok().filter(|prefix| *prefix > 0)

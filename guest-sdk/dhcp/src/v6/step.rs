@@ -75,7 +75,7 @@ fn solicit(context: &Context<'_>, acquisition: Acquisition, hint: Option<Ipv6Add
     ask_for_lease(context, Phase::Soliciting { acquisition, exchange, hint })
 }
 
-/// Sends the packet of a phase on the way to a lease.
+/// Sends a SOLICIT or a REQUEST, depending on the phase.
 fn ask_for_lease(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let send = match &phase {
         Phase::Soliciting { exchange, hint, .. } => packet(context, Kind::Solicit, *exchange, None, *hint),
@@ -225,7 +225,7 @@ fn keep(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Asks for a longer lease, with a new transaction each time. With `anew`, the server has forgotten the lease.
+/// Asks for a longer lease, with a new transaction each time. `anew` means that the server has forgotten the lease.
 fn renew(context: &Context<'_>, held: Held, asks_all: bool, anew: bool) -> Next<Phase> {
     let (from, to) = if asks_all { (held.t2, held.seconds) } else { (held.t1, held.t2) };
     let (from, to) = (held.at(from), held.at(to));
@@ -280,7 +280,7 @@ fn answer(context: &Context<'_>, phase: Phase, packet: &Packet<'_>, link: &Link)
     }
 }
 
-/// Handles another station that has the address.
+/// Handles the report that another station has the address.
 fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(held) = phase.held() else { return Next::of(phase) };
     let address = held.address.addr();
