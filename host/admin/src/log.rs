@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
         ended = printer.print(new.filter(|(_, value)| Entry(value).is_wanted(container.as_deref(), options)));
     }
     match ended {
-        // The reader has closed the pipe.
+        // The program that reads the output has closed the pipe.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -99,7 +99,7 @@ fn parsed(lines: Vec<String>) -> impl Iterator<Item = (String, Value)> {
     lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok().map(|value| (line, value)))
 }
 
-/// Returns the container's ID that equals or begins with `asked`. With `may_come`, the log may have no line of the
+/// Returns the container ID that equals or begins with `asked`. With `may_come`, the log may have no line of the
 /// container yet.
 fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     let values = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());

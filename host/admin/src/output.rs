@@ -146,7 +146,7 @@ fn unbroken(line: &str) -> String {
     glued.collect::<Vec<String>>().join("`")
 }
 
-/// Returns the column at which a line continues: below its second column, if the first one is narrow. After a wide
+/// Returns the column at which a line continues: below its second column, if the first column is narrow. After a wide
 /// first column, the line continues a little to the right of its beginning.
 fn hang(line: &str) -> usize {
     let start = line.find(|c| c != ' ' && c != '#').unwrap_or(0);

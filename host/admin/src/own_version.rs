@@ -7,7 +7,7 @@
 
 use postern_cni::terminal::one_line;
 
-/// The release of the native plugins that the plugins of Postern behave like.
+/// The release of the native plugins whose behaviour Postern's plugins have.
 const NATIVE: &str = "1.9.1";
 
 /// The build metadata of plugins that come with Postern. No other plugin can have this metadata.

@@ -1,6 +1,6 @@
 //! Helpers for the sentences that tell people what a plugin can do. Each group of functions of `wit/` has one sentence,
-//! in [`crate::capability`]. A test finds functions of `wit/` without a sentence, because reviewers would not see that
-//! function.
+//! in [`crate::capability`]. A test finds each function of `wit/` without a sentence, because reviewers would not see
+//! that function.
 
 use crate::words::{Objects, Switch};
 
@@ -8,9 +8,9 @@ use crate::words::{Objects, Switch};
 pub struct Group {
     /// The sentence counts if the component imports one of these functions.
     pub functions: &'static [&'static str],
-    /// Setters of the functions' arguments. The sentence counts only if the component imports all of these too.
+    /// Setters of the functions' arguments. The sentence counts only if the component imports all of these setters too.
     pub with: &'static [&'static str],
-    /// The ability of a plugin, after "can"; `None` if the policy grants no object for it.
+    /// The ability of a plugin, after "can"; `None` if the policy grants no object for this ability.
     pub text: fn(&Objects<'_>) -> Option<String>,
     /// True if the functions run a native program outside of any sandbox.
     pub host_privileges: bool,

@@ -16,7 +16,7 @@ use postern_sandbox::engine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// A component, analysed.
+/// An analysed component.
 pub struct Subject {
     /// The plugin's name, or the file's name.
     pub name: String,

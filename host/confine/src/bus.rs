@@ -1,4 +1,5 @@
-//! Calls on the system's message bus, by a helper: one question, and three methods of firewalld, in granted zones.
+//! Calls on the system's message bus, by a helper: the question if firewalld runs, and three methods of firewalld, in
+//! granted zones.
 //!
 //! The gate never has a connection to the bus, because root can start units over a connection. The helper has no
 //! connection either. It runs `busctl`, only with arguments that this file makes and checks.

@@ -14,12 +14,12 @@ use std::ops::Bound;
 /// The number of leases to look at when a client asks for another lease.
 const SOME: usize = 8;
 
-/// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. A
-/// container that has not come back within a day will not come back.
+/// The time in milliseconds for which a lease without end is remembered after the machine's start: a day. A container
+/// that has not come back within a day will not come back.
 pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Service {
-    /// Ends all leases whose container is gone. For a lease that will be renewed only the namespace is looked at.
+    /// Ends all leases whose container is gone. For a lease that will be renewed only its namespace is looked at.
     pub fn look_at_all(&mut self) {
         let is_gone = |entry: &KeptLease| match entry.wake_at {
             Some(_) => self.open_namespace(entry).err() == Some(NotOpened::Gone),

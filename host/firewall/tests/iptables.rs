@@ -165,7 +165,8 @@ fn writes_what_native_writes() {
     });
 }
 
-/// Networks and containers with the same hash each have their own rules, and remove only these.
+/// If the names of two attachments have the same hash, each attachment has its own rules. Its removal removes only
+/// these rules.
 #[test]
 fn names_that_run_together() {
     let of = |network: &str, container_id: &str| AttachmentKey {
@@ -497,7 +498,7 @@ fn forwards_in_another_form_need_the_program() {
         "iptables -t nat -N CNI-EMPTY; iptables -t nat -A CNI-HOSTPORT-DNAT -m limit --limit 1/sec -j CNI-EMPTY",
     );
     assert!(!other(&["cid1"]));
-    // A chain to which no rule leads any more belongs to the network that a rule in it names.
+    // A chain to which no rule leads any more belongs to the network that a rule in the chain names.
     let stray = |network: &str| {
         let rule = format!("-m comment --comment 'name: \"{network}\" id: \"x\"' -j ACCEPT");
         tool("iptables", &format!("iptables -t nat -F CNI-EMPTY; iptables -t nat -A CNI-EMPTY {rule}"));
@@ -526,8 +527,8 @@ fn lines(chain: &str) -> Vec<String> {
     all.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
 }
 
-/// Each attachment has its own rules. Their handles find them among many other rules, even equal rules. If rules are
-/// made again, they have new handles and are searched by content.
+/// Each attachment has its own rules. A rule is found by its handle among many other rules, even equal rules. If rules
+/// are made again, they have new handles and are searched by content.
 #[test]
 fn rules_of_an_address_are_found_by_their_handles() {
     own_namespace();

@@ -71,8 +71,8 @@ fn writes_what_native_writes() {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
     };
-    // A rule's first line has the chain's name and a number, which `plain` removes. Chains are in the order of their
-    // creation.
+    // A rule's first line has the chain's name and a number. `plain` removes the number. Chains are in the order of
+    // their creation.
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
@@ -181,7 +181,7 @@ fn names_have_limits() {
     assert_eq!(ruleset(), before);
 }
 
-/// Two attachments have the same name. A second chain has the name of another attachment's first chain.
+/// Two attachments have the same ID, or the second chain of one attachment has the name of the other's first chain.
 #[test]
 fn names_that_run_together() {
     own_namespace();

@@ -163,8 +163,8 @@ fn believe(
     Ok(())
 }
 
-/// Checks the attributes of a link in a result: MTU and PCI device. They must equal the values of `before`, the link's
-/// entry in `prevResult`, or the kernel's values. A socket must exist, and policy must name it, because no guest can
+/// Checks the attributes of a link in a result: MTU and PCI device. They must equal the kernel's values, or the values
+/// in `before` (the link's entry in `prevResult`). A socket must exist, and policy must name it, because no guest can
 /// make a socket.
 fn believe_details(
     run: &RunFacts<'_>,

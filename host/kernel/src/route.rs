@@ -109,8 +109,9 @@ impl Netlink {
         })
     }
 
-    /// Deletes the kernel's own route to `net`'s network through link `oif` from the main table, with any scope, type
-    /// and source. The kernel made this route when the link got its address. A route of another origin stays.
+    /// Deletes the kernel's own route to `net`'s network through link `oif`, in the main table. The route may have any
+    /// scope, type and source. The kernel made this route when the link got its address. A route of another origin
+    /// stays.
     ///
     /// # Errors
     /// `ESRCH` if the route is missing.

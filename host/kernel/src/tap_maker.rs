@@ -36,8 +36,8 @@ fn set_context(context: &str) -> Result<()> {
     fs::write(EXEC_CONTEXT, context).map_err(|error| subject.failed(error))
 }
 
-/// Checks if programs can be started in a context, and starts no program. A thread of its own does the check, so that
-/// no later program gets the context.
+/// Checks if programs can be started in a context, and starts no program. A new thread does the check, so that no later
+/// program gets the context.
 pub(crate) fn try_context(context: &str) -> Result<()> {
     let failed = || Subject { operation: "set context", object: &context }.broken("the thread of this check has ended");
     thread::scope(|scope| scope.spawn(|| set_context(context)).join().unwrap_or_else(|_| Err(failed())))
@@ -73,7 +73,7 @@ impl TapMaker {
         let mut errno = [0; 4];
         let asked = self.requests.write_all(request).and_then(|()| self.answers.read_exact(&mut errno));
         drop((self.requests, self.answers));
-        // This process reaps its child itself.
+        // This process must reap its child.
         let _ = self.process.wait();
         match asked.map(|()| i32::from_ne_bytes(errno)) {
             Ok(0) => Ok(()),

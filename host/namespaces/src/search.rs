@@ -42,7 +42,7 @@ const OWN: &str = "/proc/thread-self";
 /// A search in progress, in its own thread, which goes from one namespace to the next.
 pub(crate) struct Search {
     deadline: Instant,
-    /// The namespaces whose routes are read. Links and addresses are read in all namespaces. `None`: only numbers are
+    /// The namespaces whose routes are read. Links and addresses are read in all namespaces. `None`: only cookies are
     /// read.
     routes_of: Option<BTreeSet<u64>>,
     late: bool,
@@ -71,7 +71,7 @@ fn has_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL))
 }
 
-/// Converts the error of an object that is gone to success.
+/// Returns success if the error shows that the object is gone.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
 }
@@ -262,7 +262,7 @@ impl Search {
                     self.view(&[first.to_owned()]);
                 }
             } else if let Some(tasks) = roots.remove(&OsString::from("/")) {
-                // A thread with the namespace's own root sees all of its mounts.
+                // A thread with the namespace's own root sees all mounts of the namespace.
                 self.view(&tasks);
             } else {
                 for tasks in roots.values() {
@@ -324,7 +324,8 @@ impl Search {
                 break;
             }
             let walked: Vec<_> = some.iter().map(|mount| (mount, mounts::walk(&directory, mount))).collect();
-            // While a file is open, its mount number can't pass to another mount. So this list is valid for the file.
+            // While a file is open, the number of the file's mount can't pass to another mount. So this list is valid
+            // for the file.
             let now = mounts::read(task, self.deadline)?;
             for (mount, walked) in walked {
                 if now.get(&mount.id).is_none_or(|now| now.key != mount.key) {
@@ -455,12 +456,12 @@ fn why_not_reached(error: &io::Error) -> String {
 fn look_around(key: NamespaceId, path: &Path, routes_of: Option<&BTreeSet<u64>>) -> Result<LiveNamespace, String> {
     let found = |cookie| LiveNamespace { identity: key, cookie, path: path.to_owned(), ..LiveNamespace::default() };
     let Some(routes_of) = routes_of else {
-        // Every socket has the number. An unbound Unix datagram socket can do nothing else.
+        // Every socket has the cookie. An unbound Unix datagram socket can do nothing else.
         return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));
     };
     let text = |error: KernelError| error.to_string();
     // A list that changes while it is read is an error here: missing objects would count as gone, and would be removed.
-    // Runs of ADD and DEL need only the numbers, and read no lists.
+    // Runs of ADD and DEL need only the cookies, and read no lists.
     let netlink = Netlink::open().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());

@@ -123,7 +123,8 @@ impl Granted {
         self.tables.get(&TableName::Grant(capability))
     }
 
-    /// True if the plugin is made for a capability: a file grants the capability for any network, or takes it away.
+    /// True if the plugin is made for a capability: a file grants the capability for some network, or withdraws the
+    /// capability.
     pub fn knows(&self, capability: Capability) -> bool {
         self.written(capability).is_some() || self.withdrawn.contains_key(&TableName::Grant(capability))
     }
@@ -144,7 +145,7 @@ impl Granted {
     }
 
     /// True if `[result]` has this address. A network of the policy file contains all its addresses. An address of the
-    /// configuration must be equal, with its prefix length.
+    /// configuration must be equal, and have the same prefix length.
     pub fn may_hand_out(&self, address: &IpNet) -> bool {
         self.table(TableName::Result).is_some_and(|result| result.has_address(address))
     }

@@ -22,14 +22,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 const NOBODY: u32 = 0x7fff_0000;
 
 /// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for allocations of the host's
-/// code. With [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the whole
-/// process stays below 512 MiB.
+/// code. Together with [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the
+/// whole process stays below 512 MiB.
 pub(crate) const DATA: u64 = 384 << 20;
 
 /// The stack in bytes. It grows automatically, and doesn't count as data.
 const STACK: u64 = 8 << 20;
 
-/// Gives up every descriptor except these two, the environment, every capability, the user, and most resources.
+/// Gives up the environment, every capability, the user, most resources, and every descriptor except these two.
 ///
 /// In a user namespace that does not map the new user, the process keeps its user, without Linux capabilities.
 ///
@@ -47,7 +47,7 @@ pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<
 pub(crate) struct Bounds {
     /// Processor time in seconds.
     pub seconds: u64,
-    /// Memory in bytes, besides the memory that its parent has mapped.
+    /// Memory in bytes, in addition to the memory that the parent process has mapped.
     pub memory: u64,
 }
 
@@ -122,8 +122,8 @@ fn default_signals() -> nix::Result<()> {
 
 /// Drops Linux capabilities and user. The order matters: each step needs a capability that a later step removes.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
-    // The filter allows no execve(2), so the bounding set has no use. An empty set still protects if another barrier
-    // fails.
+    // The seccomp filter allows no execve(2), so the bounding set has no use. An empty set still protects if another
+    // barrier fails.
     empty_bounding_set()?;
     // EPERM: the process had no privileges, or its user namespace denies setgroups(2). EINVAL: the new user is not mapped.
     match setgroups(&[]) {
@@ -151,7 +151,7 @@ fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sets the limits. Those of stack and data count all memory growth that [`crate::seal`] allows.
+/// Sets the limits. The limits of stack and data count all memory growth that [`crate::seal`] allows.
 fn limit_resources(data: u64) -> nix::Result<()> {
     for resource in [Resource::RLIMIT_NOFILE, Resource::RLIMIT_NPROC, Resource::RLIMIT_CORE, Resource::RLIMIT_FSIZE] {
         setrlimit(resource, 0, 0)?;
@@ -166,8 +166,8 @@ fn lower(resource: Resource, limit: u64) -> nix::Result<()> {
     setrlimit(resource, soft.min(limit), soft.min(limit))
 }
 
-/// Lifts a limit of the address space, as far as this user may. The reservation for a guest's memory takes gigabytes of
-/// the address space, of which most are never used.
+/// Raises the limit of the address space to the highest value that this user may set. The reservation for a guest's
+/// memory takes gigabytes of the address space, of which most are never used.
 fn lift_address_space() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_AS)?;
     if soft == RLIM_INFINITY {

@@ -29,8 +29,8 @@ pub struct OutOfMemory {
 }
 
 impl ResourceLimiter for Ceiling {
-    /// Ends the guest instead of letting `memory.grow` fail: the guest's allocator would trap with a less clear
-    /// message.
+    /// Ends the guest instead of letting `memory.grow` fail, because the guest's allocator would then trap with a less
+    /// clear message.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.memory.saturating_add(desired.saturating_sub(current));
         if total > self.memory_limit {

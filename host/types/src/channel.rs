@@ -5,8 +5,8 @@
 //! than a message. So the input follows the message that starts the guest, as a length and a text.
 //!
 //! The socket keeps the borders of packets (`SOCK_SEQPACKET`). Each message begins a new packet, and a long message has
-//! several packets. With `SOCK_STREAM`, each read would wake the other side without need. That would be half of all
-//! wake-ups of a run (docs/decisions/0005-packet-sockets.md).
+//! several packets. With `SOCK_STREAM`, each read would wake the other side without need. Such wake-ups would be half
+//! of all wake-ups of a run (docs/decisions/0005-packet-sockets.md).
 //!
 //! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole
 //! message, so a peer that sends slowly can't block the channel.
@@ -189,7 +189,7 @@ pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Res
     Ok(message)
 }
 
-/// Receives a length of at most `most`, and as many bytes.
+/// Receives a length of at most `most`, and then bytes of this length.
 fn read(stream: &UnixStream, most: usize, deadline: Option<Instant>) -> Result<Vec<u8>, ChannelError> {
     let mut packet = [0; PACKET];
     let arrived = receive_packet(stream, &mut packet, deadline)?;

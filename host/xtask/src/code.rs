@@ -51,7 +51,7 @@ impl Surface {
         })
     }
 
-    /// True if a value of this type is copied. Other values are lent.
+    /// True if a value of this type is copied. Other values are passed by reference.
     pub fn is_copied(&self, ty: &Ty) -> Result<bool> {
         Ok(match ty {
             Ty::Unit | Ty::Plain(_) | Ty::Text(_) => true,
@@ -62,7 +62,7 @@ impl Surface {
         })
     }
 
-    /// Returns the type of a parameter, and of a handle in it.
+    /// Returns the type of a parameter in Rust. `handle` is the type of a handle in the parameter.
     pub fn lent(&self, ty: &Ty, handle: &str) -> Result<String> {
         Ok(match ty {
             Ty::String => "&str".to_owned(),
@@ -73,7 +73,7 @@ impl Surface {
     }
 }
 
-/// The key of `link-sysctl`, which is in the names of its functions.
+/// The type `key` of the interface `link-sysctl`. The names of the interface's functions contain the key.
 pub const SYSCTL: (&str, &str) = ("link-sysctl", "key");
 
 /// Returns the lines that import the names that `code` uses from these modules: `("postern_types", ["Mac", …])`.
@@ -89,7 +89,7 @@ pub fn imports(code: &str, modules: &[(&str, &[&str])]) -> String {
 }
 
 impl Surface {
-    /// Returns true if a function takes this type, and true if a function returns this type, at any depth.
+    /// Returns two flags: if a function takes this type, and if a function returns this type, at any depth.
     pub fn uses(&self, ty: &Ty) -> Result<(bool, bool)> {
         let (mut is_given, mut is_returned) = (false, false);
         for function in self.capabilities.iter().flat_map(|capability| &capability.functions) {
@@ -136,7 +136,7 @@ pub fn doc(text: &str) -> String {
     if text.is_empty() { String::new() } else { wrapped("/// ", text) }
 }
 
-/// Returns a text in lines of at most 120 characters, inside of an indented block.
+/// Returns a text in lines. A line has at most 120 characters, even if it is indented.
 fn wrapped(mark: &str, text: &str) -> String {
     let most = if mark == "//! " { 120 } else { 112 };
     let mut lines = String::new();

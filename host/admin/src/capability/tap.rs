@@ -70,7 +70,7 @@ pub const PAGE: Page = Page {
     },
 };
 
-/// Returns a sentence about the users that may open the tap.
+/// Returns a sentence about the users or groups that may open the tap.
 fn belongs(objects: &Objects<'_>, key: &str, noun: &str) -> Option<String> {
     match objects.has(key) {
         true if !objects.only_looks() => about(objects, key, noun, |whom| format!("let {whom} open that tap")),

@@ -15,7 +15,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     examination.look("rules", "rules of attachments: nftables, spoofing protection, iptables");
     let first = unrecorded_rules(node_state, &node.accounts, &mut |left_out| examination.leave_out(left_out));
     // A current run writes its record before it makes a rule, and removes the rule before the record. So rules count as
-    // unrecorded only if no record lists them before and after a second reading of the records.
+    // unrecorded only if no record lists them, neither in a first nor in a second reading of the records.
     let again = match postern_state::list(&node_state.places.state) {
         Ok(records) if !first.is_empty() => unrecorded_rules(node_state, &node_state.accounts(records), &mut |_| {}),
         _ => Vec::new(),
@@ -23,7 +23,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let ports = ports(node_state);
     for marked in again.into_iter().filter(|marked| first.contains(marked)) {
         match (&marked.addresses[..], ports.get(&marked.mark)) {
-            // Spoofing protection has no address, but a port, which a living container may have.
+            // Spoofing protection names no address, but a port. A living container may have this port.
             ([], Some(ports)) if ports.iter().any(|port| node_state.has_link(port)) => {}
             ([], Some(ports)) => {
                 let what = format!(
@@ -93,7 +93,7 @@ fn ports(node_state: &NodeState) -> BTreeMap<String, Vec<String>> {
     ports
 }
 
-/// Returns the rules of attachments that are not in `known`.
+/// Returns the rules whose attachments are not in `known`.
 fn unrecorded_rules(node_state: &NodeState, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
     let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();

@@ -15,7 +15,7 @@ pub enum ObjectBefore {
     Unknown,
 }
 
-/// Looks for the object before the operation.
+/// Looks for the operation's object. `kernel` is the node before the operation.
 pub fn object_before(kernel: &Kernel, operation: &Operation) -> ObjectBefore {
     let object_before = operation_texts(operation).makes().is_some_and(|name| kernel.find(Place::Host, name).is_some());
     if object_before { ObjectBefore::Other } else { ObjectBefore::Unknown }

@@ -8,7 +8,7 @@ use postern_keys::{Delegation, Plugin};
 use postern_types::{LeaseRange, canonicalize, canonicalize_numbered};
 use std::net::IpAddr;
 
-/// Returns the addresses and subnets in a file's `ipam`, for Postern's IPAM plugins.
+/// Returns the addresses and subnets in a file's `ipam`, if its type is `host-local` or `static`.
 pub fn of_file(ipam: &Node) -> impl Iterator<Item = IpNet> {
     places(ipam).into_iter().filter_map(|(node, _)| parse_cidr(node.text()?).ok())
 }
@@ -50,7 +50,7 @@ pub fn of_links(sheet: &mut Sheet<'_>, conf: &Node, path: &str) {
                 let message = format!("an ADD would fail: {address} is a multicast address");
                 sheet.warning("add-fails", node.at, &path, message, help);
             }
-            // The subnet of a range may begin with the loopback or the unspecified address: only `addresses` are
+            // The subnet of a range may begin with the loopback or the unspecified address. So only `addresses` are
             // checked for these two addresses.
             IpAddr::V6(_) if address.is_multicast() => {
                 let message = format!("{address} is a multicast address: no link can have it");
@@ -191,7 +191,7 @@ fn range(node: &Node, path: String) -> Option<Range<'_>> {
     Some(Range { node, path, input })
 }
 
-/// Checks one set. `has_pairs` is true if some of its ranges overlap.
+/// Checks one set. `has_pairs` is true if the ranges must be compared in pairs.
 fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>], has_pairs: bool) {
     for (at, one) in set.iter().enumerate() {
         if let Err(message) = canonicalize(vec![vec![one.input.clone()]]) {

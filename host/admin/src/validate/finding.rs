@@ -23,7 +23,7 @@ pub enum Severity {
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// A short name of the kind of fault. Later versions keep it.
+    /// A short name of the kind of fault. Later versions keep the name.
     pub code: &'static str,
     pub file: String,
     /// The line, from 1.
@@ -76,8 +76,8 @@ impl<'t> Sheet<'t> {
         self.other_names.insert(name.to_owned(), plugin);
     }
 
-    /// Returns the name of the plugin that a runtime starts for `name`. The names differ if the file `name` is a link to
-    /// a plugin's file.
+    /// Returns the name of the plugin that a runtime starts for `name`. The names differ if the file `name` is a
+    /// symbolic link to a plugin's file.
     pub fn named<'n>(&'n self, name: &'n str) -> &'n str {
         self.other_names.get(name).map_or(name, String::as_str)
     }

@@ -8,10 +8,10 @@ use postern_keys::nearest;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The most files of a directory that are looked at.
+/// The most files that are looked at, in all directories together.
 const MOST: usize = 4096;
 
-/// Reports plugins that are in none of the directories.
+/// Reports plugins that are in none of the directories of `cni_path`.
 pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>], cni_path: &str) {
     let names = names(cni_path);
     for entry in entries {
@@ -71,7 +71,7 @@ fn is_in_catalog(plugin: &str) -> bool {
     is_name && places::catalog().is_ok_and(|catalog| catalog::code_path(&catalog, plugin).is_file())
 }
 
-/// Returns the names of all programs, and of all plugins that are shipped with Postern.
+/// Returns the names of the programs in these directories, and of all plugins that are shipped with Postern.
 fn names(cni_path: &str) -> BTreeSet<String> {
     let entries = cni_path.split(':').filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
     let files = entries.take(MOST).filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,5 +1,5 @@
-//! Checks several keys together: keys that exclude each other, and keys that need other keys. Plugins refuse the errors
-//! that are found here.
+//! Checks several keys together: keys that exclude each other, and keys that need other keys. If a check here reports
+//! an error, the plugin refuses the configuration too.
 
 use super::finding::{Sheet, below, item};
 use super::text::{Node, Tree, word_at};
@@ -227,7 +227,7 @@ fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Versio
 }
 
 fn needs_addresses(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    // After another plugin, the other plugin's addresses count.
+    // Later in a list, the addresses of an earlier plugin count.
     let is_first = path.is_empty() || path == item("plugins", 0);
     if is_first && !has_ipam(node) && node.get("prevResult").is_none() {
         sheet.error("missing-key", node.at, path, "`ipam` is missing, and no earlier plugin gives addresses", "");

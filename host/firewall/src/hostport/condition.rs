@@ -60,7 +60,7 @@ impl Syntax {
     /// # Errors
     /// Some words are no condition. The error has the first such words, and the possible conditions.
     pub fn read(self, words: &[String], v6: bool) -> Result<Vec<PacketCondition>, NotACondition> {
-        // nft joins its words, so one word of the configuration may hold several nft words.
+        // nft joins its arguments, so one text of the configuration may hold several words.
         let mut words = words.iter().flat_map(|word| word.split_whitespace());
         let mut conditions = Vec::new();
         while let Some(first) = words.next() {

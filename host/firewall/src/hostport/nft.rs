@@ -70,7 +70,7 @@ fn shared(family: NetfilterProtoFamily) -> SharedTable {
     }
 }
 
-/// Returns the rule that leads to the forwards: only packets for this node are forwarded (CVE-2025-67499).
+/// Returns the rule that leads to the forwards. The rule matches only packets for this node (CVE-2025-67499).
 pub(super) fn lead() -> Vec<Expression> {
     [rule::to_this_node().as_slice(), &[rule::to_chain(Verdict::Jump, HOSTPORTS_ALL)]].concat()
 }
@@ -137,7 +137,7 @@ impl HostPorts {
     }
 
     /// Makes the rules, in one transaction, and returns their handles. `is_first` says that the attachment has no rules
-    /// yet: no search is made. Rules of the container's other attachments stay.
+    /// yet, so no search is made. Rules of the container's other attachments stay.
     ///
     /// # Errors
     /// The kernel refuses, or the deadline passes.
@@ -161,7 +161,7 @@ impl HostPorts {
     }
 
     /// Returns the kernel's number of the rules' table; `None` if the table is absent. If the number is the same before
-    /// and after [`HostPorts::nft_ensure`], the rules are in that table.
+    /// and after [`HostPorts::nft_ensure`], the rules are in the table with this number.
     ///
     /// # Errors
     /// The kernel refuses to show the table, or the deadline passes.

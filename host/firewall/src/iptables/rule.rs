@@ -90,7 +90,7 @@ impl IptablesRule {
         self.matches.iter().find_map(|part| if let Match::Comment(text) = part { Some(text.as_str()) } else { None })
     }
 
-    /// True if the rule has a part that is not understood.
+    /// True if the rule has a match that is not understood.
     pub(super) fn is_foreign(&self) -> bool {
         self.matches.iter().any(|part| matches!(part, Match::Other(_)))
     }

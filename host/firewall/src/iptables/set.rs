@@ -154,7 +154,7 @@ impl IptablesRuleSet {
 mod tests {
     use super::*;
 
-    /// A set in another table, with a shared chain, and a rule at a chain's beginning.
+    /// A set outside of table `nat`, with a shared chain, and a rule at a chain's beginning.
     fn set(container: &str, place: IptablesPlace) -> IptablesRuleSet {
         let own = format!("OWN-{container}");
         let rule = |text: String| IptablesRule::parse(&text);

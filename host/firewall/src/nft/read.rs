@@ -14,7 +14,7 @@ use super::batch::{Table, chain_name, message, rule_place};
 use super::rule::{NF_DROP, NftRule};
 use crate::FirewallError;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`,
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_USE`, `_TYPE`,
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;

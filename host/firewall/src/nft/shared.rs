@@ -57,7 +57,7 @@ impl SharedTable {
         self.chains.iter().filter(|chain| chain.has_entries).map(|chain| chain.name)
     }
 
-    /// Returns all rules of these chains, of all owners, including foreign rules.
+    /// Returns all rules of the shared chains in which owners have rules, including foreign rules.
     pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<FoundRule>, FirewallError> {
         let mut entries = Vec::new();
         for chain in self.entry_chains() {
@@ -66,7 +66,8 @@ impl SharedTable {
         Ok(entries)
     }
 
-    /// Adds the missing parts of the table, its shared chains and their rules. `is_there` is true if the table exists.
+    /// Adds the table, its shared chains and the shared rules, if they are missing. `is_there` is true if the table
+    /// exists.
     pub(crate) fn ensure(&self, nft: &mut Nft, batch: &mut Batch, is_there: bool) -> Result<(), FirewallError> {
         if !is_there {
             batch.add_table(self.table, self.comment);

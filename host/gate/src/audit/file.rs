@@ -65,7 +65,7 @@ impl LogFile {
     }
 }
 
-/// The log and its directory, open.
+/// The open log, and its open directory.
 #[derive(Debug)]
 struct Open {
     directory: Dir,

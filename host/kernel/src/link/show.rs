@@ -74,8 +74,8 @@ pub struct Link {
     pub peer_netnsid: Option<i32>,
     /// `IFLA_BRPORT_ISOLATED`: true for a bridge port that can't reach other isolated ports.
     pub isolated: bool,
-    /// `IFLA_BR_VLAN_FILTERING`: true if a bridge separates VLANs. False for every other link, and for a kernel that
-    /// can't filter or doesn't report it.
+    /// `IFLA_BR_VLAN_FILTERING`: true if a bridge separates VLANs. False for every other link, and if the kernel can't
+    /// separate VLANs or doesn't report this.
     pub vlan_filtering: bool,
     /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
     pub macvlan_mode: Option<MacvlanMode>,
@@ -99,8 +99,8 @@ pub struct Link {
     pub permanent: Option<[u8; 6]>,
     /// The alternative names (`IFLA_ALT_IFNAME`).
     pub other_names: Vec<LinkName>,
-    /// The link's `accept_dad` (`net/ipv6/conf`): not 0 if the kernel makes duplicate address detection for its IPv6
-    /// addresses. `None` without IPv6.
+    /// The link's `accept_dad` (`net/ipv6/conf`): not 0 if the kernel makes duplicate address detection for the link's
+    /// IPv6 addresses. `None` without IPv6.
     pub accept_dad: Option<u32>,
     /// The link's `disable_ipv6`.
     pub disable_ipv6: bool,

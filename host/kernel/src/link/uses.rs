@@ -25,10 +25,10 @@ use std::time::Duration;
 const MOST_MTU: u32 = 65535;
 /// The number of VLANs that one datagram requests.
 const AT_ONCE: u16 = 64;
-/// All VLANs that a link can have (IEEE 802.1Q).
+/// The number of VLANs that a link can have (IEEE 802.1Q).
 const VLANS: u16 = 4095;
-/// The beginning of the name of a throw-away link. The rest is random: root in a container can give a device any name,
-/// and return the device to the node with that name.
+/// The beginning of the name of a throw-away link. The rest is random, because root in a container can give a device
+/// any name, and return the device to the node with that name.
 const PROBE: &str = "probe";
 /// The number of attempts to find a free name for a throw-away link.
 const MOST_NAMES: usize = 4;
@@ -129,8 +129,8 @@ impl Netlink {
         Ok(uses)
     }
 
-    /// Stacks a throw-away macvlan in mode "passthru" on the link. This mode allows no other macvlan beside it. The
-    /// macvlan stays down, so that the link does not change.
+    /// Stacks a throw-away macvlan in mode "passthru" on the link. This mode allows no other macvlan on the same link.
+    /// The macvlan stays down, so that the link does not change.
     fn beside_passthru(&self, link: &Link) -> Result<Option<LinkUse>> {
         let mut found = None;
         for look in 0..LOOKS {
@@ -187,11 +187,11 @@ impl Netlink {
     }
 
     /// Requests each VLAN of the link with an MTU that its VLANs cannot have. The kernel checks first whether the VLAN
-    /// is in use, and then refuses the MTU. So no VLAN is ever made. The request has no name: a link with that name
-    /// would give the same error as a VLAN in use.
+    /// is in use, and then refuses the MTU. So no VLAN is ever made. The request has no name, because another link with
+    /// the same name would give the same error as a VLAN in use.
     fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for VLANs of", object: &link.name };
-        // The kernel refuses a higher MTU before it checks the VLAN.
+        // The kernel refuses an MTU above `MOST_MTU` before it checks the VLAN.
         let is_high = link.mtu >= MOST_MTU;
         if is_high {
             self.set_mtu(link.index, MOST_MTU - 1)?;

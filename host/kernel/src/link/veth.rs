@@ -25,8 +25,8 @@ pub struct VethSpec<'a> {
 }
 
 impl Netlink {
-    /// Creates a veth pair with one message, each end in its final namespace and both down. The caller must use the
-    /// container's socket. Then no temporary link appears in the host's namespace.
+    /// Creates a veth pair with one message. Each end begins in its final namespace, and is down. The caller must use
+    /// the container's socket. Then no temporary link appears in the host's namespace.
     ///
     /// Both ends get one queue for each direction. By default the kernel makes a queue for each processor. More queues
     /// take a third of the creation time, and have no use behind a bridge or a route.

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::time::Instant;
 
 /// The size of the buffer at first. The kernel makes a dump's datagram at most 32 KiB long, unless one object is
-/// longer. A link with many alternative names can be twice as long. Then the buffer grows.
+/// longer. The data of a link with many alternative names can be twice as long. Then the buffer grows.
 pub(super) const BUFFER: usize = 32 * 1024;
 
 /// The longest datagram that is read. An object has a few lists, and each list's length has 16 bits.
@@ -30,7 +30,7 @@ pub(super) enum Answer<'a> {
 
 impl Connection {
     /// Calls `take` with every message that answers a sequence number from `first` to `last`. Stops when `take` returns
-    /// true, for the last message. At `deadline`, further messages stay unread.
+    /// true, for the last message. Fails at `deadline`; further messages stay unread.
     pub(super) fn receive(
         &self,
         first: u32,

@@ -9,7 +9,8 @@ pub const KEYS: &[Key] = &[LOOK_ONLY];
 impl Decide for ops::Link {
     fn granted_by(&self, input: &RuleInput<'_>) -> Capability {
         match self {
-            // A plugin with the capability that gave out the handle can look at the link, of any kind.
+            // If a plugin has the capability that gave out the handle, it can look at the link. The link's kind does
+            // not matter.
             Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, HandleKind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
         }

@@ -12,7 +12,8 @@ pub const KEYS: &[Key] = &[
     // group.
     key("owners", ValueKind::Number, Count::Some),
     key("groups", ValueKind::Number, Count::Some),
-    // The key takes a single context: the process that makes the tap is started in this context before the plugin runs.
+    // The key takes a single context, because the process that makes the tap is started in this context before the
+    // plugin runs.
     key(CONTEXT, ValueKind::SelinuxContext, Count::One),
     key("multi-queue", ValueKind::Flag, Count::One),
     key("bridges", ValueKind::Link, Count::Some),

@@ -1,6 +1,6 @@
 //! Guests as text: each is a command with the smallest set of imports for its purpose.
 
-/// Wraps a core module with an export `run`, called `$program`, into a command.
+/// Makes a command of the core instance `$program`, which exports `run`.
 const COMMAND: &str = r#"
     (func $run (result (result)) (canon lift (core func $program "run")))
     (instance $command (export "run" (func $run)))

@@ -1,7 +1,7 @@
-//! Read-only views of records: a list, and a test whether a process works on a record.
-//! All errors are [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single
-//! record is in its summary. [`list_known`] and the functions after it return the error of a single record, because
-//! their callers rely on the absence of an effect in all records.
+//! Read-only views of records: a list, and a test whether a process works on a record. All errors are
+//! [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single record is in its
+//! summary. [`list_known`], [`list_with`], [`find`] and [`list_of`] return the error of a single record, because their
+//! callers rely on the absence of an effect in all records.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
@@ -31,7 +31,7 @@ pub struct Summary {
     pub problems: Vec<String>,
     /// True if the record is whole, but this Postern can't read the record's format version.
     pub is_of_other_version: bool,
-    /// The error if the file could not be read now: the effects that it lists are unknown.
+    /// The error if the file could not be read now. Then the record's effects are unknown.
     pub unread: Option<StateError>,
 }
 
@@ -112,8 +112,8 @@ pub struct Valid {
     pub attachments: HashSet<RecordKey>,
 }
 
-/// Returns the records of a network that aren't valid. Files of other records are not opened, because their names
-/// identify them. Empty files of this network are removed, as by [`tidy`].
+/// Returns the records of a network that aren't valid. Files of other records are not opened, because the files' names
+/// identify the records. Empty files of this network are removed, as by [`tidy`].
 pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
@@ -197,7 +197,7 @@ pub fn tidy(root: &Path) -> Result<usize> {
     names.iter().try_fold(0, |removed, name| Ok(removed + usize::from(remove_empty(&directory, name)?)))
 }
 
-/// Removes the record file `name` if it is empty and no process has it open; true if it was removed.
+/// Removes the record file `name` if it is empty and no process has locked it; true if it was removed.
 pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
     let is_empty = |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
     if !directory.stat(name).ok().flatten().is_some_and(is_empty) {

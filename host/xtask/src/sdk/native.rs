@@ -95,7 +95,7 @@ fn native_call(surface: &Surface, capability: &Capability, function: &Function) 
     Ok(format!("{header} {{ {body} }}\n\n"))
 }
 
-/// Names the crate of the types that are not among [`VALUES`](super::VALUES).
+/// Adds the crate's name to the types that are not among [`VALUES`](super::VALUES).
 fn full(ty: &str) -> String {
     ["BridgeInfo", "IpvlanInfo", "MacvlanInfo", "VethPair", "VlanInfo"]
         .iter()

@@ -64,7 +64,8 @@ fn no_result() -> OpError {
 }
 
 impl Scene<'_, '_> {
-    /// Runs the IPAM plugin's guest under its own policy. If the delegate fails, the plan undoes its effects.
+    /// Runs the IPAM plugin's guest under its own policy. If the delegate fails, the plan undoes the delegate's
+    /// effects.
     fn ipam(&mut self, verb: Verb) -> Result<Option<String>, OpError> {
         let Self { stage, run, guest, native } = self;
         let name = guest.delegate(&run.request)?;

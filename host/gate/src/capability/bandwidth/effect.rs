@@ -164,7 +164,7 @@ fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, Op
     }
 }
 
-/// Redirects to the ifb the traffic that the host end receives. Returns true if the redirection was missing.
+/// Redirects the host end's incoming traffic to the ifb. Returns true if the redirection was missing.
 fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
         Some(qdisc) if !qdisc.is_default() => {

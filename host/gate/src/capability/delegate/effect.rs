@@ -14,8 +14,8 @@ use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Another main plugin was run. If the delegate is a component, the record also lists its effects. A native program
-/// must be run again to remove its effects.
+/// Another main plugin was run. If the delegate is a component, the record also lists the delegate's effects. A native
+/// program must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegated {
     /// The delegate's name.
@@ -60,7 +60,7 @@ impl ByContents for Delegated {
     }
 }
 
-/// Returns the directory for the native plugin's file; `None` if the file there is about another attachment.
+/// Returns the directory for the native plugin's file; `None` if the file in `directory` is about another attachment.
 pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
     let id = &view.request.container_id;
     if !Path::new(directory).is_absolute() {

@@ -75,7 +75,7 @@ impl host::Dhcp for Gate<'_> {
             }
         }
         // The record gets the addresses before other attachments are checked for the same addresses. So two attachments
-        // that get an offer of the same address see each other.
+        // that get an offer of the same address see each other's record.
         let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
         self.run.journal.intend(self.run.view(), Dhcp { socket: socket.clone(), addresses })?;
         self.run
@@ -147,7 +147,7 @@ fn lease_of(answer: Answer) -> Result<Lease, OpError> {
     }
 }
 
-/// Checks that neither the node nor another attachment has an address.
+/// Checks that neither the node nor another attachment has this address.
 fn is_free(view: View<'_>, address: IpNet) -> Result<(), OpError> {
     let host = view.system.host()?;
     let own = address.addr();
@@ -244,7 +244,7 @@ fn mtu_left_out(given: Option<u32>, lease: &DhcpLease) -> Option<String> {
     Some(format!("the DHCP server names an MTU of {mtu}, and {family} needs {least} to 65535: the link keeps its MTU"))
 }
 
-/// Returns the reason why no container can have an address from a server.
+/// Returns the reason why no container can have this address of a server.
 fn not_a_containers(net: &IpNet) -> Option<&'static str> {
     let address = net.addr();
     let (is_link_local, is_no_hosts, has_ends, shortest) = match net {

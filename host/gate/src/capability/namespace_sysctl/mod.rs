@@ -115,7 +115,8 @@ fn refused(error: postern_kernel::KernelError, setting: &Setting) -> OpError {
     native_error(error, &setting.to_string(), format_args!("{act} /proc/sys/{setting}"))
 }
 
-/// Returns the setting to which a key of the configuration leads, and its parts below `net` with slashes between them.
+/// Returns the parts of a configuration's key below `net`, with slashes between them, and the setting to which the key
+/// leads.
 fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting), OpError> {
     let request = gate.run.request;
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
