@@ -32,7 +32,7 @@ pub fn lo_up() -> Result<()> {
     ask(SockProtocol::NetlinkRoute, RTM_NEWLINK, NLM_F_ACK, &link).map(drop).context("lo up")
 }
 
-/// Returns the kernel's answer on IPv6 rules, as bytes: equal answers are equal rules.
+/// Returns the kernel's answer on IPv6 rules, as bytes: equal answers mean equal rules.
 ///
 /// # Errors
 /// The kernel refuses the request.

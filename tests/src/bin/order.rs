@@ -99,8 +99,8 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
     Ok(all)
 }
 
-/// Returns all functions, so that the functions of one process lie together. Functions of sandboxes alone come first,
-/// shared functions in the middle, functions of gates alone last. Other processes that a gate starts count as
+/// Orders all functions so that the functions of one process lie together. Functions that only sandboxes use come
+/// first, then shared functions, then functions that only gates use. Other processes that a gate starts count as
 /// sandboxes. On both sides, functions that more processes use lie nearer to the middle. For gates, runs of VERSION
 /// count separately, and the higher share decides. Equal functions are in the order of their first use.
 fn merged(traces: &[Trace]) -> Vec<&str> {

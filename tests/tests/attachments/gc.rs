@@ -38,7 +38,7 @@ fn postern(node: &Node, arguments: &str) -> Result<String> {
     node.sh(&format!("{}/postern {arguments}", plugin_bin()?.display()))
 }
 
-/// Returns the numbers of leases, links, rules and records with a container's address or name.
+/// Returns the numbers of the network's leases, of veth links on the node, of the network's rules, and of all records.
 fn left(node: &Node, network: &str) -> Result<(usize, usize, usize, usize)> {
     let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
     Ok((
@@ -78,8 +78,8 @@ fn collects(plugin: &str) -> Result<()> {
     other.attachment("c3").del()
 }
 
-/// The processes that a call forked, the answer, and the call's lines in the log without the keys that differ from run
-/// to run.
+/// The number of processes that a call forked, the answer, and the call's lines in the log without the keys that differ
+/// from run to run.
 struct Watched {
     forks: usize,
     answer: Answer,
@@ -122,7 +122,7 @@ fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
     let write =
         |plugin: &str, text: &str| std::fs::write(node.path(format!("/etc/postern/policy/{plugin}.toml")), text);
     // A policy, the runtime's configuration, and the number of sandboxes with GC by the host and by guests. An
-    // unreadable configuration names no IPAM plugin. A delegate that policy refuses gets no sandbox early.
+    // unreadable configuration names no IPAM plugin. No sandbox is forked early for a delegate that policy refuses.
     for (policy, given, by_host, by_guests) in [
         ("", valid(&["c1", "c2"]), 0, 2),
         ("", valid(&["c1"]), 0, 2),
@@ -166,7 +166,7 @@ fn ptp_collects_its_own_network() -> Result<()> {
 }
 
 /// A link without a host end ends with its namespace. In a living namespace, GC removes the link if the runtime's list
-/// lacks its attachment. `CNI_NETNS` may lead to another container by now.
+/// lacks the link's attachment. `CNI_NETNS` may lead to another container by now.
 #[test]
 fn macvlan_collects_in_containers_that_live() -> Result<()> {
     let node = Node::new()?;
@@ -331,7 +331,7 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     Ok(())
 }
 
-/// The node can be a container's router through a link of the node on the same wire, though another plugin made the
+/// The node can be a container's router through a link of the node on the same wire, even if another plugin made the
 /// container's link. A tunnel with an address makes the node a router too. The output names the links between which the
 /// node may forward packets of other machines.
 #[test]

@@ -91,7 +91,7 @@ impl Place {
         Ok((printed.to_owned(), status.parse()?))
     }
 
-    /// Returns the differences from the node before the dead container's ADD.
+    /// Returns the differences from the node's state before the dead container's ADD.
     fn left(&self) -> Result<String> {
         let left = compare(&self.before, &self.picture()?);
         Ok(left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
@@ -176,8 +176,8 @@ fn plugins_get_the_runtimes_arguments() -> Result<()> {
     Ok(())
 }
 
-/// One DEL fails. The DELs of all plugins behind it have run. The lease, the record and the cache entry stay. The next
-/// try continues.
+/// One DEL fails. The DELs of all later plugins of the list have run before. The lease, the record and the cache entry
+/// stay. The next try continues.
 #[test]
 fn a_failing_plugin_keeps_lease_and_record() -> Result<()> {
     let place = Place::new(6, &[json!({"type": "behind-a"}), json!({"type": "behind-b"})])?;

@@ -41,8 +41,8 @@ fn dead_pair(subnet: &str, backend: &str) -> Result<(Node, Network)> {
     Ok((node, net))
 }
 
-/// Makes a container that ended without a DEL. With a backend, the native portmap has mapped a port. Returns the
-/// network and the result that portmap got.
+/// Makes a container that ended without a DEL. If `backend` is not empty, the native portmap has mapped a port. Returns
+/// the network and the result that portmap got.
 fn dead(subnet: &str, backend: &str) -> Result<(Node, Network, Value)> {
     let node = Node::new()?;
     node.add_container("c1")?;

@@ -166,7 +166,7 @@ fn common_part(operation: &Value, decision: &str, result: &str) -> Value {
     ])
 }
 
-/// Returns a result without the host's random choices. Only values that the plan masks are masked in the result too.
+/// Returns a result without the host's random choices. Masks only values that the plan masks.
 fn masked(result: &Value, plan: &Value) -> Value {
     let mut result = result.clone();
     let interfaces = result.get_mut("interfaces").and_then(Value::as_array_mut);
@@ -530,7 +530,7 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     // The plugin gets only the data for capabilities that its entry declares.
     ensure!(plan["result"]["interfaces"][2]["mac"] == "02:aa:bb:cc:dd:ee", "{plan:#}");
     ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
-    // The plan skips the native plugin, so loopback passes on the result from before it.
+    // The plan skips the native plugin, so loopback passes on the result from before the native plugin.
     ensure!(plan["result"]["interfaces"].as_array().is_some_and(|all| all.len() >= 3), "{plan:#}");
 
     let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
@@ -552,7 +552,7 @@ fn what_follows_a_native_program_is_no_failure() -> Result<()> {
     let list = |plugins: Value| json!({"cniVersion": "1.0.0", "name": "net", "plugins": plugins});
     let given = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
     let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
-    // The first plugin makes the link.
+    // The native program comes first, and makes the link.
     for next in [portmap.clone(), json!({"type": "tuning", "mtu": 1400}), json!({"type": "sbr"})] {
         let network = list(json!([{"type": "calico"}, next, {"type": "bandwidth"}]));
         let (status, plan) = place.object(&network, &["--capability-args", given])?;

@@ -4,7 +4,7 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// A script that makes the container's link, as after an earlier plugin, and a bridge in the container.
+/// A script that makes the container's link, as an earlier plugin would, and a bridge in the container.
 const PREPARE: &str =
     "ip link add portv address 02:00:00:00:ee:05 type veth peer name eth0 address 02:00:00:00:ee:15 netns c1
     ip link set portv up; ip -n c1 address add 10.9.0.2/24 dev eth0; ip -n c1 link set eth0 up

@@ -1,5 +1,5 @@
 //! bridge after a plugin that made a link on the host. If the operator's policy allows this, the link joins the bridge
-//! instead of a pair. In these tests a host end `tap1` of a veth pair replaces the tap of another plugin.
+//! instead of a pair. In these tests `tap1`, an end of a veth pair, stands for the other plugin's tap.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::proof::{PRIVATE_ETC, Refusal};
@@ -60,7 +60,7 @@ impl Place {
         links.into_iter().next().context("no link")
     }
 
-    /// Fails unless the link is as before: no port, and down.
+    /// Fails if the link is a port or is up, or if a record or spoofing protection is left.
     fn is_free(&self, name: &str) -> Result<()> {
         let link = self.link(name)?;
         let up = link.pointer("/flags").and_then(Value::as_array).is_some_and(|flags| flags.contains(&json!("UP")));

@@ -239,7 +239,7 @@ fn ruled(network: &Network, verb: &str) -> Result<(Answer, Vec<String>)> {
 #[test]
 fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
     let own = ["/proc/sys/net", "/run/postern", "/var/lib/postern", "/var/log/postern"];
-    // The default directory, and a path that contains a link.
+    // The default directory, and a path that contains a symbolic link.
     for (prepare, directory, real) in [
         ("true", "/var/lib/cni/networks", "/var/lib/cni/networks/net"),
         ("mkdir /var/lib/real; ln -s real /var/lib/link", "/var/lib/link/new", "/var/lib/real/new/net"),
@@ -289,7 +289,7 @@ fn filters(network: &Network, verb: &str) -> Result<(Vec<String>, usize)> {
     Ok((lines, trace.lines().filter(|line| line.contains("bpf(BPF_PROG_QUERY")).count()))
 }
 
-/// Only a gate that may move a device back may query a link's programs. No other thread may.
+/// Only a gate that may move a device back may query a link's BPF programs. No other thread may.
 #[test]
 fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
     let node = Node::new()?;

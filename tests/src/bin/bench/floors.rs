@@ -46,7 +46,7 @@ pub fn round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option
     Ok(samples)
 }
 
-/// Measures the floor of a list with a process for each plugin. Returns the sum of the ADDs or DELs.
+/// Measures the floor of a list, with a process for each plugin. Returns the sum of the ADDs or DELs.
 pub fn list(parts: &[&str], netns: &str, verb: &str) -> Result<Sample> {
     let mut tasks: Vec<Task> = parts.iter().map(|parts| task(parts, netns)).collect::<Result<_>>()?;
     if verb == "del" {

@@ -69,7 +69,7 @@ fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     };
     ensure!(named(&list.version), "the text does not name version {}", list.version);
     if read.get("cniVersions").is_some() {
-        // If the text names known versions, the list does not take a lower known version.
+        // If the text names known versions, the list's version is not below the highest of them.
         let rank = |text: &str| known.iter().position(|one| *one == text);
         let best = known.iter().rfind(|one| named(one)).and_then(|one| rank(one));
         ensure!(best.is_none() || rank(&list.version).is_none_or(|rank| Some(rank) >= best), "{}", list.version);

@@ -196,7 +196,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             999,
             outside,
         ),
-        // By default the next address would be the gateway, and it may belong to a neighbour.
+        // By default the gateway would be the next address, which may belong to a neighbour.
         says("no gateway for a /32 address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
         says(
             "a valid entry before an invalid one",
@@ -248,7 +248,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             "",
         ),
     ];
-    // A bridge with a gateway makes these node objects.
+    // Forwarding is switched on first, because a bridge with a gateway switches it on, and no undo switches it off.
     attacked.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
     crate::attack::each(
         &attacks,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const SECRET: &str = "a secret of the plugin";
 
-/// Makes an attack by a sandbox process behind other plugins, with these steps.
+/// Makes an attack by the sandbox process of a chained plugin, with these steps.
 fn behind(name: &'static str, steps: &Value) -> Attack {
     let orders = json!({"type": "chained", "rogue": steps, "prevResult": {"cniVersion": "1.1.0"}});
     attack(name, "chained", orders).policy("[grant.notes]")
@@ -50,7 +50,8 @@ fn notes_have_limits() -> Result<()> {
     ])
 }
 
-/// A delegate has no section in the record. Without this refusal, it would write and read its caller's note.
+/// A delegate has no section in the record. If the gate allowed notes, the delegate would write and read the caller's
+/// note.
 #[test]
 fn delegates_have_no_notes() -> Result<()> {
     let mut attacked = AttackedNode::new()?;

@@ -6,14 +6,14 @@ use crate::attack::{Attack, attack};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-/// The widest policy: any table, and the addresses of `prevResult`.
+/// A wide policy: tables of the kernel and other tables, and the addresses of `prevResult`.
 const ANY: &str = "[previous]\naddresses = [\"10.9.0.0/24\", \"fd00:9::/64\"]\n[grant.link]\n[grant.source-routes]\n\
     tables = [\"0\", \"253\", \"254\", \"255\", \"77\", \"100\", \"500\"]";
 /// The shipped policy.
 const SHIPPED: &str =
     "[previous]\naddresses = [\"10.9.0.0/24\"]\n[grant.link]\n[grant.source-routes]\ntables = [\"${config.table}\"]";
 
-/// The attacker's container has its own link, and a neighbour's link `eth1` with its own table.
+/// The attacker's container has its own link, and a neighbour's link `eth1`, which has its own table.
 const LINKS: &str = "ip -n c1 link show dev eth0 > /dev/null 2>&1 || {
         ip -n c1 link add eth0 type veth peer name far0; ip -n c1 link set far0 up; ip -n c1 link set eth0 up
         ip -n c1 address add 10.9.0.50/24 dev eth0

@@ -75,8 +75,8 @@ fn taps_that_are_not_granted() -> Result<()> {
     ])
 }
 
-/// The grant allows these calls. They make a tap for a user that does not exist, make a second tap in one run, and put
-/// a tap on a link that is no bridge of the container.
+/// The grant allows these calls. They try to make a tap for a user that does not exist, to make a second tap in one
+/// run, and to join a link that is no bridge of the container.
 #[test]
 fn taps_beside_what_is_there() -> Result<()> {
     if !postern_tests::kernel::has_or_skips("tap")? {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const ANY: &str = "[grant.link]\n[grant.namespace-sysctl]\nkeys = [\"net.*\"]\n[grant.link-settings]\n\
     macs = [\"02:00:00:00:00:01\"]\nmtu = [\"1400\"]\ndirectories = [\"/var/lib/hostile\"]";
 
-/// Makes an attack by a sandbox process behind other plugins, with one operation.
+/// Makes an attack by the sandbox process of a chained plugin, with one operation.
 fn behind(name: &'static str, operation: &Value, patch: &Value) -> Attack {
     let mut steps = json!({"type": "chained", "rogue": [{"call": operation}], "dataDir": "/var/lib/hostile",
         "prevResult": {"cniVersion": "1.1.0"}});
@@ -25,7 +25,7 @@ fn set(name: &'static str, key: &str, value: &str, is_listed: bool) -> Attack {
     behind(name, &json!({"op": "namespace-sysctl-set", "key": key, "value": value}), &listed)
 }
 
-/// Changes attributes of the attachment's link, which the earlier steps look up.
+/// Changes attributes of the attachment's link. The first step looks up the link.
 fn change(name: &'static str, settings: &Value) -> Attack {
     let steps = json!({"rogue": [{"call": {"op": "link-own"}}, {"call": {"op": "link-settings-change", "link": 0, "settings": settings}}]});
     behind(name, &json!(null), &steps)
