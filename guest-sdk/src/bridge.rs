@@ -5,7 +5,8 @@ use crate::sys;
 use crate::veth::HostEnd;
 use postern_types::{LinkInfo, PortSpec};
 
-/// The settings for a new bridge, and the settings to switch on. A setter that the plugin doesn't call is not imported.
+/// Settings for a new bridge, and settings to switch on for any bridge. A setter that the plugin doesn't call is not
+/// imported.
 #[derive(Debug)]
 pub struct Options(sys::bridge::Options);
 
@@ -93,7 +94,7 @@ impl Bridge {
     }
 
     /// Puts the gateways of the attachment's addresses on the bridge, or on its VLAN gateway. Returns the VLAN gateway.
-    /// The host takes the gateways from the IPAM result: the result's gateway, or else the first address of the
+    /// The host takes the gateways from the IPAM result: for each address its gateway, or else the first address of its
     /// network.
     ///
     /// # Errors

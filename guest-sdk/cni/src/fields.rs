@@ -1,6 +1,6 @@
 //! A reader for the fields of a structure, with the rules of Go's decoder.
 //!
-//! Each key, in the order of the document, sets the field with its name; case doesn't matter. So the last of several
+//! Each key, in the order of the document, sets the field of the same name; case doesn't matter. So the last of several
 //! spellings wins, even over the exact spelling. Two objects for one field are merged. `null` leaves a scalar or an
 //! object as it is, and empties a list or a map.
 //!
@@ -240,7 +240,8 @@ pub(crate) fn same_name(key: &str, name: &str) -> bool {
 }
 
 impl Json {
-    /// Returns the members as fields of a structure. `structure` is its name in messages. `null` has no fields.
+    /// Returns the members as fields of a structure. `structure` is the structure's name in messages. `null` has no
+    /// fields.
     ///
     /// # Errors
     /// Code 999 if this value is neither an object nor `null`.

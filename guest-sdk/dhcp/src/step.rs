@@ -77,7 +77,7 @@ pub struct State(pub serde_json::Value);
 pub enum Event {
     /// A lease is wanted. The earlier state is forgotten.
     Start {
-        /// The address of an earlier lease of this client. The client asks for it first.
+        /// The address of an earlier lease of this client. The client asks for this address first.
         previous: Option<Ipv4Addr>,
     },
     /// A packet came to the client's port of the link.
@@ -149,7 +149,7 @@ pub enum Outcome {
         /// The present lease.
         lease: Lease,
     },
-    /// The address may not be used any longer. The service sets the link down. No timer follows.
+    /// The address must no longer be used. The service sets the link down. No timer follows.
     Lost {
         /// The reason: expired, taken back, another address.
         reason: String,

@@ -112,7 +112,7 @@ pub struct Kernel {
     pub subnet_file: Option<SubnetFile>,
     /// The answers of the main plugin that flannel delegates to.
     pub delegate: Ipam,
-    /// The configuration of the last ADD of this delegate.
+    /// The configuration of the last ADD of flannel's delegate.
     pub delegated: Option<String>,
     /// Addresses of the attachment with their gateways, besides the addresses in [`Kernel::ipam`]. This field is for a
     /// caller that runs delegates outside of the simulation, and answers `ipam.*` itself.

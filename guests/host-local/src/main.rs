@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `ipam.ranges` | list of range sets, each a list of ranges; **one address is taken from each set** |
 //! | range: `subnet` | network with prefix length, required; host bits must be zero |
-//! | range: `rangeStart`, `rangeEnd` | first and last address; default the network's first and last |
-//! | range: `gateway` | never assigned; default the network's first address |
+//! | range: `rangeStart`, `rangeEnd` | first and last address; default: the first and last address of the network |
+//! | range: `gateway` | never assigned; default: the first address of the network |
 //! | `ipam.subnet`, `rangeStart`, `rangeEnd`, `gateway` | a single range in the old style; comes before `ranges`, and counts only with `subnet` |
 //! | `ipam.routes` | routes, passed on unchanged, attributes of 1.1.0 included |
 //! | `ipam.resolvConf` | a resolv.conf(5) file, which becomes the result's `dns` |
 //! | `ipam.dataDir` | the directory of the store; only the host uses it, this plugin never sees a file |
-//! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`, before everything else |
+//! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`; these sets come before all other sets |
 //! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | requested addresses; a prefix length is ignored. All requests count, as in the native plugin, although by the conventions `args` replaces `CNI_ARGS` |
 //!
 //! * ADD: one address of each set: the requested address in the set, or the next free address, round robin. The host

@@ -30,7 +30,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Reads a UDP payload. `None` if the packet isn't for this client, or if a server may not send it.
+    /// Reads a UDP payload. `None` if the packet isn't for this client, or if a server must not send such a packet.
     pub fn read(payload: &[u8], mac: [u8; 6]) -> Option<Self> {
         let message = Message::new(payload).ok()?;
         let is_ours = message.opcode() == Opcode::BootReply
@@ -139,7 +139,7 @@ mod tests {
         for (what, bytes) in [
             ("a request", changed(0, 1)),
             ("another station", changed(33, 0xff)),
-            // dhcproto's own reader panics at a hardware address that is longer than its field.
+            // dhcproto's own reader panics at a hardware address that is longer than the field `chaddr`.
             ("a long hardware address", changed(2, 255)),
             ("a short hardware address", changed(2, 5)),
             ("no magic cookie", changed(236, 0)),
@@ -170,7 +170,7 @@ mod tests {
         let bytes = reply.with_fields(&[6, 4, 10, 0, 0, 3, 255], &[0, 6, 4, 10, 0, 0, 2, 255]);
         let packet = Packet::read(&bytes, MAC).unwrap();
         assert_eq!(packet.bytes(OptionCode::DomainNameServer).unwrap(), [10, 0, 0, 1, 10, 0, 0, 2, 10, 0, 0, 3]);
-        // Without option 52 both fields have their meaning of BOOTP.
+        // Without option 52, `file` and `sname` have the meaning that BOOTP gives them.
         let bytes = Reply::ack("10.5.0.50").with_fields(&[6, 4, 10, 0, 0, 3, 255], &[6, 4, 10, 0, 0, 2, 255]);
         assert!(Packet::read(&bytes, MAC).unwrap().bytes(OptionCode::DomainNameServer).is_none());
     }

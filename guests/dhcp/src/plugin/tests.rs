@@ -3,7 +3,7 @@ use postern_guest::fake::{self, Kernel, Subject};
 use postern_guest::types::{Dns, LeaseGrant, OpError};
 use proptest::prelude::*;
 
-/// A subject without `ipam`. Each test adds this key, and two objects of one key would be merged.
+/// A subject without `ipam`. Each test adds its own `ipam`, because two objects of one key would be merged.
 const PLUGIN: Subject<Dhcp> =
     Subject::new(Dhcp, r#","type":"bridge""#, || Kernel { dhcp: Some(lease()), ..Kernel::default() });
 const PLAIN: &str = r#","ipam":{"type":"dhcp"}"#;

@@ -109,7 +109,7 @@ impl Lab {
         self.later(last.wake_ms.unwrap(), Event::Timer)
     }
 
-    /// Gives the client a packet, in its last transaction.
+    /// Gives the client a packet, in the client's last transaction.
     pub fn reply(&mut self, reply: &Reply) -> Output {
         let reply = reply.clone().xid(self.xid);
         self.packet(reply.bytes())
@@ -119,7 +119,7 @@ impl Lab {
         self.on(Event::Packet { payload: Payload(payload), from: "10.5.0.1".parse().unwrap() })
     }
 
-    /// The client's phase, as its state names it.
+    /// Returns the client's phase, from the client's state.
     pub fn phase(&self) -> String {
         self.state.as_ref().unwrap().0.get("is").unwrap().as_str().unwrap().to_owned()
     }
