@@ -16,7 +16,8 @@ const CREATE: Row = Row::new("dummy.create", "dummy-create", ActsIn::Container, 
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/dummy.wit` describe its fields")]
 pub enum Dummy {
-    /// Container's namespace: makes the link under `CNI_IFNAME`, down, with a random, locally administered address.
+    /// Container's namespace: makes the link under `CNI_IFNAME`, in state down, with a random, locally administered
+    /// address.
     Create,
 }
 

@@ -17,8 +17,8 @@ const FIND: Row = Row::new("ipvlan.find", "ipvlan-find", ActsIn::Container, Last
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/ipvlan.wit` describe its fields")]
 pub enum Ipvlan {
-    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME`, down, in a mode that
-    /// policy grants.
+    /// Container's namespace, and the parent's: makes the link under the name `CNI_IFNAME`, in state down, and in a
+    /// mode that policy grants.
     Create { parent: Handle, mode: IpvlanMode, mtu: Option<u32> },
     /// Container's namespace: returns the attachment's link.
     Find,
