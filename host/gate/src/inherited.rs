@@ -1,6 +1,6 @@
 //! Settings that a process inherits from the runtime and can't work with: ignored signals, low limits, and a file mode
-//! mask that removes the owner's rights. The host corrects these settings if possible. Otherwise it reports them before
-//! it changes anything.
+//! mask that removes the owner's rights. The host corrects these settings if possible. Otherwise the host reports the
+//! settings before it changes anything.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -82,7 +82,7 @@ pub fn put_right() {
     }
 }
 
-/// Checks the limits that every run needs. The error names the limit that is too low and may not be raised.
+/// Checks the limits that every run needs. The error names the limit that is too low and can't be raised.
 pub fn limits() -> Result<(), String> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }

@@ -119,15 +119,15 @@ impl Journal {
         maker.map_or(makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
     }
 
-    /// Finds the section of this run in the record, and whether its plugin owns the attachment. Without a section, the
-    /// plugin is the owner if policy lets it make links.
+    /// Finds the section of this run in the record, and whether the called plugin owns the attachment. Without a
+    /// section, the plugin is the owner if policy lets the plugin make links.
     pub fn find_section(&mut self, View { request, fixed, .. }: View<'_>) {
         let plugin = &request.plugin;
         let record = self.record.as_ref();
         let found = record.and_then(|record| record.called_section(plugin, &request.identity()));
         let section = match (found, record) {
-            // The next section is used. A plugin that makes the link can be called only once: a second ADD without a
-            // DEL in between is refused later.
+            // A second ADD of a plugin that makes no link uses the next section. A plugin that makes the link can be
+            // called only once: its second ADD without a DEL in between is refused later.
             (Some(_), Some(record)) if request.verb == Verb::Add && !fixed.makes_links => record.next_section(plugin),
             (Some(section), _) => section.name.clone(),
             (None, _) => plugin.clone(),

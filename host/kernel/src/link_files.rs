@@ -89,7 +89,7 @@ impl LinkFiles {
     /// Returns the settings of the link whose files are in this directory.
     ///
     /// # Errors
-    /// The first file can't be read: `EACCES` if the confined process may not read it.
+    /// A file can't be opened: `EACCES` if the process is confined and has no right to the file.
     pub fn read(&self, directory: &str) -> Result<FileSettings> {
         let mut settings = FileSettings::new();
         for name in OF_LINK {

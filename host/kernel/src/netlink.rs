@@ -29,7 +29,7 @@ pub struct Netlink {
 impl Netlink {
     /// Opens a socket in the calling thread's network namespace.
     ///
-    /// Filters of dumps are honoured (`NETLINK_GET_STRICT_CHK`) and errors explained (`NETLINK_EXT_ACK`).
+    /// Filters of dumps are honoured (`NETLINK_GET_STRICT_CHK`), and errors are explained (`NETLINK_EXT_ACK`).
     ///
     /// # Errors
     /// `EPROTONOSUPPORT` without rtnetlink; `ENOPROTOOPT` on kernels before 5.0.

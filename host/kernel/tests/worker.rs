@@ -204,7 +204,7 @@ fn the_sysctls_of_a_namespace_that_is_gone_are_absent() {
         let host = Netlink::open().unwrap();
         host.set_up(1).unwrap();
         veth(&host, "eth0", "other");
-        // The worker's own socket keeps its namespace alive, and the open files stay valid.
+        // The worker's own socket keeps the container's namespace alive, and the open files stay valid.
         drop(container);
         assert_eq!(worker.cookie().unwrap(), held);
         assert_eq!(worker.sysctl_get(&conf("eth0", "arp_notify")).unwrap(), None);

@@ -59,8 +59,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl<P: Plugins> Runtime<P> {
-    /// Attaches a container: ADD of each plugin in order, each with the result of the plugin before it. The last result
-    /// is kept in the cache.
+    /// Attaches a container: calls ADD of the plugins in order. Each plugin gets the result of the plugin before. The
+    /// last result is kept in the cache.
     ///
     /// If a plugin fails, DEL of the whole list follows, as the specification asks of runtimes (section 2). No DEL
     /// follows if the cache has this interface of the container already.

@@ -40,7 +40,7 @@ pub fn ports(text: &str) -> Option<(u16, u16)> {
     (first <= last).then_some((first, last))
 }
 
-/// True if these ranges together have all ports from the first to the last.
+/// True if these ranges together have all ports from `first` to `last`.
 pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
     let mut next = u32::from(first);
     while next <= u32::from(last) {
@@ -53,8 +53,8 @@ pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
     true
 }
 
-/// True if the ports of this grant are in VLANs. Then the bridge must filter VLANs. Otherwise the VLANs separate
-/// nothing.
+/// True if the ports of this grant are in VLANs. Then the bridge must filter VLANs. Without this filter, the VLANs
+/// separate nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())
 }

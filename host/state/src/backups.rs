@@ -81,7 +81,7 @@ impl Backups {
         self.0.replace(name, &unfinished(name, of), content)
     }
 
-    /// Removes an attachment's file, and the unfinished file of a killed run. True if the file was there.
+    /// Removes an attachment's file, and the unfinished file of a killed run. True if the attachment's file was there.
     pub fn remove(&self, name: &str, of: &RecordKey) -> Result<bool> {
         self.remove_unfinished(name, of)?;
         self.unlink(name)

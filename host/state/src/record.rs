@@ -49,7 +49,7 @@ const SUBDIRECTORY: &str = "attachments";
 /// its own operation has one effect per route.
 const MOST_EFFECTS: usize = 4096;
 /// A record of this length in bytes takes no further effects and notes. A line about an undone effect is shorter than
-/// the effect's own line. So with all undone effects a record stays below twice this length.
+/// the effect's own line. So with lines about the undoing of all effects, a record stays below twice this length.
 const MOST_BYTES: u64 = 1 << 20;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
 /// The room in bytes that the first line of a record takes on a disk.
@@ -190,7 +190,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Begins the record anew in the same file, when the same attachment is made again. The earlier lines are dropped.
-    /// After an error nothing may be noted or done.
+    /// After an error, the caller must not note or do anything.
     pub fn renew(&mut self, header: Header) -> Result<()> {
         self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
         let warnings = std::mem::take(&mut self.content.warnings);
@@ -224,7 +224,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Notes that the ADD of `section` will make effects next. `digest` is the SHA-256 of the plugin's component
-    /// (hexadecimal), `config` a hash of the plugin's configuration. After an error nothing may be made.
+    /// (hexadecimal), `config` a hash of the plugin's configuration. After an error, the effects must not be made.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
         self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
@@ -352,8 +352,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         &self.content.header
     }
 
-    /// Returns the open file that the lock belongs to. The lock is free when the last process with this open file has
-    /// ended.
+    /// Returns the open file that the lock belongs to. The lock is free when a record with this open file is dropped,
+    /// or when the last process with this open file has ended.
     #[must_use]
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -50,7 +50,7 @@ use crate::gate::{DelegateRun, Gate};
 use facts::Facts;
 use postern_types::{Capability, Host, OpError, Operation};
 
-/// Returns the facts about a capability that the host needs in addition to its operations.
+/// Returns a capability's facts, which the host needs in addition to the capability's operations.
 pub const fn facts(capability: Capability) -> &'static Facts {
     match capability {
         // each capability: Capability::{Type} => &{file}::FACTS,

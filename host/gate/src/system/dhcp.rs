@@ -1,7 +1,8 @@
 //! The connections of a run to DHCP services.
 //!
-//! A confined process can't open connections. So a run opens two connections before: one to ask, and one to give back
-//! the lease of a failed ADD. The first connection may still wait for an answer when the ADD fails.
+//! A confined process can't open connections. So a run opens its connections before its confinement. An ADD opens two
+//! connections to each service: one to ask, and one to give back the lease if the ADD fails. The first connection may
+//! then still wait for an answer.
 
 use crate::deadline::Deadline;
 use crate::request::Request;
@@ -220,7 +221,7 @@ fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
             (true, new(ErrorCode::Unsupported, message).hint(START))
         }
-        // The native service keeps its lease, if it gave one, and ends the lease when the container is gone.
+        // A native service that gave a lease keeps the lease, and ends it when the container is gone.
         ServiceError::Native => {
             (true, new(ErrorCode::Unsupported, said).hint(format!("change to Postern's service: `{SWITCH}`")))
         }

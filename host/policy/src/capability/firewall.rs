@@ -111,7 +111,7 @@ impl Granted {
     /// Checks that policy allows the packet filter that the gate has chosen, with the object that it acts on.
     ///
     /// # Errors
-    /// [`ErrorCode::Denied`], with the policy line that would allow it as hint.
+    /// [`ErrorCode::Denied`]. The hint is the policy line that would allow the packet filter.
     pub fn allows_filter(&self, backend: FirewallBackend, named: &Named) -> Result<(), OpError> {
         let denied = |object: &str, hint: String| {
             let message = format!("policy does not allow plugin \"{}\" firewall.admit on \"{object}\"", self.plugin());

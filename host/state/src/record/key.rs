@@ -90,7 +90,7 @@ impl RecordKey {
         name.split('.').next().and_then(Self::parse).as_ref() == Some(self)
     }
 
-    /// True if the file's name alone shows that it belongs to another network.
+    /// True if the file's name alone shows that the record belongs to another network.
     #[must_use]
     pub fn is_of_other(&self, network: NetworkKey) -> bool {
         self.network.is_some_and(|own| own != network)

@@ -28,7 +28,7 @@ pub struct LinkState {
     /// True if the link was down, and was set up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub up: bool,
-    /// A setting of the link.
+    /// The changed setting of the link or of `lo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<SettingBefore>,
     /// Addresses that the link got.
@@ -150,7 +150,7 @@ pub(crate) enum LinkKey {
 }
 
 impl LinkKey {
-    /// Returns the setting of a link, and its name in notes.
+    /// Returns the setting of a link, and the setting's name in notes.
     fn of(self, link: &str) -> (Sysctl, String) {
         let link = link.to_owned();
         match self {

@@ -1,7 +1,8 @@
 //! `vrf`: the attachment's own link in a VRF of the container's namespace.
 //!
 //! The kernel flushes routes and IPv6 addresses of a link whose master changes. So routes and addresses are recorded
-//! before, and restored: routes of the main table into the VRF's table, and other routes into their own tables.
+//! before the change, and restored after it: routes of the main table into the VRF's table, and other routes into their
+//! own tables.
 
 pub mod effect;
 
@@ -167,7 +168,7 @@ fn leave_native(run: &Context) -> Result<(), OpError> {
         return Ok(());
     };
     let own = netlink.link_by_name(&run.request.ifname).map_err(kernel_error)?;
-    // The VRF may belong to another container.
+    // `CNI_NETNS` may lead to another container now. That container's link stays in its VRF.
     if own.as_ref().map_or(Ok(false), |own| others::spares(run, own))? {
         return Ok(());
     }
