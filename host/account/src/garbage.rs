@@ -4,10 +4,11 @@
 //! garbage in three cases:
 //!
 //! * Its attachment was made in another boot.
-//! * The process that made it was killed before the runtime had an answer. This case needs no further proof.
-//! * The kernel shows that the container's namespace is gone. A pair with a host end has another end, and so a
+//! * The process that made the attachment was killed before the runtime had an answer. This case needs no further
+//!   proof.
+//! * The kernel shows that the container's namespace is gone. If a pair's host end exists, its other end is in a living
 //!   namespace. All namespaces that can be found are looked at. If some can't be looked at, the attachment counts as
-//!   gone only if both its pair and its path are gone.
+//!   gone only if both its pair and its namespace's path are gone.
 
 use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
 use crate::namespaces::{LiveNamespace, Namespaces};
@@ -219,10 +220,10 @@ impl<'a> CurrentState<'a> {
 }
 
 impl CurrentState<'_> {
-    /// True if a program that writes no records has made the attachment again, so that objects with its names are in
-    /// use. The sign is a link with the attachment's interface name, in a living namespace, with the address of its
-    /// lease or result. A link that another record lists doesn't count. Otherwise root in its container could give the
-    /// link this address, and the garbage would never be removed.
+    /// True if a program that writes no records has made the attachment again, so that objects with the attachment's
+    /// names are in use. The sign is a link with the attachment's interface name, in a living namespace, with the
+    /// address of the attachment's lease or result. A link that another record lists doesn't count. Otherwise root in
+    /// the link's container could give the link this address, and the garbage would never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let others = || all.iter().filter(|other| other.path != summary.path);
         let is_port_claimed = |end: &Link| {
@@ -282,7 +283,7 @@ fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a
         && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
 }
 
-/// True if the section is still unfinished: a later run may have begun the section anew.
+/// True if the section is still unfinished. A later run may have begun the section anew, and completed it.
 fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     let (sections, effects) = (record.sections(), record.effects(None));
     match section {

@@ -11,7 +11,7 @@ const PACKAGE: &str = "postern:cni/";
 pub const FLOOR: &str = "arguments, the environment's CNI_* variables, standard input, output and error in memory, random \
                          numbers, exit; no file, socket, clock or program of the node";
 
-/// The meaning for a component that imports more of WASI than every command imports.
+/// The meaning, for people, of the WASI interfaces of a component that imports more than the floor.
 pub const WHOLE: &str = "the component finds no argument and no directory; every socket, look-up of a name and request is refused; \
                          it has a clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
 
@@ -42,7 +42,7 @@ impl Imports {
         imports
     }
 
-    /// True if the component imports more of WASI than every command imports.
+    /// True if the component imports more of WASI than the floor.
     pub fn has_all_of_wasi(&self) -> bool {
         needs_all_of_wasi(&self.floor)
     }

@@ -1,10 +1,10 @@
-//! A process that removes empty directories for a client process, which may not remove directories.
+//! A process that removes empty directories for a client process that has no right to remove directories.
 //!
 //! The client makes directories for leases before its confinement. If they stay empty, they are removed again. But the
 //! right to remove them would include all neighbouring directories. So the client does not keep this right.
 //!
 //! Instead, a process is forked before the confinement. The process knows the directories, and the only message to it
-//! is "now". It ends with its client.
+//! is "now". The process ends with its client.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::descriptors::close_all_but;
@@ -96,6 +96,6 @@ const CALLS: &[libc::c_long] = &[
 ];
 
 const RULES: &[CallRule] = &[
-    // The heap makes memory writable, for a path.
+    // The heap makes memory writable when a path needs room.
     CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];

@@ -63,7 +63,8 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Confines the calling thread, and every thread and process that it starts from now on. The thread can't undo it.
+    /// Confines the calling thread, and every thread and process that it starts from now on. The thread can't undo the
+    /// confinement.
     pub fn apply(&self) -> Result<(), ConfineError> {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;

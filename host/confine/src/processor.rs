@@ -3,7 +3,7 @@
 //! While a guest runs, its sandbox waits for the gate, or the gate waits for the sandbox. To wake a process on another
 //! processor, the kernel must interrupt or wake that processor. So the processes of a run share one processor, after
 //! each process has prepared itself. The gate leaves the processor at the first message of a guest after [`LONGEST`],
-//! because other processes may need it.
+//! because other processes may need the processor.
 #![allow(unsafe_code, reason = "sched_getscheduler(2), which C libraries lack")]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};

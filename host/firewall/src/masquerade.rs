@@ -73,7 +73,7 @@ pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> NftRuleSet {
 
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length. `is_first` says that the
-/// attachment has no rules yet: no search is made.
+/// attachment has no rules yet, so no search is made.
 ///
 /// Nothing is changed if everything is there. Otherwise one transaction makes all changes, including the shared
 /// objects. Returns the handles of the new rules. The record keeps the handles, to find the rules again.

@@ -47,7 +47,7 @@ fn forwards_are_removed_by_their_numbers() {
         assert_eq!(own.nft_remove(&mut nft, &handles[..count], table).unwrap(), handles.len(), "{count}");
         assert_eq!(ruleset(), others);
     }
-    // The table was made again: its numbers start anew, and belong to another owner's rules.
+    // The table was made again: the numbers of its rules start anew, and belong to another owner's rules.
     tool("nftables", "nft delete table ip cni_hostport");
     let again = other.nft_ensure(&mut nft, true).unwrap();
     let before = ruleset();

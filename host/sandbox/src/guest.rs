@@ -53,8 +53,8 @@ pub struct Ended {
 impl Guest {
     /// Maps precompiled code and links it. Does all the work that doesn't depend on the run.
     ///
-    /// The caller guarantees that the compiling program made the file, and that no other user can write to it. Other
-    /// machine code would be executed too.
+    /// The caller guarantees that the compiling program made the file, and that no other user can write to it. Any
+    /// other machine code in the file would be executed too.
     ///
     /// # Errors
     /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component
@@ -151,7 +151,7 @@ fn reason(error: &wasmtime::Error) -> String {
             let text = trap.to_string();
             format!("trapped: {}", text.strip_prefix("wasm trap: ").unwrap_or(&text))
         }
-        // The innermost cause is the real cause. Its contexts are only addresses and function names.
+        // The innermost cause is the real cause. The contexts around it are only addresses and function names.
         None => format!("trapped: {}", error.root_cause()),
     }
 }

@@ -99,7 +99,7 @@ fn inside(trials: &mut Trials) {
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
     trials.shaping = Some(shaping(&netlink));
-    // The other end of the pair is not a port of a bridge.
+    // `probe2` is a port of a bridge by now. The pair's other end, `probe3`, is not.
     let parent = index(&netlink, "probe3");
     let inner = |name, kind: Result<InnerLinkKind, String>| {
         let spec = |kind| InnerSpec { name, kind, mtu: None, mac: None, namespace: None };

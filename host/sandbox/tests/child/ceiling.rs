@@ -34,7 +34,7 @@ const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 /// A name, and the attempt from inside, with the reservation as its argument.
 type Attempt = (&'static str, fn(*mut u8));
 
-/// A limit from outside, at most the test's own hard limit: the soft and the hard limit.
+/// A limit from outside: the resource, the soft limit and the hard limit. Both are cut to the test's own hard limit.
 type Limit = (Resource, u64, u64);
 
 const ATTEMPTS: [Attempt; 19] = [
@@ -93,7 +93,7 @@ fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     assert_eq!(ours.read(&mut ready).unwrap(), 1, "the attempt did not begin");
     let until = Instant::now() + Duration::from_secs(20);
     let mut most = 0;
-    // The child stops itself when it has enough memory, or is killed for the attempt.
+    // The child exits after its attempt, or is killed for the attempt.
     while Instant::now() < until && most <= CEILING {
         most = most.max(memory_of(child));
         match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {

@@ -156,7 +156,8 @@ fn functions(capability: &Capability) -> impl Iterator<Item = &Function> {
     capability.functions.iter().filter(move |function| !is_of_value(function))
 }
 
-/// The fields of a value that the SDK keeps while the plugin sets them.
+/// Returns the fields that the constructor sets, and the other fields, of a value that the SDK keeps while the plugin
+/// sets the fields.
 fn fields(def: &Def) -> Option<(&[Field], &[Field])> {
     match &def.form {
         Form::Value { fields, made_with, spread: true } => Some(fields.split_at(*made_with)),
