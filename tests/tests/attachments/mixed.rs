@@ -143,8 +143,8 @@ impl Place {
     fn is_healthy(&self, containers: &[&str], step: &str) -> Result<()> {
         for container in containers {
             match self.runtime("check", container) {
-                // The native bridge misses the route that sbr has moved to its table. Our bridge misses the route too
-                // if no record lists it.
+                // The native bridge misses the route that sbr has moved to sbr's own table. Our bridge misses the route
+                // too if no record lists it.
                 Err(error) if self.list == "sbr" && [self.side, self.maker(container)].contains(&Native) => {
                     let words = format!("{error:#}");
                     ensure!(words.contains("Failed to find Gateway 10.5.0.1"), "{step}: {words}");

@@ -23,7 +23,7 @@ fn add_static(node: &Node, bin: &str) -> Result<Answer> {
     fixed(node, bin, "static")?.call("ADD", "c1")
 }
 
-/// Makes a node with a copy of the test catalog, and changes the copy by `script`, which runs inside it.
+/// Makes a node with a copy of the test catalog, and changes the copy by `script`, which runs inside the copy.
 fn copied(script: &str) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -39,7 +39,7 @@ fn make(node: &Node, what: &str, root: &str) -> Result<String> {
     node.sh(&format!("umask 000; make -C {source} -o build {what} DESTDIR={root} BIN={}", bin.display()))
 }
 
-/// A distribution's Rust may lack any part of what musl needs.
+/// A distribution's Rust may lack any part that musl needs.
 #[test]
 fn without_a_part_of_musl_the_machines_c_library_is_taken() -> Result<()> {
     let node = Node::new()?;

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A plugin that writes down its name, variables and input. A file beside the plugin defines its answer.
+/// A plugin that writes down its name, variables and input. A file in `/run/answers` defines the plugin's answer.
 const RECORDER: &str = r#"#!/bin/sh
 name=${0##*/}
 { echo "$name $CNI_COMMAND id=$CNI_CONTAINERID ns=$CNI_NETNS args=$CNI_ARGS if=$CNI_IFNAME path=$CNI_PATH"; cat; echo; } >> /run/calls
 if [ -e "/run/answers/$name.$CNI_COMMAND" ]; then . "/run/answers/$name.$CNI_COMMAND"; fi
 "#;
 
-/// The result of a plugin, for `echo`.
+/// A script that prints a plugin's result.
 const RESULT: &str = r#"cat <<R
 {"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/x"}],
  "ips":[{"address":"10.1.0.2/24","gateway":"10.1.0.1","interface":0}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{}}

@@ -327,7 +327,7 @@ fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
         }
     }
     ensure!(nerdctls(&start(&format!("{COPY}/firewall"), &[])?) == Some(vec![1, 9, 1]));
-    // `version` must not accept words of earlier outputs that are no versions.
+    // `version` must not accept words that are no versions, such as words of earlier outputs.
     ensure!(version("0.1.0") == Some(vec![0, 1, 0]) && version("postern").is_none() && version("1.1.0,").is_none());
     Ok(())
 }

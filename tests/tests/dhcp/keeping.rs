@@ -12,7 +12,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Returns a lab whose container c1 has a lease of Kea, and the lease's address on its link.
+/// Returns a lab, and the lease that its container c1 has from Kea. The lease's address is on c1's link.
 fn leased(length: u32) -> Result<(Lab, Lease)> {
     let lab = Lab::new(&["c1"])?;
     lab.kea("10.5.0.50-10.5.0.59", length)?;
@@ -193,7 +193,7 @@ fn times_of_zero_are_no_flood() -> Result<()> {
 #[test]
 fn over_a_relay_and_by_unicast() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
-    // Router rt has the containers' network on one side, and the server moves to its other side.
+    // Router rt has the containers' network on one side, and the server moves to the router's other side.
     lab.node.sh("ip netns add rt
          ip link add r0 netns rt type veth peer name rh && ip link set rh master br0 up
          ip -n rt addr add 10.5.0.2/24 dev r0 && ip -n rt link set r0 up && ip -n rt link set lo up

@@ -117,7 +117,7 @@ fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
 #[test]
 fn masquerade_reaches_the_outside() -> Result<()> {
     for plugin in ["bridge", "ptp"] {
-        // Without masquerading the outside has no route back. Otherwise the test would prove nothing.
+        // Without masquerading the outside has no route back. With a route back, the test would prove nothing.
         let plain = Place::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
         let outside = plain.add_outside()?;
         plain.net.add("c1")?;

@@ -19,7 +19,7 @@ pub const REST: Duration = Duration::from_millis(20);
 /// The names of the sides, in the order of `Sets`.
 pub const SIDES: [&str; 2] = [NATIVE, OURS];
 
-/// The calls of one round: the sample of each verb, and the answer if it failed.
+/// The calls of one round: the sample of each verb, and the answer if the verb failed.
 type Round = Vec<(Sample, Option<String>)>;
 
 impl PluginSet {
@@ -45,7 +45,7 @@ impl PluginSet {
         timed(&mut command, input.as_bytes())
     }
 
-    /// Calls ADD of the plugin in front of the scenario's plugin, and returns its result.
+    /// Calls ADD of the plugin in front of the scenario's plugin, and returns the result of this ADD.
     pub fn front(&self, scenario: &Scenario) -> Result<Value> {
         let Some(front) = &scenario.front else { return Ok(Value::Null) };
         let made = self.call("bridge", front, "ADD", &Value::Null)?;

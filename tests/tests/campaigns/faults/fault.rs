@@ -52,7 +52,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("connect", &["ENOMEM", "EINTR", "EAGAIN"]),
     ("setsockopt", &["ENOMEM"]),
     ("fcntl", &["EMFILE"]),
-    // The run's own namespace. Without the Linux capability, the run finds it by a path in /proc.
+    // By this call the run finds its own namespace. Without CAP_NET_ADMIN, the run uses a path in /proc.
     ("ioctl", &["EMFILE", "EPERM"]),
     ("setns", &["EPERM", "ENOMEM"]),
     ("bpf", &["EPERM", "ENOMEM"]),

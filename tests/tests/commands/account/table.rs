@@ -4,7 +4,7 @@
 pub struct Broken {
     /// The defect.
     pub name: &'static str,
-    /// The script that breaks the node, with `$record` (c1's), `$veth` (its host end) and `$bin`.
+    /// The script that breaks the node, with `$record` (c1's record), `$veth` (c1's host end) and `$bin`.
     pub by: &'static str,
     /// The state of c1 in `ls`, and a part of the output of `show c1`. Empty means not checked.
     pub state: &'static str,

@@ -1,5 +1,5 @@
-//! On ADD, native plugins refuse each configuration with an error by the tables. This error is the only reason: the
-//! same configuration without the error succeeds on the same node.
+//! On ADD, native plugins refuse each configuration that has an error according to the tables. This error is the only
+//! reason: the same configuration without the error succeeds on the same node.
 
 use anyhow::{Result, ensure};
 use postern_keys::sample::Broken;
@@ -47,7 +47,7 @@ fn node(plugin: &Plugin) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh(NODE)?;
-    // The chain that the network names for marks. Only IPv4 has the chain.
+    // The chain that the example's network names for marks. Only IPv4 has the chain.
     if plugin.name == "portmap" {
         node.sh("iptables -t nat -N KUBE-MARK-MASQ")?;
     }

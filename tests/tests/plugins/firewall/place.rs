@@ -65,7 +65,7 @@ impl Place {
         Network::new(&self.node, &json!({"name": format!("net{bridge}"), "plugins": [first, firewall]}))
     }
 
-    /// Calls ADD of bridge `br1` or `br2` by this side. The later plugins are ours.
+    /// Calls ADD of this side's plugin bridge, for `br1` or `br2`. The later plugins are ours.
     pub fn attach(&self, whose: Side, container: &str, bridge: u8, keys: &Value) -> Result<Attachment> {
         Side::Ours.of(&self.net(bridge, keys)?.by(&whose.bin()?).add_first(1, container)?)
     }

@@ -1,4 +1,4 @@
-//! Tries parts of WASI that a plugin may not use: files, sockets, names, HTTP requests, and long waits.
+//! Tries parts of WASI that a plugin must not use: files, sockets, names, HTTP requests, and long waits.
 //!
 //! The key `do` of the network names the part. The program ends with an error object, whose text is the result.
 
