@@ -12,8 +12,8 @@ pub fn subnet_file() -> Result<SubnetFile, Error> {
     sys::delegate::subnet_file()
 }
 
-/// Runs the delegate's ADD with this configuration, which the host compares with its own configuration. If the caller's
-/// ADD fails later, the host undoes the delegate's effects.
+/// Runs the delegate's ADD with this configuration, which must equal the configuration that the host has made. If the
+/// caller's ADD fails later, the host undoes the delegate's effects.
 ///
 /// # Errors
 /// The delegate's own error, unchanged.

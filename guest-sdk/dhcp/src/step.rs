@@ -80,9 +80,9 @@ pub enum Event {
         /// The address of an earlier lease of this client. The client asks for this address first.
         previous: Option<Ipv4Addr>,
     },
-    /// A packet came to the client's port of the link.
+    /// A packet for the client came over the link.
     Packet {
-        /// The UDP payload.
+        /// The UDP payload, or for IPv6 also the ICMPv6 message of a router advertisement.
         payload: Payload,
         /// The address of the sender. It may be forged.
         from: IpAddr,

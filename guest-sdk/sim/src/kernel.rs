@@ -135,7 +135,7 @@ pub struct Kernel {
     pub settings: BTreeMap<String, String>,
     /// The attributes of the attachment's link before they were changed.
     pub changed: Option<LinkSettings>,
-    /// Source addresses with a routing table of their own, and the table.
+    /// Source addresses that have their own routing table, each with this table.
     pub rules: Vec<(IpAddr, u32)>,
     /// The plugin's note for the attachment.
     pub note: Option<String>,

@@ -9,9 +9,9 @@
 //! | `ipam` | the IPAM plugin that gives the attachment addresses |
 //! | `dns` | copied to the result; the DNS of IPAM is dropped |
 //!
-//! If several keys are given, the first in this order counts. A PCI device of a user-space driver (vfio-pci,
-//! uio_pci_generic, igb_uio) stays on the host: the result has addresses only. The same holds for a network with
-//! `DPDKMode` and no PCI device.
+//! If several of the first four keys are given, the first in this order counts. A PCI device of a user-space driver
+//! (vfio-pci, uio_pci_generic, igb_uio) stays on the host: the result's interface then has only its name and sandbox.
+//! The same holds for a network with `DPDKMode` and no PCI device.
 //!
 //! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
 //! * DEL: moves the link back and gives the addresses back. Both steps are tried, and the first failure is reported.

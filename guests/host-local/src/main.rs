@@ -17,8 +17,8 @@
 //!   checks ranges and requests. The host's messages are those of the native plugin.
 //! * DEL: releases the addresses. DEL does not read the configuration, so a broken configuration does not stop it.
 //! * CHECK: the attachment must have an address.
-//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. The native plugin reports
-//!   neither fault.
+//! * STATUS: code 50 if the configuration has no ranges, unless the runtime gives them. A set without a free address is
+//!   code 50 only if the node's settings say so. The native plugin reports neither fault.
 //! * GC: frees the addresses of attachments that the runtime no longer has.
 
 mod config;

@@ -9,7 +9,7 @@
 //! * ADD: sets `lo` up; an address of `lo` that is no loopback address is an error. The result has the shape of the
 //!   configuration's version; native plugins print 1.x's shape under every version number.
 //! * DEL: sets `lo` down, and succeeds if the container is gone.
-//! * CHECK: `lo` must be up; needs no `prevResult`.
+//! * CHECK: `lo` must be up. CHECK needs no `prevResult`.
 //! * STATUS, GC: nothing to do.
 
 use postern_guest::cni::{CniResult, Interface, IpConfig};

@@ -1,6 +1,6 @@
 //! DHCPv6 (RFC 8415): one address, and the router from router advertisements (RFC 4861).
 //!
-//! The structure is that of DHCP, with these differences:
+//! The client works as the client of DHCP for IPv4 (`v4`), with these differences:
 //!
 //! * All packets go to the multicast address of servers, even packets for one server. The server's identifier says
 //!   which server is meant.
