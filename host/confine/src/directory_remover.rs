@@ -1,7 +1,8 @@
 //! A process that removes empty directories for a client process that has no right to remove directories.
 //!
-//! The client makes directories for leases before its confinement. If they stay empty, they are removed again. But the
-//! right to remove them would include all neighbouring directories. So the client does not keep this right.
+//! The client makes directories, for leases or for native plugins' files, before its confinement. Directories that stay
+//! empty are removed again. But the right to remove them would include all neighbouring directories. So the client does
+//! not keep this right.
 //!
 //! Instead, a process is forked before the confinement. The process knows the directories, and the only message to it
 //! is "now". The process ends with its client.

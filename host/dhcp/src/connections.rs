@@ -52,7 +52,8 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> nix::Re
 }
 
 impl ClientConnection {
-    /// Accepts a connection; `None` if no connection waits, or if the client's process belongs to another user.
+    /// Accepts a connection; `None` if no connection waits, or if the client's process belongs neither to root nor to
+    /// this user.
     pub fn accept(listener: &OwnedFd, id: Id, now: u64) -> Option<Self> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
         let user = getsockopt(&socket, PeerCredentials).ok()?.uid();

@@ -29,7 +29,7 @@ const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 /// The messages of servers to clients: ADVERTISE and REPLY.
 const OF_SERVERS: [u8; 2] = [2, 7];
 
-/// Returns the frame for a payload, from the client's port to the port of all servers.
+/// Returns the frame that carries a payload to all servers, from the client's port to the servers' port.
 pub fn udp(own: MacBytes, from: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
     frame(own, from, SERVERS, UDP, segment(CLIENT, SERVER, payload), 6)
 }

@@ -190,7 +190,7 @@ struct Note {
 }
 
 impl Note {
-    /// True if a later change would change the file's change time.
+    /// True if a later change of the file would set another change time.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         i128::try_from(now).unwrap_or(0) - self.ctime > SETTLED

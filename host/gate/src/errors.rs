@@ -1,4 +1,5 @@
-//! Conversions of errors below the gate to the guest's form, and of the host's errors to the runtime's form.
+//! Conversions of errors of the crates below the gate to the guest's form, and of the host's errors to the runtime's
+//! form.
 
 use crate::DENIED;
 use postern_cni::{Error, code};

@@ -61,7 +61,7 @@ const ADDRESSES: Limit = Limit {
     unit: 1 << 10,
 };
 
-/// Corrects signals and modes. A process must call this function first.
+/// Corrects ignored signals and the file mode mask. A process must call this function first.
 pub fn put_right() {
     let set = |signal, handler| {
         let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());

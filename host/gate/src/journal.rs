@@ -160,7 +160,7 @@ impl Journal {
         Ok(())
     }
 
-    /// True if the record's attachment is gone, and another attachment without a record has its names now.
+    /// True if the record's attachment is gone, and another attachment without a record now has the same names.
     pub fn is_replaced(&self) -> bool {
         self.replaced
     }
@@ -321,8 +321,8 @@ impl Journal {
         })
     }
 
-    /// Makes an earlier run's record this run's record, if the record is empty. From then on the record
-    /// belongs to this boot and namespace. The file stays, because a helper may hold its lock too.
+    /// Makes an earlier run's record this run's record, if the record is empty. From then on the record belongs to this
+    /// boot and namespace. The file stays, because a helper may hold the file's lock too.
     pub fn renew_record(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
             let header = self.header(view)?;

@@ -20,7 +20,7 @@ pub enum Sysctl {
     /// `net/ipv4/conf/<link>/<key>`: the name of a link, and the key. `all` and `default` are not links and are
     /// refused.
     Ipv4Conf(String, &'static str),
-    /// `net/ipv6/conf/<link>/<key>`, with the same limits.
+    /// `net/ipv6/conf/<link>/<key>`. `all` and `default` are refused too.
     Ipv6Conf(String, &'static str),
     /// `net/ipv4/ip_forward`
     Ipv4Forward,

@@ -165,7 +165,8 @@ impl<P: Plugins> Runtime<P> {
             let mut more = Map::new();
             let object = |one: &(String, String)| json!({"containerID": one.0, "ifname": one.1});
             if let Some(valid) = valid.map(|valid| valid.iter().map(object).collect::<Value>()) {
-                // The input has the list under two keys, because an older libcni reads the wrong key.
+                // The input has the list under two keys, because plugins with an older libcni read the list under a
+                // wrong key.
                 more.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
                 more.insert("cni.dev/attachments".to_owned(), valid);
             }

@@ -346,7 +346,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.content.live.is_empty() && self.content.sections.is_empty()
     }
 
-    /// Returns the header. A record that existed keeps the header of its beginning.
+    /// Returns the header. An existing record keeps its header until [`Record::renew`].
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.content.header

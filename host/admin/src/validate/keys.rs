@@ -26,7 +26,7 @@ pub enum Case {
     Matters,
 }
 
-/// Checks the keys of an object, and their values, by some tables.
+/// Checks the keys of an object, and their values, by these tables.
 pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]], unknown: Unknown, case: Case) {
     let Tree::Object(members) = &node.tree else {
         if !node.is_null() {

@@ -1,7 +1,7 @@
 //! The execution of operations: one file per WIT interface, or one folder if the operations have their own effects.
 //!
-//! A function here may assume that policy allows the operation on its object. It checks the conditions for all plugins:
-//! handles are valid, and addresses belong to the attachment.
+//! A function here may assume that policy allows the operation on its object. The function checks the conditions for
+//! all plugins: handles are valid, and addresses belong to the attachment.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 

@@ -132,7 +132,7 @@ pub struct Header {
     pub host_netns_cookie: u64,
     /// Cookie of the container's network namespace, if it could be read.
     pub netns_cookie: Option<u64>,
-    /// `CNI_NETNS` as given, for messages only: the namespace is not opened by this path.
+    /// `CNI_NETNS` as given. The path may lead to another namespace now: only the cookie identifies the namespace.
     pub netns_path: String,
     /// The time when the attachment was made, milliseconds since 1970.
     pub created: u64,

@@ -163,7 +163,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         )));
     }
     if verb == Verb::Add {
-        // The effect is recorded first. Its undo runs the program again, because only the program knows its effects.
+        // The effect is recorded first. Its undo runs the program again, because only the program knows which effects
+        // it had.
         let effect = Native::of_run(name, gate.run);
         gate.run.journal.intend(gate.run.view(), effect).map_err(|error| Error::internal(error.to_string()))?;
     }

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 /// The scope of an address that is valid everywhere, `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
-/// The table of the node's own addresses, which the kernel keeps (linux/rtnetlink.h).
+/// The table of the routes to a namespace's own addresses. The kernel maintains this table (linux/rtnetlink.h).
 const LOCAL_TABLE: u32 = 255;
 
 impl host::Vrf for Gate<'_> {
