@@ -243,7 +243,8 @@ fn all_at_once(calls: &[Call]) -> Result<Batch> {
                 })
             })
             .collect::<Result<_, _>>()?;
-        // The start is taken before the threads go on. They may finish their calls before this thread runs again.
+        // The start time is taken before the threads go on. The threads may finish their calls before this thread runs
+        // again.
         let start = Instant::now();
         barrier.wait();
         let mut batch = Batch::default();

@@ -297,7 +297,7 @@ fn slot(index: &[u8], (protocol, port): (usize, usize)) -> Vec<u8> {
     index.iter().skip((protocol * 65_536 + port) * 24).take(24).copied().collect()
 }
 
-/// Returns the configuration of a complete attachment by the hostile plugin, which ends without an error.
+/// Returns the configuration of a complete attachment by the hostile plugin. The plugin then ends without an error.
 pub fn good() -> Value {
     let mut config = crate::attack::base();
     merge(&mut config, &json!({"hostile": "good", "make": true}));
