@@ -51,7 +51,7 @@ const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
         "macvlan",
         &[
             "look at the link that the network's `master` names (else the link of the default route), to stack its own link on",
-            "make its own link as one macvlan on a link that it may stack on, in the mode that the network's `mode` names",
+            "make its own link as a macvlan on a link that it may stack on, in the mode that the network's `mode` names",
         ],
         &["DISAGREE", "veth pair"],
     ),

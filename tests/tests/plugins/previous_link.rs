@@ -286,7 +286,7 @@ fn it_is_planned_learned_and_told() -> Result<()> {
     let told = place.node.sh(&format!("{postern} inspect bridge || true"))?;
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "attach, where an earlier plugin made it and the node does not use it: any link like `tap*`",
+        "attach any link like `tap*`, if an earlier plugin made the link and the node does not use it",
         "take for the attachment's own on the host, from an earlier native plugin: any link like `tap*`",
     ] {
         ensure!(told.contains(words), "not \"{words}\": {told}");

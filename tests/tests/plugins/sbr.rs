@@ -464,7 +464,7 @@ fn what_root_in_a_container_names_is_nobodys_address() -> Result<()> {
         merge(&mut stolen.result, &json!({"ips": [{"address": "10.31.0.2/24", "interface": 2}]}));
         place.node.sh_in("c2", "ip address replace 10.31.0.2/24 dev eth0")?;
         let refused = stolen.call_at(at, "ADD")?;
-        ensure!(refused.stdout.contains("attachment net-eth0/c1/eth0 has it"), "{}", refused.stdout);
+        ensure!(refused.stdout.contains("attachment net-eth0/c1/eth0 has this address"), "{}", refused.stdout);
         c2.call_at(at, "ADD")?.success().with_context(|| format!("plugin {at}"))?;
         c2.call_at(at, "DEL")?.success()?;
     }
