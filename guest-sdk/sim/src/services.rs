@@ -30,7 +30,7 @@ impl Default for Ipam {
 }
 
 impl Ipam {
-    /// Returns the attachment's addresses and their gateways.
+    /// Returns the addresses in the answer to ADD, each with its gateway.
     pub(super) fn addresses(&self) -> Vec<(IpNet, Option<IpAddr>)> {
         let Ok(text) = &self.result else { return Vec::new() };
         let result = Json::parse(text.as_bytes(), text.len())
@@ -76,7 +76,7 @@ impl Kernel {
     }
 }
 
-/// Returns the first address of a network that a host can have.
+/// Returns the first host address of a network.
 pub(super) fn first_address(net: &IpNet) -> IpAddr {
     after(net.network())
 }

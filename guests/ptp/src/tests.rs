@@ -152,7 +152,7 @@ fn del_tries_everything() {
         kernel.ipam.del = Ok(());
     });
     assert_eq!(PLUGIN.call("DEL", r#","ipMasq":true"#).unwrap(), "");
-    // Neither nonsense in other keys nor a missing type stops the removal.
+    // Neither keys of a wrong type nor a missing plugin type stops the removal.
     assert_eq!(PLUGIN.call("DEL", r#","mtu":"x","ipMasq":"x""#).unwrap(), "");
     let bare = r#"{"cniVersion":"1.1.0","name":"n"}"#;
     assert_eq!(PLUGIN.call_anew("DEL", bare).unwrap(), "");

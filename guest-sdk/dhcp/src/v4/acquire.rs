@@ -62,7 +62,7 @@ fn ask(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     Next::of(phase).sending(send)
 }
 
-/// Sends again, begins again, or gives up.
+/// Sends the request again, begins a new search, or gives up, depending on the phase and the time.
 pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(acquisition) = acquisition(&phase) else { return Next::of(phase) };
     if context.now >= context.deadline(acquisition) {
@@ -178,7 +178,7 @@ fn objection(packet: &Packet) -> Option<String> {
 }
 
 /// Handles a server that has taken its offer back. The client begins again after a pause, so that client and server
-/// don't repeat this at full speed.
+/// don't repeat offer and refusal at full speed.
 fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> Next<Phase> {
     let words = message(packet).map(|text| format!(": \"{text}\"")).unwrap_or_default();
     let trouble = format!("the server {} refused its own offer (DHCPNAK){words}", packet.server);
@@ -192,7 +192,8 @@ pub fn message(packet: &Packet) -> Option<String> {
     plain(text.chars())
 }
 
-/// Takes the lease. If the packet has no valid lease, `stay` returns the earlier phase.
+/// Takes the lease. If there is an [`objection`] to the packet, `stay` returns the earlier phase. Without a valid subnet
+/// mask the client fails, and gives the lease back.
 fn bind(
     context: &Context<'_>,
     packet: &Packet,

@@ -1,4 +1,4 @@
-//! Router advertisements (RFC 4861, 4.2): the default router, the prefixes on the link, and its MTU.
+//! Router advertisements (RFC 4861, 4.2): the default router, the prefixes on the link, and the link's MTU.
 
 use super::is_usable;
 use ipnet::Ipv6Net;
@@ -14,7 +14,7 @@ const MOST_PREFIXES: usize = 4;
 /// The least MTU of IPv6.
 const LEAST_MTU: u32 = 1280;
 
-/// The data about the link from router advertisements.
+/// The data that router advertisements give about the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -73,8 +73,8 @@ impl Link {
         }
     }
 
-    /// Returns an address with the length of the prefix on the link that contains the address. Without such a prefix,
-    /// only the address itself is on the link (RFC 8415, 18.2.10.1).
+    /// Returns an address with a prefix length: the length of the link's prefix that contains the address. Without such
+    /// a prefix, only the address itself is on the link (RFC 8415, 18.2.10.1).
     pub fn place(&self, address: Ipv6Addr) -> Ipv6Net {
         let on_link = self.prefixes.iter().find(|prefix| prefix.contains(&address)).map_or(128, Ipv6Net::prefix_len);
         Ipv6Net::new(address, on_link).unwrap_or_else(|_| Ipv6Net::from(address))
