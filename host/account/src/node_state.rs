@@ -1,4 +1,5 @@
-//! The state of all attachments in the kernel and on disk, read once for an account of the node. Only reads.
+//! The state of all attachments in the kernel and on disk, read once for an account of the node. This module changes
+//! nothing.
 
 use crate::attachment::{Account, State};
 use crate::busy::{self, File, Holder};
@@ -85,7 +86,7 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let (node_state, second) = look()?;
     let confirmed = |mut account: Account| {
         let before = first.iter().find(|before| before.path == account.path);
-        // The duration of a stuck run changes from look to look.
+        // The deviation of a stuck run contains the run's duration, so the two looks differ.
         if account.state == State::Stuck && before.is_some_and(|before| before.state == State::Stuck) {
             return account;
         }
@@ -173,7 +174,7 @@ impl NodeState {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// Returns the host end of an attachment's pair, or the other plugin's link that joined a bridge, by the record.
+    /// Returns the link that the record lists as a port of a bridge, or else the host end of the attachment's pair.
     pub fn end_of(&self, account: &Account) -> Option<&Link> {
         if let Some(port) = account.effects.iter().find_map(Port::of) {
             return self.link_at(port.index);

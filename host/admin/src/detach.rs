@@ -79,14 +79,15 @@ impl Detachment {
 }
 
 impl<'a> Detacher<'a> {
-    /// Uses the lists of a directory, and programs of these directories, separated by colons. Each program has `limit`.
+    /// Uses the lists in `conf_dir`, and the programs in `cni_path`: directories, separated by colons. Each program may
+    /// run for `limit`.
     pub fn new(conf_dir: &'a Path, cni_path: &str, limit: Duration) -> Self {
         let (programs, cache) = (Programs::of_path(cni_path), Cache::usual());
         Self { conf_dir, programs, cache, namespaces: OnceCell::new(), limit }
     }
 
-    /// Returns the list to call for an attachment. By its record, the attachment's container is gone. `None` if the
-    /// cache doesn't know the attachment.
+    /// Returns the list to call for an attachment. The caller knows from the record that the container is gone. `None`
+    /// if the cache doesn't know the attachment.
     ///
     /// # Errors
     /// The reason why the list can't be called.
@@ -137,7 +138,7 @@ impl<'a> Detacher<'a> {
             Err(error) => return Err(error.to_string()),
         }
         let unusable = |error: Error| format!("{}: {error}", path.display());
-        // Plugins of the network's own directory are not in the cache. The list in the directory counts if it is still
+        // Plugins of the network's own directory are not in the cache. The list in `conf_dir` counts if it is still
         // equal to the cached list.
         let list = match load(self.conf_dir, &network) {
             Ok(list) if list.text == config => list,

@@ -8,7 +8,7 @@ use postern_account::writable;
 /// The columns.
 const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "PLUGINS", "SINCE", "STATE"];
 
-/// The columns that are shortened if the table would be too wide, the widest first, each with its smallest width. The
+/// The columns that are shortened if the table would be too wide, in this order, each with its smallest width. The
 /// container and the state are never shortened: people name an attachment by its container.
 const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 

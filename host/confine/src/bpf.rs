@@ -46,7 +46,7 @@ enum Kind {
 }
 
 /// Compiles lists of calls without conditions, and lists of rules. Returns the instructions; for each instruction, the
-/// number of the value that is put in later; and the place of the first instruction.
+/// number of the value that is put in later; and the index of the first instruction.
 pub const fn compile(
     calls: &[&[c_long]],
     rules: &[&[CallRule]],

@@ -13,7 +13,7 @@ pub enum Ask {
     Check(Attachment),
     /// Give the lease back. A missing lease is no error. The service compares only container ID, network and interface.
     Release(Attachment),
-    /// All leases.
+    /// Read all leases.
     Leases,
     /// Test whether the service answers.
     Alive,
@@ -81,7 +81,7 @@ pub struct HeldLease {
     pub ifname: String,
     /// The path of the network namespace.
     pub netns: String,
-    /// The family of its address. An attachment with two families has two leases.
+    /// The family of the lease's address. An attachment with two families has two leases.
     #[serde(default)]
     pub family: Family,
     /// The state of the lease.

@@ -1,5 +1,5 @@
-//! The DHCP service. It renews the leases of attachments. It gives the client in the sandbox frames of one link and
-//! timers, and keeps the client's state.
+//! The DHCP service. It renews the leases of attachments. The client runs in a sandbox. The service gives the client
+//! only frames of one link and timers, and keeps the client's state.
 //!
 //! All processes of the service are forked from one process:
 //!
@@ -58,7 +58,8 @@ use std::time::{Duration, Instant};
 /// The number of processes for steps: while one process hangs, the other process works.
 const RUNNERS: usize = 2;
 
-/// The wanted limit of open files: two files for each lease that speaks with a server, one file for each client.
+/// The wanted limit of open files: two files for each lease that speaks with a server, one file for each connection to
+/// the service's socket.
 const FILES: u64 = 4096;
 
 /// Runs the command, and returns its exit status.
@@ -83,7 +84,8 @@ pub fn main(arguments: &[String], engine: Engine) -> u8 {
 }
 
 fn serve(options: Options, engine: Engine) -> Result<(), String> {
-    // The first reading of the clock looks up the kernel's function, with calls that a filter would forbid later.
+    // The first reading of the clock looks up the kernel's clock function (vDSO), with calls that a filter would forbid
+    // later.
     let _ = clock::since_boot();
     postern_gate::put_right();
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {

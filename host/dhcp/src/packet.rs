@@ -43,7 +43,7 @@ impl PacketSocket {
     pub fn dhcp(index: u32, mac: MacBytes) -> nix::Result<Self> {
         let [a, b, c, d, e, f] = mac;
         let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
-        // Distances to the last instruction, which drops the frame.
+        // The jumps have distances to the last instruction, which drops the frame.
         let program = [
             load(BPF_H | BPF_ABS, 12),
             unless_equal(0x0800, 14),
@@ -77,20 +77,20 @@ impl PacketSocket {
     /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on the link of that index. `frame6`
     /// checks more.
     pub fn dhcpv6(index: u32) -> nix::Result<Self> {
-        // Distances to the last instruction, which drops the frame.
+        // The jumps have distances to the last instruction, which drops the frame.
         let program = [
             load(BPF_H | BPF_ABS, 12),
             unless_equal(0x86dd, 13),
-            // Both kinds of frames have no extension headers.
+            // Neither DHCPv6 answers nor router advertisements have extension headers.
             load(BPF_B | BPF_ABS, 20),
             unless_equal(17, 5),
-            // These frames are UDP for the client's port: ADVERTISE or REPLY.
+            // DHCPv6 answers are UDP for the client's port: ADVERTISE or REPLY.
             load(BPF_H | BPF_ABS, 56),
             unless_equal(546, 9),
             load(BPF_B | BPF_ABS, 62),
             filter(BPF_JMP | BPF_JEQ | BPF_K, 6, 0, 2),
             filter(BPF_JMP | BPF_JEQ | BPF_K, 5, 6, 7),
-            // The other frames are ICMPv6 that has passed no router: router advertisements.
+            // Router advertisements are ICMPv6 that has passed no router.
             unless_equal(58, 5),
             load(BPF_B | BPF_ABS, 21),
             unless_equal(255, 3),

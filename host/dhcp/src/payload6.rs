@@ -23,7 +23,7 @@ const LONGEST_DUID: usize = 130;
 /// The identifier of the one association of a client. Each attachment is a separate client.
 const IAID: [u8; 4] = [0, 0, 0, 1];
 
-/// The most addresses of one offer that are looked at. A client wants one.
+/// The most addresses of one offer that are looked at. A client wants one address.
 pub const MOST: usize = 4;
 
 /// Checks a payload. An error says what is wrong with the payload.
@@ -69,7 +69,7 @@ pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<(), &'static str> 
     }
 }
 
-/// Returns the addresses that a server's message offers, the first few of them.
+/// Returns the first [`MOST`] addresses that a server's message offers.
 pub fn offered(payload: &[u8]) -> Vec<IpAddr> {
     let inside =
         |options, code| Options(options).filter_map(move |(found, value)| value.ok().filter(|_| found == code));
@@ -78,7 +78,7 @@ pub fn offered(payload: &[u8]) -> Vec<IpAddr> {
     addresses.filter_map(|value| value.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes)).take(MOST).collect()
 }
 
-/// Reads an association. It must be this client's association, without times, with at most one address.
+/// Reads an association. It must be this client's association, with at most one address. Times are not checked.
 fn address_of(association: &[u8]) -> Result<Option<IpAddr>, &'static str> {
     let (header, options) = association.split_at_checked(12).ok_or("its association is cut off")?;
     if !header.starts_with(&IAID) {

@@ -102,10 +102,10 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
     Ok(Some(Taken { acts, is_free }))
 }
 
-/// Removes all recorded effects of all plugins that use the attachment's addresses.
+/// Removes all recorded effects that use the attachment's addresses, in the sections of all plugins.
 ///
-/// This happens before a plugin's DEL gives the addresses back, because the plugin could stop afterwards. The record,
-/// and not the plugin, ensures that no two containers have one address.
+/// This happens before a plugin's DEL gives the addresses back. Otherwise the plugin could stop after that, and the
+/// effects would stay. The record, and not the plugin, ensures that no two containers have one address.
 ///
 /// This function also fails if the record is incomplete and the container still has the attachment's link. The plugin
 /// has to delete this link first.
@@ -134,7 +134,8 @@ pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes only the recorded effects that use the attachment's addresses. The container's link is already deleted.
+/// Removes only the recorded effects that use the attachment's addresses. Unlike [`before_release`], this function does
+/// not look for the container's link.
 pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     remove_listed(run, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
@@ -209,8 +210,8 @@ struct Removed {
     kept: Option<String>,
 }
 
-/// Removes the effects that the record lists for a plugin, or for all plugins, if they are `wanted`. The last effect
-/// goes first, addresses go last.
+/// Removes the `wanted` effects that the record lists for a plugin, or for all plugins. The last effect goes first,
+/// addresses go last.
 fn remove_listed(
     run: &mut Context,
     plugin: Option<&str>,
@@ -226,8 +227,8 @@ fn remove_listed(
     left.reverse();
     left.sort_by_key(|noted| noted.effect.addresses().are_given_back());
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
-    // A link that matches the record is the recorded link, even if the record names another boot: then the record was
-    // damaged.
+    // A link that matches the record is the recorded link, even if the record names another boot. In that case the
+    // record's boot ID is damaged.
     let other_boot = other_boot && !has_link(run, &left)?;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
@@ -267,8 +268,8 @@ fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Res
     Ok(false)
 }
 
-/// Removes all sections of the attachments of this network, on this host, that are no longer valid. Rules go first,
-/// leases last.
+/// Removes all sections of this network's attachments on this host if the attachments are no longer valid. Rules go
+/// first, leases last.
 ///
 /// The sections of all plugins are removed, not only the called plugin's. A collection calls the plugins in the order
 /// of the list. An address must not be free while the rules of a later plugin still lead to it.
@@ -306,8 +307,7 @@ pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
-/// have known the attachment when it listed the valid attachments. It is also true for an attachment whose record can't
-/// be read.
+/// have known the attachment when it listed the valid attachments. Also true if the attachment's record can't be read.
 pub fn is_busy(view: View<'_>, container_id: &str, ifname: &str) -> bool {
     let Ok(key) = view.key_of(container_id, ifname) else { return true };
     postern_state::is_busy(&view.fixed.places.state, &key, view.fixed.started).unwrap_or(true)

@@ -9,7 +9,7 @@ use crate::request::Request;
 use postern_policy::Policy;
 use postern_types::{Capability, Operation, ops};
 
-/// The order of GC's operations: rules are removed before the addresses to which they lead.
+/// The order of GC's operations: rules are removed before the addresses to which they lead are given back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Attachments,

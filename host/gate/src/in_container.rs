@@ -1,4 +1,4 @@
-//! Undoes changes of effects in the container's namespace.
+//! Undoes the changes that effects made in the container's namespace.
 //!
 //! Root in the container can influence the kernel's answers, and can make changes impossible. This may cost time, and
 //! may leave objects unchanged in a namespace that root controls anyway. Root in the container can make a DEL fail in

@@ -75,8 +75,8 @@ pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>)
 
 /// Runs a plugin as a delegate. The plugin gets the environment of this process with this verb, and the attachment's
 /// standard input. Each gateway of the result has the IP version of its address. The error is the delegate's own error
-/// object. The error has code 0 if the delegate failed without an error object, and code 999 if the object can't be
-/// understood.
+/// object. The error has code 0 if the delegate failed without an error object, or if the object can't be understood. A
+/// delegate's code 110 becomes 999.
 pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Option<CniResult>, Error> {
     let result = run_with(path, run, verb, run.request.stdin.to_string())?;
     one_family(plugin, result.iter().flat_map(|result| &result.ips))?;

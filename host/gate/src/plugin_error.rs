@@ -15,7 +15,8 @@ pub struct PluginError(pub(crate) String);
 pub(crate) const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";
 
 impl PluginError {
-    /// Makes the error for a plugin that runs already or has ended, or for a confined host.
+    /// Makes the error for a plugin that runs already or has ended, or that was not prepared before the gate's
+    /// confinement.
     pub(crate) fn taken(plugin: &str) -> Self {
         Self(format!("plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"))
     }

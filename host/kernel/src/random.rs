@@ -26,7 +26,7 @@ pub fn random_veth_name() -> String {
     random_name("veth")
 }
 
-/// Returns a name with this beginning, of at most seven bytes, and eight hexadecimal digits.
+/// Returns the name `prefix` and eight hexadecimal digits. `prefix` has at most seven bytes.
 pub(crate) fn random_name(prefix: &str) -> String {
     let [a, b, c, d, ..] = random();
     format!("{prefix}{a:02x}{b:02x}{c:02x}{d:02x}")

@@ -66,7 +66,7 @@ fn a_tap_stays_only_if_it_is_kept() {
         let kept = link(look.netlink().unwrap(), "eth0");
         assert_eq!((kept.kind.as_str(), kept.mac), ("tun", Some(MAC)));
 
-        // An existing tap is never used or changed, even with the same settings.
+        // An existing tap is never used or changed.
         let busy = start().make_tap(&TapSpec { mac: [0x02, 0, 0x5e, 0x10, 0, 2], ..spec() }).unwrap_err();
         assert!(busy.is(Errno::EBUSY), "{busy}");
         assert_eq!(link(look.netlink().unwrap(), "eth0"), kept);
@@ -81,7 +81,7 @@ fn failures_name_what_failed_and_leave_nothing() {
     isolated(|| {
         let container = Container::new();
         let look = Worker::start(&container.namespace, || Ok(())).unwrap();
-        // The kernel numbers links one after the other.
+        // The kernel numbers links one after the other, so the next number shows whether a link was made meanwhile.
         let next = || {
             let worker = Worker::start_for(&container.namespace, Some(None), || Ok(())).unwrap();
             worker.make_tap(&spec()).unwrap();

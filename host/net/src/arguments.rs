@@ -69,7 +69,7 @@ impl Options {
         Some(options)
     }
 
-    /// Returns the verb with its arguments. `None` if they don't belong together.
+    /// Returns the verb with its arguments. `None` if verb and arguments don't fit together.
     fn command(self) -> Option<Arguments> {
         let Self { conf_dir, cni_path, ifname, valid, words } = self;
         let places = Places { conf_dir: conf_dir.map(PathBuf::from), cni_path };

@@ -16,7 +16,7 @@ pub enum Ambiguous {
         /// The second spelling.
         second: String,
     },
-    /// A key of `CNI_ARGS`.
+    /// `CNI_ARGS` has a key twice.
     #[error("CNI_ARGS has {0} twice, and the policy depends on this key")]
     Argument(String),
 }

@@ -41,7 +41,7 @@ fn component(name: &str) -> Guest {
     guest
 }
 
-/// The client, a lease and a clock.
+/// The client, with a generator of random numbers and a clock.
 struct Lab {
     guest: Guest,
     family: u8,

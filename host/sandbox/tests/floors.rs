@@ -2,7 +2,7 @@
 //! components that import all of WASI. These tests compare both with unchanged wasmtime-wasi. The same component must
 //! get the same answers.
 //!
-//! wasmtime-wasi is the oracle. A program that only computes gets the same answers here, on either floor.
+//! wasmtime-wasi is the oracle. A program that only computes gets the same answers from wasmtime-wasi and both floors.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 

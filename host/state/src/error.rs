@@ -4,7 +4,8 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// True if an error of a system call says nothing about its object. The same call can succeed at the next attempt.
+/// True if an error of a system call says nothing about the object of the call. The same call can succeed at the next
+/// attempt.
 #[must_use]
 pub fn is_passing(errno: Errno) -> bool {
     use Errno::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};

@@ -70,7 +70,7 @@ impl Directory {
         made.ok_or_else(|| StateError::io("open", root.join(name), Errno::ENOENT))?.trusted()
     }
 
-    /// Refuses a directory in which a user other than root or this process could put or replace files.
+    /// Refuses a directory in which a user other than root and this process's user could put or replace files.
     pub(crate) fn trusted(self) -> Result<Self> {
         let stat = self.own_stat()?;
         trust_owner(&self.path, &stat, false).map_err(|reason| StateError::untrusted(&self.path, reason))?;

@@ -96,7 +96,7 @@ impl<Of: IndexSubject> Index<Of> {
         Ok(self)
     }
 
-    /// True if nothing was ever written. The file is never shortened, so a file with entries keeps them.
+    /// True if nothing was ever written. The file is never shortened, so a file with entries never looks new.
     pub fn is_new(&self) -> Result<bool> {
         if self.is_new.get() {
             let length = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?.len();

@@ -35,8 +35,8 @@ impl Transport {
     }
 }
 
-/// Consecutive ports of the node that lead to as many consecutive ports of the container. As text: `tcp:8080-8089:80`,
-/// followed by `@ADDRESS` for one address of the node.
+/// Consecutive ports of the node that lead to the same number of consecutive ports of the container. As text:
+/// `tcp:8080-8089:80`, followed by `@ADDRESS` for one address of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// The protocol.

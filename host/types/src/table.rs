@@ -22,11 +22,11 @@ pub enum Lasting {
     Nothing,
     /// An effect that a failed ADD and DEL remove.
     Attachment,
-    /// The attachment's own link. A failed ADD and DEL remove it, and nothing of the attachment outlives it.
+    /// The attachment's own link. A failed ADD and DEL remove the link, and nothing of the attachment outlives it.
     Link,
     /// An effect that only a failed ADD removes: it ends with the container's namespace.
     Namespace,
-    /// A setting of an object that another effect removes.
+    /// A setting of an object. The removal of another effect removes the object.
     Part,
     /// A node object: shared, and removed by neither a failed ADD nor DEL.
     Node,
@@ -64,7 +64,7 @@ impl Lasting {
     }
 }
 
-/// The condition for an operation on DEL that no grant allows.
+/// The condition on DEL for an operation that no grant allows.
 ///
 /// If the policy has changed since ADD, the effects would stay, and the runtime would retry for ever. So an operation
 /// that removes effects of the attachment needs no grant on DEL. The exception does not widen a plugin's rights: these
@@ -77,9 +77,10 @@ pub enum WithoutGrant {
     Allowed,
     /// Allowed if the plugin made the attachment's link. A later plugin of the list needs the grant.
     IfLinkMaker,
-    /// Allowed if the network names the plugin for its addresses. Only this plugin gives the addresses back.
+    /// Allowed if the network's `ipam.type` is the plugin. Only this plugin gives the network's addresses back.
     IfAddressPlugin,
-    /// Allowed if the plugin's policy file names the capability. All attachments of the container share the object.
+    /// Allowed if the plugin's policy file names the capability. All attachments of the container share the operation's
+    /// object.
     IfNamed,
 }
 

@@ -32,7 +32,7 @@ pub struct WholeRoute {
 }
 
 impl WholeRoute {
-    /// Splits the route into routes with one next hop each, with their links.
+    /// Splits the route into routes with one next hop each. Each route comes with the index of its outgoing link.
     pub fn each(&self) -> impl Iterator<Item = (u32, KeptRoute)> {
         self.hops.iter().map(|hop| {
             let mut kept = self.kept.clone();

@@ -170,7 +170,7 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
     Ok(format!("{}{imported}\n{code}", heading(&format!("`{}`: {}.", capability.name, lower(about)))))
 }
 
-/// Returns an operation's fields: name, type, and type of a parameter.
+/// Returns for each field of an operation its name, its type in the enum, and its type as a parameter.
 fn fields(surface: &Surface, operation: &Operation, own: &str) -> Result<Vec<(String, String, String)>> {
     let mut fields = Vec::new();
     for (field, ty) in &operation.fields {

@@ -1,4 +1,4 @@
-//! The decision on given facts, and the match of names with attachments.
+//! Tests of the decision whether an object is a leftover, and of the match of names with attachments.
 
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Facts, Names, Verdict, YOUNG, judge};

@@ -205,7 +205,7 @@ fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Valu
             let failed = outcome.is_err();
             match outcome {
                 Ok(result) => previous = Some(result),
-                // This is no failure: policy lets the native program run.
+                // This is no failure: policy allows a native delegate, which plan does not run.
                 Err(_) if unknown.is_some() => {}
                 Err(error) => match native.filter(|_| !is_denied) {
                     Some(native) => unknown = Some(behind(native, plugin, previous.is_some(), &error)),

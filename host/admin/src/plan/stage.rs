@@ -66,7 +66,7 @@ struct Run {
     common: Common,
 }
 
-/// An operation of a guest that the code beside the simulation answers.
+/// A guest's operation, which the code beside the simulation answers.
 struct Scene<'a, 'f> {
     stage: &'a mut Stage,
     run: &'a mut Run,
@@ -319,7 +319,7 @@ impl Stage {
                 Reply::of(&())
             }
             Operation::Bridge(asked) => self.bridge(run, guest, operation, asked),
-            // A bridge port, or the link of the default route, needs a line of policy.
+            // To take a bridge port, or the link of the default route, the plugin needs a policy line.
             Operation::Device(ops::Device::Take { .. }) => {
                 let before = self.kernel.clone();
                 let reply = self.simulate(run, guest, operation)?;

@@ -13,8 +13,8 @@ const STRANGER: MacBytes = [2, 0, 0, 0, 0, 3];
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 7);
 const ADDRESS6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
 
-/// Makes the links: `own` has the client's hardware address. The kernel itself sends no frames on them. Returns both
-/// indexes.
+/// Makes the links: `own` has the client's hardware address. The kernel itself sends no frames on these links. Returns
+/// both indexes.
 fn links(own: &str, other: &str) -> [u32; 2] {
     assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "cargo's runner gives private namespaces");
     let script = format!(
@@ -94,7 +94,7 @@ fn frames_for_others_and_of_other_vlans_stay_out() {
         ] {
             sender.send(&unwanted).unwrap();
         }
-        // A tag with only a priority names no other VLAN.
+        // A tag with VLAN 0 has only a priority, and names no VLAN.
         for wanted in [to(all, &frame), last.clone()] {
             sender.send(&wanted).unwrap();
             assert_eq!(next(&socket), Some(head(&wanted)), "{what}");

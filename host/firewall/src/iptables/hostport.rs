@@ -131,11 +131,12 @@ impl HostPorts {
     }
 
     /// Makes sure that the rules exist. `variant` is the variant of earlier rules. With `None`, the variant for new
-    /// rules is used. Returns the handles of the new rules that lead to the attachment's chain, unless a program made
-    /// these rules. The record keeps the handles, to find the rules again.
+    /// rules is used. Returns the handles of the new rules that lead to the attachment's chain, unless an iptables
+    /// program made these rules. The record keeps the handles, to find the rules again.
     ///
     /// # Errors
-    /// A name doesn't fit, a program is missing or fails, or the deadline passes.
+    /// A comment can't have the names of network and container, an iptables program is missing or fails, or the
+    /// deadline passes.
     pub fn iptables_ensure_in(
         &self,
         variant: Option<IptablesVariant>,
@@ -164,7 +165,7 @@ impl HostPorts {
     /// this family would be.
     ///
     /// # Errors
-    /// The programs are missing, or this process may not read the rules.
+    /// The iptables programs are missing, or this process may not read the rules.
     pub fn iptables_has_mark_chain(chain: &str, v6: bool, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
         shows_chain(&Programs::locate(v6, runner)?, chain)
     }
@@ -230,7 +231,7 @@ impl Tables {
     /// True if all these forwards are there.
     ///
     /// # Errors
-    /// A name doesn't fit.
+    /// A comment can't have the names of network and container.
     pub fn has_forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
         let (sets, mut tables) = (forwards.sets()?, self.of(forwards.address.addr().is_ipv6()));
         Ok(tables.any(|table| IptablesRuleSet::is_complete(&sets, table)))
@@ -322,7 +323,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenForwardChain>, Firewall
     Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| SeenForwardChain::all(&seen.saved, seen.v6)).collect())
 }
 
-/// Removes these chains, and the plugins' rules that lead to them, if the chains have not changed since they were read.
+/// Removes each of these chains that has not changed since it was read, and the plugins' rules that lead to this chain.
 /// Returns the number of changes.
 ///
 /// # Errors
@@ -408,7 +409,7 @@ mod tests {
         assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
         let saved = r#"CNI-HOSTPORT-DNAT ! -s 198.51.100.0/24 ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
         assert!(lines.iter().any(|line| line == saved), "{lines:?}");
-        // iptables accepts only one source in a rule, and reports an error.
+        // iptables accepts only one source in a rule, and reports an error for the second source.
         let two = ["-s", "192.0.2.0/24", "-s", "198.51.100.0/24"].map(str::to_owned);
         let twice = HostPorts { conditions: Syntax::Iptables.read(&two, false).unwrap(), ..ports.clone() };
         let line =

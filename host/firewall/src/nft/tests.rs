@@ -195,7 +195,7 @@ fn an_answer_is_as_old_as_the_rules() {
     make(&mut nft, b"ours");
     let count = |nft: &mut Nft| nft.look(|nft| Ok::<_, FirewallError>(nft.rules(TABLE, "c")?.len())).unwrap();
     assert_eq!((count(&mut nft), nft.memory.answers.len()), (1, 1));
-    // The changed answer shows that the kernel is not asked again.
+    // The test empties the kept answer: an empty answer shows that the kernel is not asked again.
     let answer = nft.memory.answers.values_mut().next().unwrap();
     answer.as_mut().unwrap().clear();
     assert_eq!(count(&mut nft), 0);

@@ -52,7 +52,8 @@ const RULES: &[CallRule] = &[
     CallRule(libc::SYS_kill, &[Argument::Given(0, 2)]),
 ];
 
-/// The gate may ask whether a program reads the device's packets. It may not load, attach or remove programs.
+/// The gate may ask whether a BPF program reads the device's packets. The gate may not load, attach or remove BPF
+/// programs.
 const LOOK: &[CallRule] = &[CallRule(libc::SYS_bpf, &[Argument::OneOf(0, &[tcx::BPF_PROG_QUERY])])];
 
 /// The only requests of ioctl(2) that are allowed.

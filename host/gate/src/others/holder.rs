@@ -127,8 +127,8 @@ fn holder(view: View<'_>, summary: &Summary, address: IpAddr) -> Result<Option<(
     Ok(other(view, summary)?.filter(|_| addresses_of(summary).any(|noted| noted == address)))
 }
 
-/// Returns the key of a record of another attachment of this host, and its network, container and interface in words;
-/// `None` for any other record.
+/// Returns the key of a record of another attachment of this host, and the attachment's network, container and
+/// interface in words; `None` for any other record.
 fn other(view: View<'_>, summary: &Summary) -> Result<Option<(RecordKey, String)>, OpError> {
     let (own, is_of_here) = (view.key()?, claims::is_of_here(view.system)?);
     let header = summary.header.as_ref().filter(|header| is_of_here(header));

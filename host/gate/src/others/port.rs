@@ -43,7 +43,8 @@ pub fn named(
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 
-/// Returns the attachment's end on the host: another plugin's link that joined a bridge, or the attachment's host end.
+/// Returns the attachment's end on the host: an earlier plugin's link that joined a bridge, or the attachment's host
+/// end.
 pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
     match run.journal.ports().first() {
         Some(port) => port.link(run.system.host()?),

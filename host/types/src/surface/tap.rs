@@ -17,7 +17,7 @@ const JOIN: Row = Row::new("tap.join", "tap-join", ActsIn::Container, Lasting::P
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/tap.wit` describe its fields")]
 pub enum Tap {
-    /// Container's namespace: makes the link under `CNI_IFNAME`, down.
+    /// Container's namespace: makes the link, which is named `CNI_IFNAME` and is down.
     Create { settings: TapSettings },
     /// Container's namespace: makes the link from `create` a port of the container's bridge of this name.
     Join { link: Handle, bridge: String },

@@ -148,8 +148,8 @@ fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool)
 /// gives it. If another attachment of the container has a link with this name, the ifb gets the second name, which only
 /// this attachment has.
 ///
-/// The name of an ifb in another record is free if the kernel has no such link. The recorded index tells the two links
-/// apart.
+/// Another record may list an ifb of the same name. The name is free if the kernel has no such link: the recorded index
+/// tells the two ifbs apart.
 fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> Result<(Bandwidth, Link), OpError> {
     let names = run.request.masquerade_key().ifb_names();
     for name in &names {
@@ -194,8 +194,8 @@ fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(
     }
 }
 
-/// Removes the attachment's limits by the record. If the record has no section of this plugin, the ifb is found by the
-/// native plugin's name.
+/// Removes the attachment's limits by the record. If the record lists no limits, or the attachment was replaced, the
+/// ifb is found by the name that the native plugin gives it.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made = run.journal.recorded::<Bandwidth>();

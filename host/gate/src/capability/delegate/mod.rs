@@ -125,7 +125,7 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
-    // The effect is recorded anew, because another program may have removed the file.
+    // The effect is recorded anew, because another program may have removed the native plugin's file.
     gate.run.journal.gone(Delegated::is);
     let [_, _, directory] = named(&gate.run.request.conf);
     let directory = delegated::place(gate.run.view(), &directory)?;
@@ -205,8 +205,9 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
 /// to other hosts. A subnet may cover addresses of other links: `flannel.1` has the subnet's first address, and the
 /// bridge has the subnet's gateway.
 ///
-/// # Errors [`ErrorCode::InvalidArgument`]: the subnet covers a refused address. Or the kernel refuses to list
-/// addresses or routes.
+/// # Errors
+/// [`ErrorCode::InvalidArgument`]: the subnet covers a refused address. Or the kernel refuses to list addresses or
+/// routes.
 pub fn spares_node(netlink: &Netlink, subnet: &SubnetFile) -> Result<(), OpError> {
     let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
         let message = format!("subnet {subnet} covers {address}, an address of {link}");

@@ -25,7 +25,7 @@ use std::time::Instant;
 /// The kind of a note on a held object.
 pub const HELD: &str = "held";
 
-/// The end of each message about a held device.
+/// The end of each message about a held object.
 const WAY_OUT: &str = "`postern gc` examines the object again";
 
 /// The object that is held.
@@ -195,8 +195,8 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    /// Gives held devices their own names again, if these names are free now. A device that came home may have given up
-    /// such a name. A device stays held if this fails. `home` is called only if an object is held.
+    /// Gives held devices their own names again, if these names are free now. A device that came home may have freed
+    /// such a name. A device stays held if the renaming fails. `home` is called only if an object is held.
     pub(crate) fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
@@ -270,9 +270,9 @@ fn name_now(host: &Netlink, object: &HeldObject) -> Option<String> {
     (link.name != device.name).then(|| link.name.to_string())
 }
 
-/// Notes that a device is held, before the device comes home as `name`, which is not its own name. `index` is the
-/// device's index in the container. The device keeps this index at home if the index is free there. If it is not free,
-/// no note can be written before the move.
+/// Notes that a device is held, before the device comes home as `name`, which is not the device's own name. `index` is
+/// the device's index in the container. The device keeps this index at home if the index is free there. If it is not
+/// free, no note can be written before the move.
 ///
 /// # Errors
 /// The note can't be written. Then the device must not be moved.

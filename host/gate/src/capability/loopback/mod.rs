@@ -31,7 +31,7 @@ impl host::Loopback for Gate<'_> {
     /// namespace.
     fn down(&mut self) -> Result<(), OpError> {
         let Some(netlink) = self.run.system.netlink_inside()? else { return Ok(()) };
-        // Links that can't be listed in two attempts may be in use.
+        // If two attempts can't list the links, `lo` counts as used.
         let links = || netlink.links().or_else(|_| netlink.links());
         let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
         if is_of_process(&self.run.request.netns) || is_used() {

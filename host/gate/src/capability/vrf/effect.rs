@@ -1,4 +1,4 @@
-//! The effect of a VRF: the attachment's own link is in the VRF, with its routes.
+//! The effect of a VRF: the attachment's own link is in the VRF, and so are the link's routes.
 //!
 //! Attachments of one container share the VRF, like attachments of a node share a bridge. The VRF is removed with its
 //! last link. An ADD takes the same lock as this removal. Root in the container can change the VRF and its links. So
@@ -161,8 +161,8 @@ fn settle_in(kept: &mut KeptRoute, table: u32) {
     }
 }
 
-/// Converts the kernel's answer about a route for the guest. An existing route is no error, because the kernel may have
-/// made the route again.
+/// Converts the kernel's answer about a new route to the guest's form. An existing route is no error, because the
+/// kernel may have made the route again.
 fn is_put(put: Result<(), KernelError>, kept: &KeptRoute) -> Result<(), OpError> {
     match put {
         Err(error) if error.is(Errno::EEXIST) => Ok(()),

@@ -179,7 +179,8 @@ impl Device {
     }
 
     /// Restores the settings of a device that is at home, and reports each setting. The device is set up if it was up
-    /// before and is certainly clean. Returns the reasons why the device may not be clean: then the device is down.
+    /// before and is certainly clean. Returns the reasons why the device may not be clean. If there are reasons, the
+    /// device is down.
     fn settle(&self, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
         let mut failed = self.put_right(home, link);
         // A failure can be temporary (ENOBUFS): settings that still differ are tried once more.
@@ -227,8 +228,8 @@ impl Device {
         failed
     }
 
-    /// Calls `visit` for each of the link's own settings that differs, with the recorded value as text and the function
-    /// that restores it.
+    /// Calls `visit` for each of the link's own settings that differs, with a text about the restored setting and the
+    /// function that restores it.
     fn each_difference(&self, host: &Netlink, link: &Link, mut visit: impl FnMut(&str, PutBack<'_>)) {
         let index = link.index;
         let foreign = self.foreign_names(link);
@@ -365,10 +366,10 @@ impl Device {
             return Ok(vec!["it is gone".to_owned()]);
         };
         let mut uses = Vec::new();
-        // Netlink neither shows nor removes programs that tcx attached.
         if link.has_xdp {
             uses.push("a program of the container reads the device's packets".to_owned());
         }
+        // Netlink neither shows nor removes programs that tcx attached.
         match home.sight.has_program(index) {
             Ok(false) => {}
             Ok(true) => uses.push("a program of the container reads the device's packets".to_owned()),
@@ -400,8 +401,9 @@ impl Device {
         let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
         let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if link.up && !has_our_alias {
-            // A device that never left the node belongs to its user there, who may have changed it since. A device that
-            // left the node must be as it was. Its alias proves nothing, because root in the container can remove it.
+            // A device that never left the node belongs to its user on the node, who may have changed the device since.
+            // A device that left the node must be as it was. An alias proves nothing, because root in the container can
+            // remove the alias.
             let is_as_it_was = || !self.is_changed(home, &link) && self.uses(home, link.index).is_empty();
             if !self.is_noted(run.journal) || is_as_it_was() {
                 return Ok(());
@@ -437,8 +439,8 @@ impl Device {
         Ok(found.filter(|link| self.is_claim(link)))
     }
 
-    /// Gives a link of the host its own name again. If another link has this name, the link gets a free name, and the
-    /// reason is returned.
+    /// Gives the device's link on the host the device's own name again. If another link has this name, the device gets
+    /// a free name, and the reason is returned.
     fn rename(
         &self,
         host: &Netlink,
