@@ -48,8 +48,8 @@ pub enum Flag {
     OwnNetns,
 }
 
-/// One step of a case, written `VERB[:CONTAINER[/INTERFACE]][@FLAG,FLAG...]`; `KILL:CONTAINER` removes a namespace,
-/// and `BREAK` runs the case's script.
+/// One step of a case, written `VERB[:CONTAINER[/INTERFACE]][@FLAG,FLAG...]`; `KILL:CONTAINER` removes a namespace, and
+/// `BREAK` runs the script of [`Case::broken`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The verb, or `KILL` or `BREAK`.
@@ -199,7 +199,7 @@ impl Case {
         Ok(Value::Object(tree))
     }
 
-    /// Returns the configurations with which an ADD of our plugin succeeded in this run.
+    /// Returns the configurations with which an ADD of our plugin succeeded in the run of this tree.
     ///
     /// # Errors
     /// A step can't be read.

@@ -1,4 +1,4 @@
-//! The vocabulary of tests: a network of a node, and its attachments. A test says what a runtime does:
+//! The vocabulary of tests: a network of a node, and the network's attachments. A test says what a runtime does:
 //!
 //! ```no_run
 //! # use postern_tests::{Network, Node};

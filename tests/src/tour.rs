@@ -1,5 +1,5 @@
 //! A tour: every shipped plugin with all its verbs, on networks that use most of its code. `tests/order` traces the
-//! order of functions on a tour, and `numbers costs` counts the costs of its runs.
+//! order of functions on a tour, and `numbers costs` counts the costs of the tour's runs.
 
 use crate::{Answer, Call, Node, dhcp, kernel, merge, shipped};
 use anyhow::Result;
@@ -25,7 +25,8 @@ pub struct Leg {
     is_chained: bool,
 }
 
-/// Returns the network of bridge that comes before a chained plugin. Other legs change this network.
+/// Returns the network of bridge that comes before a chained plugin. The networks of unchained plugins are variants of
+/// this network.
 fn first() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0", "isDefaultGateway": true,

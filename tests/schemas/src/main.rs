@@ -1,7 +1,7 @@
 //! Tests the JSON Schemas with another project's validator: correct configurations are valid, and broken ones are not.
 //!
-//! `cargo run --manifest-path tests/schemas/Cargo.toml [CORPUS]`. CORPUS has a configuration per line, each without findings
-//! of `postern net validate`. The differential test writes this file (`POSTERN_CORPUS`).
+//! `cargo run --manifest-path tests/schemas/Cargo.toml [CORPUS]`. CORPUS is a file with a configuration per line, each
+//! without findings of `postern net validate`. The differential test writes this file (`POSTERN_CORPUS`).
 
 use jsonschema::Validator;
 use postern_keys::schema::{of_list, of_plugin};

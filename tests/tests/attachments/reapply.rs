@@ -95,14 +95,14 @@ fn bare(node: &Node) -> Result<String> {
     Ok(all.lines().filter(|line| !line.trim().is_empty() && !is_frame(line)).collect::<Vec<_>>().join("\n"))
 }
 
-/// Lists of three plugins, with both packet filters, after several ways in which other programs remove rules. doctor
+/// Tests lists of three plugins, with both packet filters, after other programs removed rules in several ways. doctor
 /// names the missing rules, and `reapply` changes no link.
 #[test]
 fn forwards_and_forwarding_are_put_back() -> Result<()> {
     let node = Node::new()?;
     node.sh(PRIVATE_ETC)?;
     ["c1", "c2", "c3"].iter().try_for_each(|container| node.add_container(container))?;
-    // A dump that an operator saved earlier.
+    // The operator's own rules, and two dumps that the operator saved before the attachments were made.
     node.sh("iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
          iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft")?;
     let mut attachments = Vec::new();

@@ -16,7 +16,7 @@ use lab::{Lab, address, attachment, refused};
 use postern_dhcp_channel::{Answer, Ask, Standing};
 use serde_json::json;
 
-/// Tests a lease from ADD to DEL, of a server that has just started.
+/// Tests a lease of a server that has just started, from ADD to DEL.
 fn whole_life(lab: &Lab, first: &str) -> Result<()> {
     lab.serve("")?;
     let c1 = attachment("c1", &json!({}));
@@ -102,7 +102,7 @@ fn what_has_no_link_or_namespace_is_told_so() -> Result<()> {
     refused(&lab.ask(&Ask::Acquire(c1))?, "nonsense")
 }
 
-/// Without a server, a request fails after the time of the command line.
+/// Without a server, a request fails after the time limits of the service's command line.
 #[test]
 fn without_a_server_there_is_no_lease() -> Result<()> {
     let lab = Lab::new(&["c1"])?;

@@ -1,5 +1,5 @@
-//! The native plugin and its daemon beside ours. A plugin recognizes the other side's service at once, and a switch
-//! loses no address.
+//! The native dhcp plugin and its daemon, beside Postern's plugin and service. Each plugin recognizes the other service
+//! at once, and a switch between the services loses no address.
 
 use crate::lab::{Lab, attachment};
 use anyhow::{Context, Result, bail, ensure};

@@ -34,7 +34,7 @@ fn bandwidth(name: &str, patch: &Value) -> Case {
     Case::new(&format!("bandwidth/{name}"), "bandwidth", &config).prepare(PREPARE).fast()
 }
 
-/// Returns the patch, which also removes the keys of the base configuration.
+/// Returns `patch`, and removes the rates of the base configuration.
 fn bare(patch: &Value) -> Value {
     let mut all = json!({"ingressRate": null, "ingressBurst": null, "egressRate": null, "egressBurst": null});
     merge(&mut all, patch);

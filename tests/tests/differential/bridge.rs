@@ -1,4 +1,4 @@
-//! Cases of the bridge plugin. `tests/tests/plugins/vlan.rs` tests VLAN filtering, which needs another kernel.
+//! Cases of the bridge plugin. `tests/tests/plugins/vlan.rs` tests VLAN filtering, which many kernels lack.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};

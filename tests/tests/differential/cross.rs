@@ -1,4 +1,5 @@
-//! Cases with both sides on one attachment: one side makes the attachment, and the other side checks and deletes it.
+//! Cases of native plugins and Postern's plugins on one attachment: one side makes the attachment, and the other side
+//! checks and deletes it.
 
 use crate::{bridge, macvlan};
 use postern_tests::{Case, merge};

@@ -18,7 +18,7 @@ fn with(name: &str, patch: &Value) -> Case {
     Case::new(&format!("protocol/{name}"), "loopback", &config).steps("ADD CHECK DEL STATUS GC VERSION")
 }
 
-/// Returns a case with two mistakes: in the configuration, and a missing namespace.
+/// Returns a case with two mistakes: a wrong configuration, and a missing namespace.
 fn mistakes(plugin: &str, patch: &Value) -> Case {
     let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24"}});
     merge(&mut config, patch);

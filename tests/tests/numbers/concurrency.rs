@@ -87,7 +87,7 @@ fn thirty_attachments_with_firewall_work_at_once() -> Result<()> {
 }
 
 /// Many links without a host end on one parent link, and many devices: each container has its address, on a link of the
-/// kind.
+/// plugin's kind.
 #[test]
 fn fifty_links_of_each_kind_at_once() -> Result<()> {
     const COUNT: usize = 50;

@@ -271,7 +271,7 @@ fn ipv6_leases_that_no_container_may_have() -> Result<()> {
         ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
         ensure!(place.left()? == left, "{address}: {}", place.left()?);
     }
-    // A server gives an allowed lease. With isGateway, this server too would choose an address of the node.
+    // A server gives an allowed lease. With isGateway, the server would choose an address of the node.
     place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
     place.service.asks();
     place.net.add("c1")?;
@@ -446,7 +446,7 @@ fn collections_give_leases_back() -> Result<()> {
     Ok(())
 }
 
-/// Others could have made the socket, so the host sends nothing to it.
+/// Other users could have made the socket, so the host sends nothing to it.
 #[test]
 fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -458,7 +458,7 @@ fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
     Ok(())
 }
 
-/// A plan and a report ask no DHCP server. A plan says that only a server knows the address.
+/// `plan` and `inspect` ask no DHCP server. `plan` says that only a server knows the address.
 #[test]
 fn plans_say_what_only_a_server_knows() -> Result<()> {
     let place = Place::new(&json!({}))?;

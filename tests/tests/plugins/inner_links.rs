@@ -129,7 +129,7 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     let (one, two) = (in_vlan(5, "10.5.0.2/8")?, in_vlan(6, "10.6.0.2/8")?);
     one.add("c1")?;
     two.add("c2")?;
-    // Each container reaches its VLAN on the wire, but not the other VLAN, although their networks overlap.
+    // Each container reaches its VLAN on the wire, but not the other VLAN, although the VLANs' networks overlap.
     place.ping("c1", "10.5.0.1", true)?;
     place.ping("c2", "10.6.0.1", true)?;
     place.ping("c1", "10.6.0.2", false)?;
@@ -418,7 +418,8 @@ fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     del(&lower, "c2")
 }
 
-/// The lower ipvlan is the container's own, and its DEL leaves the upper ipvlan alone on the lowest link.
+/// The lower ipvlan is the container's own. After the DEL of the lower ipvlan, only the upper ipvlan is on the lowest
+/// link.
 #[test]
 fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     if !has_or_skips("ipvlan")? {
@@ -534,7 +535,7 @@ fn plans_foretell_them() -> Result<()> {
     )
 }
 
-/// Accounts of the node show a changed link, or a parent that is down.
+/// `show` and `doctor` report a changed link, or a parent that is down.
 #[test]
 fn accounts_know_them() -> Result<()> {
     each(
@@ -569,7 +570,7 @@ fn accounts_know_them() -> Result<()> {
             place.node.sh_in("c1", "ip link delete eth0; ip link add eth0 type bridge")?;
             let show = place.postern("show c1")?;
             ensure!(show.contains(&format!("eth0 in the container is no {plugin}")), "{show}");
-            // A link that root made in the container stays, and the attachment is removed.
+            // Root in the container deletes the link. DEL still removes the attachment.
             place.node.sh_in("c1", "ip link delete eth0")?;
             del(&net, "c1")?;
             ensure!(!place.postern("ls")?.contains("c1"), "a record is left");
@@ -610,7 +611,7 @@ fn collections_remove_them() -> Result<()> {
     )
 }
 
-/// An ADD that fails after it made the link leaves nothing. A second ADD leaves the first ADD's link alone.
+/// An ADD that fails after it made the link leaves nothing. A second ADD does not change the first ADD's link.
 #[test]
 fn failures_leave_what_was_there() -> Result<()> {
     each(

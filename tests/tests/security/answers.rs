@@ -1,5 +1,5 @@
 //! Root in the container controls what the kernel says about the container: names of any bytes, answers of any length,
-//! objects in any number. DEL succeeds on all of them. The device returns to the node, the lease is free, and the
+//! objects in any number. DEL succeeds in all these cases. The device returns to the node, the lease is free, and the
 //! earlier plugins are called. Other containers, `ls`, `gc` and `doctor` are not disturbed.
 
 use anyhow::{Context, Result, ensure};
@@ -147,8 +147,8 @@ fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
     Ok(())
 }
 
-/// A new link-layer address keeps the link's routes, and a link without IPv6 has no IPv6 routes. No number of routes
-/// stops tuning.
+/// A change of the link-layer address keeps the link's routes, and a link without IPv6 has no IPv6 routes. No number of
+/// routes stops tuning.
 #[test]
 fn tuning_changes_a_link_with_any_number_of_routes() -> Result<()> {
     let without_ipv6 = json!({"sysctl": {"net.ipv6.conf.eth0.disable_ipv6": "1"}});
@@ -228,8 +228,7 @@ fn a_device_that_comes_home_under_any_name_stops_nobody() -> Result<()> {
     Ok(())
 }
 
-/// The printed form of a name with other bytes does not name another link. A name in the kernel may contain a
-/// backslash.
+/// The printed form of a name that is no text does not name another link. A name in the kernel may contain a backslash.
 #[test]
 fn what_is_shown_for_one_link_is_no_name_of_another() -> Result<()> {
     let node = Node::new()?;

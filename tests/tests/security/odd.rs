@@ -71,7 +71,7 @@ const ODD: [Condition; 32] = [
         [Works, Fails("the runtime limits the address space to 65536, and a run needs 6291456"), Works],
     ),
     ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
-    // The heap has almost no memory, so the run can't even build an error object.
+    // The heap has almost no memory, so the run prints a constant error object.
     ("512 KiB of data", "ulimit -d 512; exec \"$@\"", [Either(NO_DATA), Fails(NO_DATA), Fails(NO_DATA)]),
     ("8 MiB of data", "ulimit -d 8192; exec \"$@\"", [Works, Fails(LIMIT_OF_DATA), Fails(LIMIT_OF_DATA)]),
     ("8 MiB of data, which may be raised", "ulimit -S -d 8192; exec \"$@\"", [Works, Works, Works]),

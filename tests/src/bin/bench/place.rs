@@ -1,7 +1,7 @@
 //! Copies the programs of all sides into one directory, where they are measured.
 //!
 //! The kernel keeps a file in larger or smaller pieces of memory, depending on how the file was written or read. A
-//! program in larger pieces has fewer page faults, and starts up to 280 µs earlier. So the same program writes all
+//! program in larger pieces has fewer page faults, and starts up to 280 µs earlier. So `cp` writes the copies of all
 //! sides into the same file system, directly before the measurement. Then all pages of the copies are in memory.
 
 use anyhow::{Context, Result, ensure};

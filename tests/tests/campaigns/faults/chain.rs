@@ -13,7 +13,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// The number of faults of one kind in one plugin and verb that `make test` tries.
+/// The number of faults that `make test` tries, of one kind in one plugin and verb.
 const SAMPLE: usize = 2;
 
 /// One list.
@@ -23,7 +23,7 @@ struct Chain {
     plugins: Vec<(&'static str, Value)>,
 }
 
-/// Lists as Kubernetes and Podman write them, with each packet filter, and a pod network of flannel.
+/// Lists as Kubernetes (with nftables) and Podman (with iptables) write them, and a pod network of flannel.
 fn chains() -> Vec<Chain> {
     let bridge = |patch: Value| {
         let mut config = json!({
@@ -68,7 +68,7 @@ fn chains() -> Vec<Chain> {
 struct Place {
     node: Node,
     chain: Chain,
-    /// The node without the attachment.
+    /// The picture of the node without the attachment.
     before: Value,
 }
 
@@ -203,7 +203,7 @@ impl Place {
     }
 }
 
-/// The faults of one kind: possible, tried, and those that ended the plugin's run.
+/// The numbers of faults of one kind: possible faults, tried faults, and faults that ended the plugin's run.
 #[derive(Clone, Copy, Default)]
 struct Figures([usize; 3]);
 

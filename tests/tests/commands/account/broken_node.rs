@@ -6,7 +6,7 @@ use postern_tests::{Network, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The containers: tests break the first, and the second has no finding.
+/// The containers: tests break the first container, and the second container has no finding.
 pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
 
 /// A node with two containers and a separate catalog, so that the catalog can be broken too.
@@ -172,7 +172,8 @@ impl BrokenNode {
         self.is_healthy().context("after the remedy")
     }
 
-    /// Runs doctor's further commands as doctor prints them, because a link that was down has also lost its routes.
+    /// Runs the commands that doctor prints after the first repair. For example, a link that was down also lost its
+    /// routes.
     fn run_further_commands(&self) -> Result<()> {
         for _ in 0..3 {
             let findings = self.findings()?.0;

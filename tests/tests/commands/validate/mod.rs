@@ -18,7 +18,7 @@ struct Place {
 }
 
 impl Place {
-    /// A node with its own directories of the operator and of networks.
+    /// A node with private directories for the operator's files and for networks.
     fn new() -> Result<Self> {
         let node = Node::new()?;
         node.sh(&format!("{PRIVATE_ETC} mkdir -p /etc/cni/net.d"))?;
@@ -270,7 +270,7 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     place.node.add_container("c1")?;
     Network::new(&place.node, &serde_json::from_str(&list(""))?)?.add("c1")?;
 
-    // An unchanged policy would refuse nothing.
+    // A new policy that allows both bridges refuses nothing.
     place.write("/run/same.toml", "[grant.bridge]\nnames = [\"val*\"]\n")?;
     let (status, report) = place.object("--policy /run/same.toml --plugin bridge")?;
     ensure!(status == 0 && report["errors"] == 0, "{report}");

@@ -74,7 +74,7 @@ fn denied_calls_do_not_fill_the_log() -> Result<()> {
 fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
     let attacked = AttackedNode::new()?;
     let config = orders("loop", json!({"make": true}));
-    // The run is killed while the plugin loops, long before its deadline.
+    // The run is killed while the plugin loops, long before the run's deadline.
     attacked.node().sh(&format!(
         ": >/var/log/postern/audit.jsonl
          CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &

@@ -107,7 +107,7 @@ fn links_that_nobody_granted() -> Result<()> {
     )
 }
 
-/// An attachment gets one port, and the gate allows no other operation on the link.
+/// An attachment gets one port. The gate allows no other operation on the link that is this port.
 #[test]
 fn a_link_beside_a_pair_and_more_than_joining() -> Result<()> {
     let of = |name, list: &[&str]| rogue(name, &format!("[{}]", list.join(","))).policy(ANY);
