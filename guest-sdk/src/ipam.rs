@@ -17,7 +17,7 @@ pub fn add() -> Result<CniResult, Error> {
 }
 
 /// Runs DEL. The host first removes everything in the record that uses the attachment's addresses. A plugin that makes
-/// a link deletes the link before this call.
+/// a link must delete the link before this call.
 pub fn del() -> Result<(), Error> {
     sys::ipam::del()
 }

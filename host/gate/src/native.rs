@@ -29,8 +29,8 @@ pub fn check_name(name: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Finds a plugin in the directories of `CNI_PATH`: the first regular file of this name. The error has the native
-/// library's text.
+/// Finds a plugin in the directories of `CNI_PATH`: the first regular file of this name that is not Postern's own file.
+/// The error has the native library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     // The name is checked here too, because it can come from a record. The plugin must be a file of these directories.
     if check_name(name).is_err() {

@@ -70,7 +70,7 @@ pub fn cases() -> Vec<Case> {
         bridge("two-containers", &json!({"isGateway": true})).steps("ADD:c1 ADD:c2 CHECK:c1 CHECK:c2 DEL:c1 CHECK:c2 DEL:c2"),
         bridge("two-interfaces", &json!({"isGateway": true})).steps("ADD:c1/eth0 ADD:c1/eth1 CHECK:c1/eth1 DEL:c1/eth0 DEL:c1/eth1"),
         bridge("repeated-add", &json!({"isGateway": true})).steps("ADD ADD CHECK DEL"),
-        // A bridge without ports has a hardware address of zeros.
+        // A bridge that lost its last port has a hardware address of zeros.
         bridge("l2-then-gateway", &json!({"ipam": {"routes": []}}))
             .changed(json!({"isGateway": true}))
             .steps("ADD DEL ADD@changed DEL@changed"),

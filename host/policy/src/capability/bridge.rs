@@ -48,9 +48,9 @@ fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static st
     if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "bridge.names", name) }
 }
 
-/// VLAN filtering may always be switched on. Filtering concerns only a new bridge: all its ports are in one VLAN until
-/// the network sets other VLANs. A network with VLANs needs filtering, because without filtering the VLANs separate
-/// nothing.
+/// VLAN filtering may always be switched on, because only a new bridge gets this setting. All ports of a new bridge are
+/// in one VLAN until the network sets other VLANs. A network with VLANs needs filtering, because without filtering the
+/// VLANs separate nothing.
 fn options(
     input: &RuleInput<'_>,
     grant: &Grant,

@@ -2,9 +2,9 @@
 //! most of it.
 //!
 //! The implementation is wasmtime-wasi, so that such a program gets the expected behaviour. The program finds a clock,
-//! and streams in memory. It finds no directory and no argument, and can't make a socket. Requests (`wasi:http`) are
-//! refused by name, without an implementation. Random numbers come from [`crate::wasi`]. The process has no further
-//! thread and no further open descriptor, and is sealed like every sandbox.
+//! and streams in memory. It finds no directory and no argument, and can't make a socket. `wasi:http` has no
+//! implementation: a request can be built, but sending it is refused. Random numbers come from [`crate::wasi`]. The
+//! process has no further thread and no further open descriptor, and is sealed like every sandbox.
 
 mod http;
 mod streams;
