@@ -390,7 +390,10 @@ fn a_service_that_takes_no_connection_is_said_to_be_stuck() -> Result<()> {
         .sh(&format!("printf '[limits]\\nseconds = 6\\n' >> {BIN}/postern.d/bridge.toml; rm /run/cni/dhcp.sock"))?;
     let _stuck = UnixListener::bind(place.node.path("/run/cni/dhcp.sock"))?;
     let refused = Refusal::of(&place.net.call("ADD", "c1")?)?;
-    refused.expect(11, "the DHCP service at /run/cni/dhcp.sock took no connection in time: it is stuck…restart the service")?;
+    refused.expect(
+        11,
+        "the DHCP service at /run/cni/dhcp.sock took no connection in time: it is stuck…restart the service",
+    )?;
     ensure!(!refused.text.contains("no DHCP server"), "{}", refused.text);
     Ok(())
 }

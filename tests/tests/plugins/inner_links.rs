@@ -170,7 +170,10 @@ fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
     vlan.add("c1")?;
     place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
     let answer = vlan.call("DEL", "c1")?;
-    ensure!(answer.status == 0 && answer.stderr.contains("VLAN 5 of uplink is held: root in the container has moved"), "{answer:?}");
+    ensure!(
+        answer.status == 0 && answer.stderr.contains("VLAN 5 of uplink is held: root in the container has moved"),
+        "{answer:?}"
+    );
     let listed = place.postern("ls --json")?;
     ensure!(listed.contains("\"state\": \"held\"") && listed.contains("VLAN 5 of uplink"), "{listed}");
     ensure!(place.postern("doctor")?.contains("VLAN 5 of uplink"), "doctor is silent");
