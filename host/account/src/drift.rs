@@ -9,7 +9,7 @@ mod own;
 mod path;
 
 use crate::alive::{HostConnection, host_connection, is_alive};
-use crate::attachment::{AGAIN, Account, COLLECT, OnHost, State, WRITER};
+use crate::attachment::{AGAIN, Account, OnHost, State, WRITER};
 use crate::busy;
 use crate::namespaces::LiveNamespace;
 use crate::node_state::NodeState;

@@ -1,6 +1,7 @@
 //! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
-use super::{AGAIN, Account, REAPPLY, path};
+use super::path;
+use crate::attachment::{AGAIN, Account, REAPPLY};
 use crate::namespaces::LiveNamespace;
 use crate::node_state::NodeState;
 use postern_firewall::account::Tables;
