@@ -1,4 +1,4 @@
-//! Forwards by nftables, removed by the numbers that a record has.
+//! Forwards by nftables. They are removed by the kernel's numbers (handles) of table and rules, from a record.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;

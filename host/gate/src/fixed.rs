@@ -1,4 +1,5 @@
-//! The facts that never change in a run: its time, its directories, and facts about the called plugin.
+//! The facts that never change in a run: its start, its directories, and facts about the called plugin. Only the
+//! deadline can move, for cleaning up.
 
 use crate::clock::now;
 use crate::deadline::Deadline;
@@ -24,7 +25,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Makes the facts of a run whose called plugin has a component with this `digest`.
+    /// Makes the facts of a run. `digest` is the digest of the called plugin's component.
     pub fn new(deadline: Deadline, places: Places, digest: String, makes_links: bool) -> Self {
         let deadline = Rc::new(deadline);
         Self { deadline, places, started: now(), digest, makes_links, settings: OnceCell::new() }

@@ -51,7 +51,7 @@ fn task() -> (PathBuf, String) {
     (PathBuf::from(std::env::var_os(PLACE).unwrap()), std::env::var(NAME).unwrap())
 }
 
-/// Returns the owner's text by address, from the files alone.
+/// Returns the text of each lease file by address. The text names the lease's owner. The index is not read.
 fn files(place: &Path) -> HashMap<String, String> {
     let entries = std::fs::read_dir(place.join("data/net")).unwrap().map(|entry| entry.unwrap());
     entries

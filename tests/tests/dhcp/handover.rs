@@ -111,7 +111,7 @@ fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     let lab = Lab::with_client(&["c1"], plugin_bin()?)?;
     lab.dnsmasq("--dhcp-authoritative")?;
     let plugin = plugin_bin()?.join("dhcp");
-    // The native daemon's unit file has this command. With our plugin's file, the command starts our service.
+    // The native daemon's unit file has this command. With the path of our plugin, the command starts our service.
     let command = format!("systemd-socket-activate --listen={} {} daemon", lab.socket().display(), plugin.display());
     lab.background("service", &command)?;
     wait(Duration::from_secs(10), || Ok(lab.socket().exists()))?;

@@ -47,7 +47,7 @@ const REPEATED: usize = 3;
 struct Options {
     patterns: Vec<String>,
     jobs: usize,
-    /// Of this number of neighbouring cases, only the first runs.
+    /// The test runs only the first of each `of` neighbouring cases.
     of: usize,
     list: bool,
     show: bool,

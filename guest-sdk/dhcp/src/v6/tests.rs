@@ -445,8 +445,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// No packet causes a panic. Only a client that has asked for a lease gets or keeps the lease. A client that has
-    /// not ended has a timer, except for an endless lease.
+    /// No packet causes a panic. Only a client that has asked for a lease gets or keeps the lease. A client has a
+    /// timer, unless the client has ended or its lease is endless.
     #[test]
     fn sequences(acts in vec(act(), 1..40)) {
         let mut lab = Lab::with(r#"{"request":[{"option":"6"},{"option":"119"}]}"#);

@@ -30,7 +30,7 @@ pub(super) enum Answer<'a> {
 
 impl Connection {
     /// Calls `take` with every message that answers a sequence number from `first` to `last`. Stops when `take` returns
-    /// true, for the last message. Fails at `deadline`; further messages stay unread.
+    /// true, for the last message. Fails at `deadline`; messages that arrive later stay unread.
     pub(super) fn receive(
         &self,
         first: u32,

@@ -103,7 +103,7 @@ fn links_replaced_before_check_and_del() -> Result<()> {
             // CHECK may fail, but changes no object of others.
             attacked.plugin(plugin, "CHECK", &later)?;
             let deleted = attacked.plugin(plugin, "DEL", &later)?;
-            // Objects that root in the container made stay in the container.
+            // DEL may leave links that root has made in the container. The test removes these links.
             attacked
                 .node()
                 .sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
@@ -113,8 +113,8 @@ fn links_replaced_before_check_and_del() -> Result<()> {
     )
 }
 
-/// Root in `c1` chooses the indices of its own pair. Its `eth0` then looks like the other end of the bystander's host
-/// end.
+/// Root in `c1` chooses the indices of its own pair. Its `eth0` then looks like the container's end of the bystander's
+/// pair.
 pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
     let end = attacked
         .node()
@@ -122,7 +122,8 @@ pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
     let mut words = end.split_whitespace();
     let [host, container, name] = [(); 3].map(|()| words.next().unwrap_or_default().to_owned());
     ensure!(!name.is_empty(), "the bystander has no port: {end}");
-    // The bystander's other end is the second link of its namespace, as eth0 of c1 would be. That index is free in c1.
+    // The container's end of the bystander's pair is the second link of its namespace. c1 has no second link yet, so
+    // the index of that end is free in c1.
     attacked.prepare(&format!(
         "ip netns add nested; ip -n c1 link add eth0 index {container} type veth peer name x index {host} netns nested"
     ))?;

@@ -6,7 +6,7 @@ use crate::attack::{rogue, withstand};
 use anyhow::{Result, ensure};
 use postern_tests::proof::Refusal;
 
-/// Spoofing protection is required, and the bridge is granted.
+/// Spoofing protection is required. The plugin's own policy file grants the bridge.
 const REQUIRED: &str = "[grant.mac-guard]\nrequired = \"true\"";
 
 const CREATE: &str = r#"{"op": "veth-create", "mtu": null, "mac": "02:00:00:00:00:11"}"#;
