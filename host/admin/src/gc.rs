@@ -40,8 +40,8 @@ pub struct Options {
     pub unbind: bool,
 }
 
-/// Returns the question that comes before the objects of `left` attachments are removed and `held` objects are looked
-/// at.
+/// Returns the question that comes before the removal and the look. `left` is the number of attachments whose objects
+/// are removed. `held` is the number of held objects that are looked at.
 fn question(left: usize, held: usize) -> String {
     let left = match left {
         0 => None,

@@ -13,7 +13,8 @@ enum End {
     Works,
     /// The run fails with these words.
     Fails(&'static str),
-    /// The run succeeds or fails, depending on the kernel's limit for this user or on the start of a program.
+    /// The run succeeds, or fails with these words. The outcome depends on whether the kernel applies the limit to this
+    /// user, or on whether the run starts a program.
     Either(&'static str),
     /// The answer has no reader, but the run ends correctly.
     Unheard,
@@ -185,8 +186,9 @@ fn a_missing_landlock_is_said_once() -> Result<()> {
     Ok(())
 }
 
-/// The sandbox runs another vendor's guest, so it does not inherit the protection of the runtime's own processes. Only
-/// root of the node can lower `oom_score_adj` (`tests/runtimes/owner`). Here the sandbox has the runtime's value.
+/// The sandbox keeps a positive `oom_score_adj` of the runtime. A negative value protects the runtime's own processes.
+/// The sandbox gives it up, because it runs another vendor's guest. `tests/runtimes/owner` tests this: only root of the
+/// node can lower the value.
 #[test]
 fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
     let (watched, _) = prepared("nftables")?;

@@ -397,8 +397,8 @@ pub(super) fn in_any(
 
 /// Removes rules from each possible place. The rules' record limits the possible places. Returns the number of changes.
 ///
-/// If the record has no place, the rules are in a single place. So after the rules were found, a place whose programs
-/// are missing is ignored.
+/// If the record does not say where the rules are, all of them are in the same place. So after the rules were found, a
+/// place whose programs are missing is ignored.
 pub(super) fn remove_from_each(
     recorded: Recorded,
     v6: bool,

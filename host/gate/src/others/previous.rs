@@ -23,7 +23,7 @@ enum Contradiction {
     OfOthers(String),
 }
 
-/// The hint if no policy should allow the address.
+/// The hint for an address that a policy should not allow.
 const ANOTHER_ADDRESS: &str = "the earlier plugin has to give this attachment a free address";
 /// The hint if the container lacks the address.
 const ON_THE_LINK: &str = "the earlier plugin has to put the address on the link";
@@ -41,7 +41,7 @@ pub fn take_over(run: &mut Context, previous: &CniResult, granted: Option<&Grant
     Ok(())
 }
 
-/// Returns the part of an address of `prevResult` that counts.
+/// Returns an address of `prevResult` if it counts, with its gateway if the gateway counts, too.
 fn counting(
     run: &Context,
     ip: &IpConfig,
@@ -121,8 +121,9 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
 }
 
 /// Returns the container's interface that has an address, as `prevResult` says: the attachment's interface, or another
-/// interface that `prevResult` names. The caller asks the kernel whether the interface has the address. The text of
-/// `sandbox` proves nothing (`is_elsewhere`), except that another link without a sandbox is on the host.
+/// interface that `prevResult` names. The caller asks the kernel whether the interface has the address. A link with an
+/// empty `sandbox` is on the host, unless it has the name of the attachment's interface. Any other text of `sandbox`
+/// proves nothing, unless it leads to another namespace (`is_elsewhere`).
 fn interface_of<'r>(view: View<'r>, ip: &IpConfig, previous: &'r CniResult) -> Result<&'r str, String> {
     let ifname = &view.request.ifname;
     let Some(link) = previous.interface_of(ip) else { return Ok(ifname) };
@@ -314,7 +315,8 @@ mod tests {
         run.journal.close_record();
     }
 
-    /// The holder is found even if the index of claims is missing, incomplete or lost, or lacks a later record.
+    /// The holder of an address is found even if the index of claims is missing, incomplete or lost, or lacks a later
+    /// record.
     #[test]
     fn whoever_has_an_address_is_found() {
         let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));

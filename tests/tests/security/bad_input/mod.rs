@@ -109,7 +109,7 @@ fn what_is_no_configuration() -> Result<()> {
     )
 }
 
-/// One byte that is not UTF-8 fails only an operation that uses the text. DEL always succeeds.
+/// A byte that is not UTF-8 can make an ADD fail only if the ADD uses the value with this byte. DEL always succeeds.
 #[test]
 fn bytes_that_are_not_utf8() -> Result<()> {
     let mut watched = used_node()?;
