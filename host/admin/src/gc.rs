@@ -301,7 +301,7 @@ fn native_lines(native: &adopt::Report) -> Vec<String> {
         groups.into_iter().flat_map(|(heading, objects)| std::iter::once(heading).chain(objects)).collect();
     lines.extend(native.kept.iter().map(|(object, why)| format!("{} stays: {}", one_line(object), one_line(why))));
     if native.leftovers.is_empty() {
-        lines.push("native plugins left nothing that is known to be unused".to_owned());
+        lines.push("no object of native plugins is known to be unused".to_owned());
     }
     lines
 }

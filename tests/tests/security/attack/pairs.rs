@@ -40,11 +40,8 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
         of("guarded before it is a port", &[CREATE, FIND, &guarded, &first]).ends(0, ""),
         of("a guarded port, and another in its place", &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second])
             .ends(999, LEFT_OUT),
-        of(
-            "another pair in its place with the same address, both attached",
-            &[CREATE, FIND, &guarded, DELETE, CREATE, &second],
-        )
-        .ends(999, LEFT_OUT),
+        of("another pair in its place with the same address", &[CREATE, FIND, &guarded, DELETE, CREATE, &second])
+            .ends(999, LEFT_OUT),
         of(
             "another pair in its place, also guarded",
             &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second, &again],
