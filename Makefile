@@ -131,7 +131,7 @@ check:
 test test-all test-long:
 	@echo "==> 1 of 4: look for missing tools"
 	@tests/setup build
-	@echo "==> 2 of 4: build the other programs and the tests; fetch native plugins (4 minutes on two cores after the demo)"
+	@echo "==> 2 of 4: build the other programs and the tests; fetch native plugins (6 minutes on two cores after the demo)"
 	@$(PARTS) part-tests part-test-guests part-fetched
 	@echo "==> 3 of 4: compile the plugins for this machine (10 seconds)"
 	@$(MAKE) --no-print-directory bin
