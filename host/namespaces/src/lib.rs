@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 pub struct LiveNamespace {
     /// Device and inode of nsfs.
     pub identity: (u64, u64),
-    /// The namespace's number, unique until the node reboots; see [`Netlink::cookie`].
+    /// The namespace's number, unique until the node reboots; see [`postern_kernel::Netlink::cookie`].
     pub cookie: u64,
     /// A path that led to the namespace: a mount that this process sees, if there is one. Processes in the namespace
     /// can change a path below `/proc/PID/root`. So such a path must not be opened again.
