@@ -1,5 +1,5 @@
-//! Links the benchmark's floor like the host executable, because the benchmark compares both. Test programs are linked
-//! as usual.
+//! Links `postern-floor` (`src/floor`) like the host executable, because the benchmark compares both programs. Test
+//! programs are linked as usual.
 
 #[path = "../host/link.rs"]
 mod link;

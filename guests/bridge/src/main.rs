@@ -108,7 +108,8 @@ impl Plugin for Bridge {
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            // Rules come first. The kernel then waits for readers of the rules while it removes the link.
+            // Rules are removed first. So the kernel's wait for readers of the old rules overlaps with the wait at the
+            // link's removal.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
             link::delete_own(),

@@ -75,7 +75,8 @@ impl Plugin for PointToPoint {
         let conf = request.conf().map_err(config::load_error)?;
         let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
         all([
-            // Rules are removed first. So the kernel waits for readers of rules only once, while it removes the link.
+            // Rules are removed first. So the kernel's wait for readers of the old rules overlaps with the wait at the
+            // link's removal.
             if masquerading { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
             if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },

@@ -40,7 +40,7 @@ impl Component {
         Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
     }
 
-    /// Returns its imports, as a manifest lists them, and its version. Nothing is compiled.
+    /// Returns the component's imports, as a manifest lists them, and its version. Nothing is compiled.
     ///
     /// # Errors
     /// The file is not a component that a sandbox would run.
@@ -61,7 +61,7 @@ impl Component {
         Ok(contents)
     }
 
-    /// Returns its imports alone.
+    /// Returns the component's imports alone.
     ///
     /// # Errors
     /// As [`Component::contents`].
@@ -69,7 +69,8 @@ impl Component {
         self.contents().map(|contents| contents.imports)
     }
 
-    /// Returns its machine code. Call it after all other comparisons.
+    /// Compiles the component, and returns the machine code. Call this function only after pin, imports and policy were
+    /// compared.
     ///
     /// # Errors
     /// The compiler refuses the component, or takes more than its limits for a component of this size.
@@ -83,8 +84,9 @@ pub fn wasi_extent(imports: &[String]) -> WasiExtent {
     if needs_all_of_wasi(imports) { WasiExtent::Whole } else { WasiExtent::Small }
 }
 
-/// True if the function has a sentence or needs no sentence. A function that only makes a guest's own object gives no
-/// authority, and has no sentence. The compiler checks if the host has these objects.
+/// True if commands for people have a sentence about the function ([`crate::sentences`]), or if it needs none. A
+/// constructor and a route's methods act only on the guest's own objects: they give no authority, and need no sentence.
+/// If the host lacks such a function, [`Component::compile`] refuses the component.
 fn is_known(interface: &str, function: &str) -> bool {
     if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
         return true;

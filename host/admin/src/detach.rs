@@ -138,7 +138,7 @@ impl<'a> Detacher<'a> {
             Err(error) => return Err(error.to_string()),
         }
         let unusable = |error: Error| format!("{}: {error}", path.display());
-        // Plugins of the network's own directory are not in the cache. The list in `conf_dir` counts if it is still
+        // Plugins of the network's own directory are not in the cache. The list in `conf_dir` is used if it is still
         // equal to the cached list.
         let list = match load(self.conf_dir, &network) {
             Ok(list) if list.text == config => list,
@@ -205,7 +205,7 @@ impl<'a> Detacher<'a> {
     /// attachment.
     ///
     /// # Errors
-    /// The plugin's error with its name.
+    /// The error of the plugin that fails, with the plugin's name.
     pub fn run(&self, detachment: &Detachment, logs: &Path) -> Result<(), String> {
         let Detachment { list, programs, .. } = detachment;
         let mut attachment = detachment.attachment.clone();

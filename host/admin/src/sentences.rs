@@ -6,9 +6,9 @@ use crate::words::{Objects, Switch};
 
 /// A group of functions with the same meaning for people.
 pub struct Group {
-    /// The sentence counts if the component imports one of these functions.
+    /// The sentence applies if the component imports one of these functions.
     pub functions: &'static [&'static str],
-    /// Setters of the functions' arguments. The sentence counts only if the component imports all of these setters too.
+    /// Setters of the functions' arguments. The sentence applies only if the component also imports all these setters.
     pub with: &'static [&'static str],
     /// The ability of a plugin, after "can"; `None` if the policy grants no object for this ability.
     pub text: fn(&Objects<'_>) -> Option<String>,

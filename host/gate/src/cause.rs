@@ -42,7 +42,7 @@ impl Asked {
     }
 }
 
-/// Returns the reason why no link can have an address, and a hint. `None` if a link can have the address.
+/// Returns the reason why no link can have the link-layer address `mac`, and a hint. `None` for a unicast address.
 pub fn no_address(mac: Mac) -> Option<(String, String)> {
     let what = match mac.is_unicast() {
         true => return None,
@@ -50,11 +50,12 @@ pub fn no_address(mac: Mac) -> Option<(String, String)> {
         false if mac.0 == [0xff; 6] => "is the broadcast address",
         false => "is the address of a group",
     };
-    let way_out = "name as `mac` or MAC the address of one link: its first byte is even, and not all bytes are zero";
+    let way_out = "name a unicast address as `mac` or MAC: the first byte is even, and not all bytes are zero";
     Some((format!("{mac} {what}"), way_out.to_owned()))
 }
 
-/// Returns the reason why no link of a kind can have an MTU, and a hint. `None` if a link can have the MTU.
+/// Returns the reason why the MTU is out of range for a kind of link, and a hint. `largest` is the kind's largest MTU.
+/// `None` if the MTU is in range.
 pub fn no_mtu(mtu: u32, largest: u32) -> Option<(String, String)> {
     if (SMALLEST_MTU..=largest).contains(&mtu) {
         return None;

@@ -25,8 +25,8 @@ use std::path::Path;
 
 /// Checks that the host could do its part of an ADD by this plugin. The process must not be confined yet. The error has
 /// code 7 if the configuration does not fit the policy, and code 50 if policy refuses the ADD. If the node's settings
-/// turn faults into errors, a missing part of the node has code 50, with a hint. The code is 51 if the network's
-/// containers are cut off too.
+/// turn faults into errors, a missing part of the node has code 50, with a hint. The code is 51 if a link of another
+/// kind has the name of the network's bridge: existing containers may then be cut off too.
 pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));

@@ -1,5 +1,5 @@
-//! The gate's functions for operators' commands that change something. They remove the effects of a record like DEL and
-//! GC, or restore the rules in a record. Each act is written to the audit log.
+//! The gate's functions for operators' commands that change something. They remove a record's effects, as DEL and GC
+//! do, or restore a record's rules. Each act is written to the audit log.
 
 pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
@@ -39,14 +39,14 @@ impl Upkeep {
         path.clone_into(&mut self.0.request.path);
     }
 
-    /// Keeps addresses to which one of these rules leads, or all addresses if there is a `reason`.
+    /// Keeps each address to which a rule in `rules` leads traffic. With a `reason`, all addresses are kept.
     pub fn set_retention(&mut self, rules: &LazyServed, reason: Option<String>) {
         let retention = Retention { served: Rc::clone(rules), chain: reason, ..Retention::default() };
         self.0.journal.set_retention(retention);
     }
 
-    /// Removes the effects of the record, or of one section. Returns true if no effect is left. Otherwise an address
-    /// must stay.
+    /// Removes the effects of the record, or of one section. Returns true if no effect is left, and false if an
+    /// address is kept ([`Self::set_retention`]).
     ///
     /// # Errors
     /// Some effects could not be removed. They stay in the record.

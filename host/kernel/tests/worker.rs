@@ -128,7 +128,10 @@ fn entering_leaves_no_names_in_the_kernel() {
             names() - before
         };
         let rounds: Vec<i64> = std::iter::repeat_with(more).take(3).collect();
-        assert!(rounds.iter().any(|more| *more < TIMES / 2), "{rounds:?} names more after {TIMES} times each");
+        assert!(
+            rounds.iter().any(|more| *more < TIMES / 2),
+            "the kernel keeps {rounds:?} more names after {TIMES} entries each"
+        );
     });
 }
 
@@ -171,7 +174,8 @@ fn settings_of_links_need_no_thread() {
             assert!(worker.setting_write(&absent, "1").unwrap_err().is(Errno::ENOENT));
         }
         assert_eq!(std::fs::read_to_string(format!("/proc/sys/{setting}")).unwrap(), "0\n");
-        // A file below a shared directory would belong to the caller's namespace.
+        // Without a thread, the worker opens only settings of links. Other directories may lead to the caller's
+        // namespace.
         for parts in [&["core", "somaxconn"][..], &["ipv4", "ip_forward"], &["ipv4", "conf"]] {
             let other = Setting::new(parts.iter().copied()).unwrap();
             assert!(

@@ -96,7 +96,7 @@ pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String>
                 Err(Failure { error, rest }) => Err(match rest {
                     Rest::Nothing => error.to_string(),
                     Rest::Removed => format!("{error}\nDEL has removed the attachment's objects"),
-                    Rest::Stayed(after) => format!("{error}\nDEL after it failed too: {after}"),
+                    Rest::Stayed(after) => format!("{error}\nthe DEL that followed has failed too: {after}"),
                     Rest::Untouched => format!("{error}\nnothing is removed: `postern net del` removes the attachment"),
                 }),
             };

@@ -40,7 +40,7 @@ pub enum Rest {
     Nothing,
     /// The DEL after the failed ADD removed the parts.
     Removed,
-    /// The DEL after the failed ADD failed too.
+    /// The DEL that followed the failed ADD has failed too.
     Stayed(Error),
     /// No DEL was called: the container had this interface before, and a DEL could remove the earlier interface.
     Untouched,
@@ -51,7 +51,7 @@ impl fmt::Display for Failure {
         write!(f, "{}", self.error)?;
         match &self.rest {
             Rest::Nothing | Rest::Removed | Rest::Untouched => Ok(()),
-            Rest::Stayed(error) => write!(f, "; DEL after it failed too: {error}"),
+            Rest::Stayed(error) => write!(f, "; the DEL that followed has failed too: {error}"),
         }
     }
 }
@@ -66,7 +66,7 @@ impl<P: Plugins> Runtime<P> {
     /// follows if the cache has this interface of the container already.
     ///
     /// # Errors
-    /// The plugin's error with its name, and the state of the parts.
+    /// The error of the plugin that fails, with the plugin's name, and the state of the parts.
     pub fn add(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Failure> {
         self.add_once(list, attachment).map_err(|error| {
             let rest = match validate(list, attachment) {
@@ -98,7 +98,7 @@ impl<P: Plugins> Runtime<P> {
     /// Compares an attachment with the objects that ADD made: CHECK of each plugin in order, with the cached result.
     ///
     /// # Errors
-    /// The first plugin's error; the list's version has no CHECK; the cached result can't be read.
+    /// The error of the first plugin that fails; the list's version has no CHECK; the cached result can't be read.
     pub fn check(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         if !list.has(Version::V0_4_0)? {
             let version = quote(&list.version);
@@ -123,7 +123,7 @@ impl<P: Plugins> Runtime<P> {
     /// the attachment. Further calls succeed, and so does a call for an attachment that never existed.
     ///
     /// # Errors
-    /// The first plugin's error with its name. After an error, the cache keeps the result.
+    /// The error of the first plugin that fails, with the plugin's name. After an error, the cache keeps the result.
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
@@ -192,7 +192,7 @@ impl<P: Plugins> Runtime<P> {
     /// Asks each plugin if an ADD could work.
     ///
     /// # Errors
-    /// The first plugin's error, unchanged. A list before 1.1.0 has no STATUS, and always succeeds.
+    /// The error of the first plugin that fails, unchanged. A list before 1.1.0 has no STATUS, and always succeeds.
     pub fn status(&self, list: &List) -> Result<(), Error> {
         if !list.has(Version::V1_1_0)? {
             return Ok(());

@@ -1,10 +1,10 @@
 //! An index of attachments' claims on addresses, on links of the host, and on settings that several attachments share.
 //! The index tells which records may have a claim.
 //!
-//! The index is a file. The first run that asks makes the file, and then reads all records. So a record that was
-//! written before the file existed is found too. The first page says whether all records are in the index. After this
-//! page, the file has a bucket of four entries for each value of 16 bits. An entry is used again when its record is
-//! gone. Neighbouring addresses have neighbouring buckets, so a network takes few pages of the sparse file.
+//! The index is a file. The first run that looks for a claim makes the file, and then reads all records. So a record
+//! that was written before the file existed is found too. The first page says whether all records are in the index.
+//! After this page, the file has a bucket of four entries for each value of 16 bits. An entry is used again when its
+//! record is gone. Neighbouring addresses have neighbouring buckets, so a network takes few pages of the sparse file.
 
 use crate::error::Result;
 use crate::files::digest;
@@ -75,8 +75,8 @@ impl Claim {
 }
 
 impl From<IpAddr> for Claim {
-    /// The claim on an address. A network begins at its own bucket. The last 16 bits of the address count from this
-    /// bucket.
+    /// The claim on an address. The number of the bucket is a hash of the address without its last 16 bits, plus these
+    /// 16 bits.
     fn from(address: IpAddr) -> Self {
         let bytes = match address {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -87,8 +87,8 @@ impl From<IpAddr> for Claim {
     }
 }
 
-/// Makes the next question read all records again, in each network namespace. An earlier version may have written
-/// records without claims that this version looks for.
+/// Makes the next look-up of a claim read all records again, in each network namespace. An earlier version may have
+/// written records without claims that this version looks for.
 pub fn forget_complete(root: &Path) -> Result<()> {
     ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
 }

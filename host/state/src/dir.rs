@@ -2,13 +2,13 @@
 //! file.
 //!
 //! cap-std opens them with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk if the
-//! kernel lacks that call. Three things hold for every file. No symbolic link is followed, no open waits (a FIFO
-//! without another end would wait), and the file lies in this directory. The caller must check owner and type.
+//! kernel lacks that call. Three things hold for every file. No symbolic link is followed, opening never waits (not
+//! even for a FIFO's other end), and the file lies in this directory. The caller must check owner and type.
 //!
 //! rustix opens directories by their paths. nix does three things, on single names or on descriptors. It reads
-//! attributes, because cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a
-//! run. It lists names, because cap-std copies even unwanted names, and opens the directory once more. It sets the
-//! directory's own times, because cap-std sets times only by name.
+//! attributes, because cap-std 4.0.3 panics if a file has the earliest timestamp that the kernel can store. A panic
+//! ends a run. nix lists names, because cap-std copies even unwanted names, and opens the directory once more. nix sets
+//! the directory's own times, because cap-std sets times only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::{DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _};

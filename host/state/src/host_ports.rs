@@ -2,7 +2,7 @@
 //! removed.
 //!
 //! The file has a slot for each protocol and port. Only blocks of used ports take room on the disk. An ADD holds the
-//! lock from its question until it writes its entry. So the second of two ADDs for one port finds the record of the
+//! lock from its look-up until it writes its entry. So the second of two ADDs for one port finds the record of the
 //! first.
 
 use crate::error::Result;

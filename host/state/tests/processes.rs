@@ -1,6 +1,6 @@
 //! Leases under processes that run at the same time and are killed at any instant.
 #![allow(clippy::disallowed_methods, reason = "tests open files without postern_state::Dir")]
-#![allow(clippy::unwrap_used, reason = "a test; Clippy does not see that helpers outside of the library belong to it")]
+#![allow(clippy::unwrap_used, reason = "Clippy does not count the helpers of a test program as test code")]
 
 use postern_state::{LeaseOwner, LeaseStore, Leases};
 use postern_types::{LeaseRange, RangeSet, canonicalize};

@@ -435,7 +435,7 @@ fn a_failed_add_is_removed() -> Result<()> {
     assert_eq!(removed.steps, [(Some(1), Value::Null, format!("{error}DEL has removed the attachment's objects\n"))]);
 
     let stays = failing(&[("answers/one.DEL", json!("exit 1"))], &["add n /run/netns/x"])?;
-    let after = "DEL after it failed too: plugin type=\"one\" failed (delete): netplugin failed with no error message: exit status 1\n";
+    let after = "the DEL that followed has failed too: plugin type=\"one\" failed (delete): netplugin failed with no error message: exit status 1\n";
     assert_eq!(stays.steps, [(Some(1), Value::Null, format!("{error}{after}"))]);
 
     // Another network made this interface. A DEL would remove the other network's interface.

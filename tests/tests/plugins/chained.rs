@@ -70,7 +70,7 @@ impl Place {
         Ok(())
     }
 
-    /// Returns the chained plugin after the maker, with these operations, and `last` after them.
+    /// Returns the attachment with the plugin `chained` behind the maker. The plugin does `operations`, then `last`.
     fn chained(&self, operations: &[Value], last: &Value) -> Result<Attachment> {
         let mut steps = vec![json!({"call": {"op": "link-own"}})];
         steps.extend(operations.iter().map(|operation| json!({"call": operation})));

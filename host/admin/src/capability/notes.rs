@@ -8,7 +8,9 @@ use postern_types::{OpError, Reply, ops};
 /// The texts about this capability in commands for people.
 pub const PAGE: Page = Page {
     cannot: "keep a note for an attachment",
-    always: Some("no other plugin reads its note for an attachment, and the note is removed with the attachment"),
+    always: Some(
+        "no other plugin reads this plugin's note for an attachment, and the note is removed with the attachment",
+    ),
     groups: &[
         group(&["set"], |_| say("keep a note of up to 4 KiB for its own attachment, in the host's record")),
         group(&["get"], |_| say("read its own note for its own attachment")),

@@ -54,7 +54,7 @@ impl InstallLayout {
         Self(directory)
     }
 
-    /// Returns its directory.
+    /// Returns the layout's directory.
     pub fn directory(&self) -> &Path {
         &self.0
     }
@@ -64,7 +64,7 @@ impl InstallLayout {
         self.0.join("postern")
     }
 
-    /// Returns its catalog, which may be a link.
+    /// Returns the layout's catalog, which may be a link.
     pub fn catalog(&self) -> PathBuf {
         self.0.join(CATALOG)
     }

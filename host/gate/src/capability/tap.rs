@@ -130,7 +130,7 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
                 None => format!("address {}: {what}", Mac(spec.mac)),
             },
         )
-        .hint("name as `mac` the address of a single link"),
+        .hint("name a unicast address as `mac`"),
         // With `IFF_TUN_EXCL` this error means that a link had the name before.
         (_, Some(Errno::EBUSY | Errno::EEXIST)) => {
             refused(ErrorCode::Exists, &spec.name, format!("the container has \"{}\" already", spec.name))

@@ -1,5 +1,5 @@
 //! Random list files, directories of networks and caches of results, as `postern net` reads them. Nothing panics, and
-//! errors have their codes. No file gives a network the entry of another network.
+//! errors have their codes. Whatever a file contains, no network gets another network's cache entry.
 //!
 //! `POSTERN_FUZZ_SEED` sets the first seed, `POSTERN_FUZZ_RUNS` the number of runs. Without `POSTERN_FUZZ_RUNS`, each
 //! test runs for `SECONDS`, or for `POSTERN_FUZZ_SECONDS`. `make fuzz` gives these tests a share of its time.

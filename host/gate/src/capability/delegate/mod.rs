@@ -125,7 +125,8 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
-    // The effect is recorded anew, because another program may have removed the native plugin's file.
+    // The effect is recorded anew, because another program may have removed the file with the delegate's configuration
+    // (`delegated::write`).
     gate.run.journal.gone(Delegated::is);
     let [_, _, directory] = named(&gate.run.request.conf);
     let directory = delegated::place(gate.run.view(), &directory)?;

@@ -129,8 +129,8 @@ impl InnerLink {
         Ok(())
     }
 
-    /// Holds the VLAN if a link still uses it: the link may have been moved to another namespace. Until the time
-    /// `until`, the container's namespace may still be ending.
+    /// Holds the VLAN if a link still uses it at the time `until`: the link may have been moved to another namespace.
+    /// The function waits until then, because the kernel may still be removing the links of the container's namespace.
     fn look_for_vlan(&self, run: &Context, until: Instant) -> Result<(), OpError> {
         let Some((parent, id)) = self.vlan else { return Ok(()) };
         let host = run.system.host()?;
@@ -138,7 +138,7 @@ impl InnerLink {
         loop {
             let Some(why) = held::vlan_in_use(host, parent, id)? else { return Ok(()) };
             let is_late = Instant::now() >= until;
-            // If the VLAN was free before, another attachment or the node may have it now.
+            // Another attachment or the node may have taken the VLAN after the attachment's link was gone.
             if (is_late || is_first) && self.has_other_owner(run.view())? {
                 return Ok(());
             }

@@ -58,7 +58,7 @@ impl host::Vrf for Gate<'_> {
         let addresses = addresses
             .into_iter()
             .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
-        // Routes of source routing are restored into their own tables.
+        // Routes of all tables but the local table are restored. Routes of source routing return to their own tables.
         let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
         let mut moved: Vec<KeptRoute> =
             routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
