@@ -121,7 +121,11 @@ fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
     let renewals = lab.log("kea6").matches("DHCP6_LEASE_RENEW").count();
     ensure!(renewals >= 3 || lab.log("kea6").matches("DHCP6_LEASE_ALLOC").count() >= 3, "{}", lab.log("kea6"));
     wait(seconds(12), || Ok(lab.node.sh_in("c1", "tail -n +2 /proc/self/net/packet")?.is_empty()))?;
-    // The new server has another identity, so it answers only a rebind, which goes to all servers.
+    // The new server has another identity, so it answers only a rebind, which goes to all servers. It must listen before
+    // the rebind, three seconds after the last renewal.
+    let leases = || lab.log("kea6").matches("DHCP6_LEASE_").count();
+    let present = leases();
+    wait(seconds(6), || Ok(leases() > present))?;
     lab.kill("kea6", "KILL")?;
     lab.node.sh(&format!("rm -f {}/kea-dhcp6-serverid", lab.dir.display()))?;
     let before = lab.log("service");
