@@ -30,16 +30,18 @@ run() { # run DIRECTORY PROGRAM [ARGUMENT...]: runs a program in private namespa
   shift
   (cd "$directory" && exec "$tree/tests/in-namespaces" "$@")
 }
-integration() { # integration PROGRAM[::MODULE] [ARGUMENT...]: runs a program of tests/tests, or one of its modules
-  local name=${1%%::*} module=${1#*::} tests=()
-  [ "$1" != "$name" ] || module=
+# integration PROGRAM[::MODULE[,MODULE]...] [ARGUMENT...]: runs a program of tests/tests, or some of its modules
+integration() {
+  local name=${1%%::*} modules=${1#*::} module found tests=()
+  [ "$1" != "$name" ] || modules=
   shift
   [ -n "${program[$name]-}" ] || { echo "there is no test program $name" >&2; return 1; }
-  if [ -n "$module" ]; then
-    mapfile -t tests < <(tests_of "${program[$name]}" "$module")
-    [ ${#tests[@]} -gt 0 ] || { echo "there is no test in $name::$module" >&2; return 1; }
-    set -- --exact "${tests[@]}" "$@"
-  fi
+  for module in ${modules//,/ }; do
+    mapfile -t found < <(tests_of "${program[$name]}" "$module")
+    [ ${#found[@]} -gt 0 ] || { echo "there is no test in $name::$module" >&2; return 1; }
+    tests+=("${found[@]}")
+  done
+  [ ${#tests[@]} = 0 ] || set -- --exact "${tests[@]}" "$@"
   run tests "${program[$name]}" --quiet "$@"
 }
 with() { # with VARIABLE=VALUE COMMAND...: each part is a separate process, so the variable affects only this part
