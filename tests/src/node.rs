@@ -170,13 +170,13 @@ impl Node {
     /// # Errors
     /// The container does not exist, or its links stay for more than 10 s.
     pub fn remove_container(&self, container: &str) -> Result<()> {
-        // The script can wait only for host ends, which are named veth… or port…. So a namespace with a macvlan gets a
-        // veth pair, which the kernel removes together with the macvlan. The macvlan's parent link stays.
+        // The script waits for the host ends of veth pairs. A macvlan has no host end, so its namespace gets a veth pair, which
+        // the kernel removes together with the macvlan.
         self.sh(&format!(
             "nsenter --net={path} ip -o link show type macvlan | grep -q . && ip link add veth-leaving type veth peer name veth-leaving netns {container}; \
-             indexes=$(nsenter --net={path} ip -o link | sed -n 's/^[0-9]*: [^@]*@if\\([0-9]*\\):.*/\\1/p'); ip netns del {container}; \
-             for index in $indexes; do tries=0; \
-               while ip -o link | grep -q \"^$index: \\(veth\\|port\\)\"; do sleep .02; tries=$((tries+1)); [ $tries -lt 500 ]; done; done",
+             ends=$(nsenter --net={path} ip -o link show type veth | sed -n 's/^\\([0-9]*\\): [^@]*@if\\([0-9]*\\):.*/\\2: [^@]*@if\\1:/p'); ip netns del {container}; \
+             echo \"$ends\" | while read -r end && [ -n \"$end\" ]; do tries=0; \
+               while ip -o link show type veth | grep -q \"^$end\"; do sleep .02; tries=$((tries+1)); [ $tries -lt 500 ]; done; done",
             path = netns(container),
         ))
         .map(drop)
