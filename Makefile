@@ -88,8 +88,8 @@ part-guests:
 	@echo "--> built: the plugins, as WASI components"
 
 part-admin:
-	+@cargo build --profile admin -p postern-admin
-	@echo "--> built: postern-admin, which compiles plugins"
+	+@cargo build --profile admin -p postern-admin -p postern-compiler
+	@echo "--> built: postern-admin, which people call, and postern-compiler"
 
 part-tests:
 	+@bash -euc '. tests/lib/programs.sh; build_tests'
@@ -106,7 +106,7 @@ part-fetched:
 # Puts the built files into $(BIN).
 bin:
 	@mkdir -p $(BIN) target/release
-	@for program in $(PROGRAMS:%=$(RUN)/release/%) $(HOST)/admin/postern-admin; do \
+	@for program in $(PROGRAMS:%=$(RUN)/release/%) $(HOST)/admin/postern-admin $(HOST)/admin/postern-compiler; do \
 		install -m 755 target/$$program $(BIN)/; \
 		ln -sf ../cni/bin/$${program##*/} target/release/$${program##*/}; \
 	done
@@ -170,7 +170,7 @@ bench: build
 
 # Installs the built files: root needs neither cargo nor rustc, and owns the installed files. `make demo` builds only a part of
 # these files, and does not change postern-wasi.
-WHOLE   := $(addprefix $(BIN)/,$(PROGRAMS) postern-admin $(GUESTS))
+WHOLE   := $(addprefix $(BIN)/,$(PROGRAMS) postern-admin postern-compiler $(GUESTS))
 install: $(if $(filter-out $(wildcard $(WHOLE)),$(WHOLE)),build)
 	@$(BIN)/postern-admin install --from $(BIN) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
 	@newer=$$(find Cargo.lock wit host guests guest-sdk -newer $(BIN)/postern-wasi -type f | sed -n 1p); \

@@ -1,25 +1,24 @@
 //! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
-use crate::component::{Component, wasi_extent};
+use crate::compile::{self, PluginFiles, Source};
+use crate::install::ENDINGS;
 use crate::install::bin_dir::{self, Placement};
 use crate::install::files;
 use crate::install::layout::InstallLayout;
 use crate::output;
-use crate::own_version;
 use crate::subject;
-use crate::versions::{self, Answer};
+use crate::versions;
 use anyhow::{Context, Result, bail, ensure};
-use postern_gate::catalog::{self, Manifest, Names, WasiExtent};
-use postern_gate::{PROGRAM, places, policies};
-use postern_policy::{Form, Policy};
-use postern_sandbox::compile_process::Contents;
-use postern_sandbox::engine;
+use postern_gate::catalog::Manifest;
+use postern_gate::{places, policies};
+use postern_policy::Policy;
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 
 /// The options of `postern add`.
 #[derive(Debug)]
 pub struct Options {
-    /// The component's file. Without a policy, an installed plugin's name.
+    /// The component; without a policy, the manifest of a bundle or the name of an installed plugin.
     pub target: String,
     pub policy: Option<PathBuf>,
     pub name: Option<String>,
@@ -93,6 +92,7 @@ impl Report<'_> {
 pub fn run(options: &Options) -> Result<()> {
     match &options.policy {
         Some(policy) => component(Path::new(&options.target), policy, options),
+        None if options.target.ends_with(".json") => bundle(Path::new(&options.target), options),
         None if subject::is_file(&options.target) => {
             bail!("{}: a plugin without a policy is not run; give one with --policy", options.target)
         }
@@ -108,30 +108,38 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Compiles a component and places code, manifest, policy and file.
+/// Compiles a component and places its files.
 fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
-    let name = match &options.name {
-        Some(name) => name.clone(),
-        None => file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
-    };
+    let name = compile::name_of(file, options.name.as_deref())?;
+    let (layout, catalog) = destination(&name, options)?;
+    let source = Source { file, policy, name: &name, catalog: &catalog, shipped: options.shipped };
+    put(&source.compile(ARCH)?, &layout, &catalog, options)
+}
+
+/// Places the files of a bundle, which was compiled elsewhere. Its code is native code: it is trusted as its owner is.
+fn bundle(manifest: &Path, options: &Options) -> Result<()> {
     ensure!(
-        subject::is_name(&name),
-        "\"{name}\" is no name for a plugin: a plugin's name has only letters, digits, `-`, `_` and `.`, and is not the \
-         name of one of Postern's own files; give another name with --name"
+        options.name.is_none() && options.policy.is_none() && !options.shipped,
+        "{} is compiled already, with its name and its policy; leave out --name and --policy",
+        manifest.display()
     );
-    let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
-    if let Some(mode) = files::writable_by_others(policy) {
-        output::say(format!(
-            "policy {} can be written by others than its owner (mode {mode:o}): its present text is installed, and \
-             `postern inspect {name}` shows it",
-            policy.display()
-        ));
+    let directory = manifest.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = compile::name_of(manifest, None)?;
+    let (layout, catalog) = destination(&name, options)?;
+    for ending in ENDINGS {
+        let path = directory.join(format!("{name}.{ending}"));
+        let path = path.canonicalize().with_context(|| path.display().to_string())?;
+        places::trust(&path).map_err(anyhow::Error::msg)?;
     }
-    let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;
-    let component = Component::open(file)?;
-    // The policy's pin (`digest`) is compared before any part of the component is parsed. The compiler comes last,
-    // because the component may exploit a fault of this large program.
-    catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
+    let plugin = PluginFiles::read(directory, &name)?;
+    plugin.prove(directory, &name).with_context(|| {
+        format!("{}: this bundle can't run here; compile it again for this node: `postern compile`", manifest.display())
+    })?;
+    put(&plugin, &layout, &catalog, options)
+}
+
+/// Checks the places of a plugin's files. Returns the layout and the catalog.
+fn destination(name: &str, options: &Options) -> Result<(InstallLayout, PathBuf)> {
     let layout = InstallLayout::own()?;
     let catalog = match &options.catalog {
         Some(catalog) => std::path::absolute(catalog).with_context(|| format!("catalog {}", catalog.display()))?,
@@ -139,7 +147,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     if let Some(bin) = &options.bin {
         let host = host(&layout)?;
-        Placement::check(bin, &host, &name)?;
+        Placement::check(bin, &host, name)?;
         ensure!(
             finds(&layout, &catalog),
             "the file in {} would start {}, which looks for plugins in {}, and not in {}: leave out --catalog, or --bin",
@@ -150,100 +158,24 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         );
         bin_dir::judge(bin);
     }
-    let Contents { imports, version } = component.contents()?;
-    check_grants(&granted, &imports)?;
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
-    let cwasm = component.compile()?;
-    let wasi = wasi_extent(&imports);
-    let own = std::env::current_exe()?;
-    let program = (wasi == WasiExtent::Whole).then(|| own.with_file_name(PROGRAM));
-    let answer = versions::ask(&name, &cwasm, program.as_deref(), granted.limits())
-        .with_context(|| format!("{}: the component's answer to VERSION", file.display()))?;
-    let (versions, unknown) = named(answer, &granted, file)?;
-    let digest = component.digest;
-    let manifest = Manifest {
-        plugin: name.clone(),
-        digest: digest.clone(),
-        code: catalog::sha256(&cwasm),
-        size: cwasm.len() as u64,
-        engine: engine::fingerprint(),
-        wasi,
-        imports: Names::List(imports),
-        versions,
-        policy: Form::of(&text),
-        version: own_version(version.as_deref(), &name, &digest, &catalog, options),
-        postern: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    // If the catalog can't be replaced at one instant, the code is written last. Before the code is written, a new
-    // plugin isn't run, and the code of an old plugin doesn't fit the new manifest. So no code ever runs under a policy
-    // that grants more than its own policy.
-    let parts = [
-        (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
-        (format!("{name}.toml"), text.into_bytes()),
-        (format!("{name}.cwasm"), cwasm),
-    ];
-    let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&layout)?, &name)).transpose()?;
-    put(&layout, &catalog, &parts)?;
+    Ok((layout, catalog))
+}
+
+/// Places the files of a plugin, and says so.
+fn put(plugin: &PluginFiles, layout: &InstallLayout, catalog: &Path, options: &Options) -> Result<()> {
+    let PluginFiles { manifest, policy, unknown_versions, .. } = plugin;
+    let name = &manifest.plugin;
+    let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(layout)?, name)).transpose()?;
+    put_into(layout, catalog, &plugin.parts()?)?;
     let kept = match (placement, &options.bin) {
-        (Some(placement), Some(bin)) => place(placement, &layout, bin)?,
+        (Some(placement), Some(bin)) => place(placement, layout, bin)?,
         _ => None,
     };
-    let supported = versions::supported(&granted, manifest.versions.as_deref());
-    Report { unknown_versions: unknown, ..report(&manifest, supported, &catalog, options, kept) }.print(options.json)
-}
-
-/// Returns the plugin's own version. The build marks the plugins that come with Postern. The mark stays when a user
-/// adds the component of a shipped plugin again.
-fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, options: &Options) -> Option<String> {
-    let before = || Manifest::read(catalog, name).ok().filter(|before| before.digest == digest)?.version;
-    if options.shipped || before().is_some_and(|version| own_version::is_shipped(&version)) {
-        return Some(own_version::shipped());
-    }
-    let read = said.map(own_version::read).transpose();
-    let version = read.unwrap_or_else(|reason| {
-        output::say(format!(
-            "{name}: the component {reason}; programs that ask for a version read \"version unknown\""
-        ));
-        None
-    });
-    if is_shipped(name) {
-        output::say(format!(
-            "{name}: this component says its own version now ({}), and no longer {shipped}: programs that ask for a \
-             native plugin's version, as Nomad and nerdctl do, may refuse the plugin; `--shipped` keeps {shipped}, for a \
-             component built from Postern's own source",
-            version.as_deref().unwrap_or("none"),
-            shipped = own_version::shipped()
-        ));
-    }
-    version
-}
-
-/// True if a plugin of this name comes with Postern.
-fn is_shipped(name: &str) -> bool {
-    env!("POSTERN_SHIPPED").split(' ').any(|shipped| shipped == name)
-}
-
-/// Returns the versions for the manifest, and the versions that this host doesn't know.
-fn named(answer: Answer, policy: &Policy, file: &Path) -> Result<(Option<Vec<String>>, Vec<String>)> {
-    match answer {
-        Answer::Versions(versions, unknown) => {
-            let own = versions::texts(&versions);
-            ensure!(
-                versions::supported(policy, Some(&own)).is_some_and(|versions| !versions.is_empty()),
-                "{}: the component supports CNI {}, and its policy allows none of them: name at least one in the \
-                 policy's `versions`",
-                file.display(),
-                own.join(", ")
-            );
-            Ok((Some(own), unknown))
-        }
-        Answer::None(_) if policy.versions().is_some() => Ok((None, Vec::new())),
-        Answer::None(why) => bail!(
-            "{}: the component does not tell its CNI versions (VERSION): {why}; it has to answer VERSION as the \
-             specification says, or its policy has to name them: versions = [\"1.0.0\", \"1.1.0\"]",
-            file.display()
-        ),
-    }
+    let policy = Policy::parse(policy, name).map_err(anyhow::Error::msg)?;
+    let supported = versions::supported(&policy, manifest.versions.as_deref());
+    Report { unknown_versions: unknown_versions.clone(), ..report(manifest, supported, catalog, options, kept) }
+        .print(options.json)
 }
 
 fn report<'a>(
@@ -320,7 +252,7 @@ fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Opt
 }
 
 /// Puts a plugin's files into a catalog at one instant, under its lock.
-fn put(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+fn put_into(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(layout.directory()));
     let lock_at = match is_own {
         true => layout.directory().to_owned(),
@@ -335,21 +267,4 @@ fn put(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> R
     let catalog = if is_own { layout.catalog() } else { catalog.to_owned() };
     let real = catalog.canonicalize().unwrap_or(catalog);
     files::replace_within(&real, files)
-}
-
-/// Compares policy and imports. A grant without an import is probably a mistake.
-fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
-    let interface = |import: &String| {
-        let name = import.strip_prefix("postern:cni/")?;
-        name.split_once('@').map(|(interface, _)| interface.to_owned())
-    };
-    let imported: Vec<String> = imports.iter().filter_map(interface).collect();
-    for capability in policy.capabilities() {
-        if !imported.iter().any(|name| name == capability.name()) {
-            bail!(
-                "the policy grants \"{capability}\", which the component does not import: take [grant.{capability}] out"
-            );
-        }
-    }
-    Ok(())
 }

@@ -2,14 +2,14 @@
 //!
 //! Every command that takes a file follows these steps: read it, compare the pin, find its imports, compare the policy.
 //! A component that is to run is compiled after these steps. A process without privileges parses the content
-//! (`postern_sandbox::compile_process`).
+//! (`postern_sandbox::component_process`).
 
 use crate::capability::groups_of;
 use crate::imports::Imports;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog::{self, WasiExtent};
-use postern_sandbox::compile_process::{self, Contents};
+use postern_sandbox::component_process::{self, Contents};
 use postern_sandbox::needs_all_of_wasi;
 use std::fs::File;
 use std::io::Read;
@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// The largest file in bytes. The largest normal components, which contain an interpreter, have a tenth of this size.
 const LARGEST: u64 = 256 << 20;
+
+/// The program that compiles components.
+pub const COMPILER: &str = "postern-compiler";
 
 /// A component whose bytes were read.
 pub struct Component {
@@ -46,7 +49,7 @@ impl Component {
     /// The file is not a component that a sandbox would run.
     pub fn contents(&self) -> Result<Contents> {
         let contents =
-            compile_process::read(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
+            component_process::read(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
         let Contents { imports, .. } = &contents;
         for (interface, functions) in &Imports::parse(imports).authority {
             for function in functions {
@@ -69,14 +72,27 @@ impl Component {
         self.contents().map(|contents| contents.imports)
     }
 
-    /// Compiles the component, and returns the machine code. Call this function only after pin, imports and policy were
-    /// compared.
+    /// Compiles the component, and returns the machine code for an architecture (`x86_64`, `aarch64`). Call this function
+    /// only after pin, imports and policy were compared.
     ///
     /// # Errors
-    /// The compiler refuses the component, or takes more than its limits for a component of this size.
-    pub fn compile(&self) -> Result<Vec<u8>> {
-        compile_process::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
+    /// The compiler is not installed, refuses the component, or takes more than its limits for a component of this size.
+    pub fn compile(&self, architecture: &str) -> Result<Vec<u8>> {
+        component_process::compile(&compiler()?, architecture, &self.wasm)
+            .map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }
+}
+
+/// Returns the program that compiles: it lies beside this one.
+fn compiler() -> Result<PathBuf> {
+    let compiler = std::env::current_exe()?.with_file_name(COMPILER);
+    ensure!(
+        compiler.is_file(),
+        "there is no {}, which compiles components: install the package postern-compiler, or add a plugin that was compiled \
+         elsewhere (`postern compile`, and `postern add DIRECTORY` here)",
+        compiler.display()
+    );
+    Ok(compiler)
 }
 
 /// Returns the extent of WASI that a component with these imports needs.

@@ -7,6 +7,7 @@ mod add;
 mod authority;
 mod capability;
 mod chains;
+mod compile;
 mod component;
 mod detach;
 mod diff;
@@ -75,8 +76,8 @@ enum Verb {
     ///
     /// With the name of an installed plugin and --bin, only that plugin's file is placed in the directory.
     Add {
-        /// The component, built for wasm32-wasip2; or an installed plugin.
-        #[arg(value_name = "FILE.wasm|PLUGIN")]
+        /// The component, built for wasm32-wasip2; the manifest of a bundle (`postern compile`); or an installed plugin.
+        #[arg(value_name = "FILE.wasm|NAME.json|PLUGIN")]
         target: String,
         /// The plugin's policy (TOML). A plugin without a policy is not run.
         #[arg(long)]
@@ -101,6 +102,11 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Compile a plugin for other nodes, which have no compiler. Writes NAME.cwasm, NAME.json and NAME.toml.
+    ///
+    /// Root places the files on a node of this version of postern with `postern add DIR/NAME.json`. The code is native code:
+    /// a node runs it because root placed it there.
+    Compile(compile::Options),
     /// Show a plugin's imports, its policy, and its abilities in plain sentences.
     ///
     /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if a grant has no import, if an
@@ -403,6 +409,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Add { target, policy, name, catalog, bin, shipped, json } => {
             add::run(&add::Options { target, policy, name, catalog, bin, shipped, json })?;
         }
+        Verb::Compile(options) => compile::run(&options)?,
         Verb::Install { from, place, cni_bin, plugins } => install::run(&from, &place, &cni_bin, &plugins)?,
         Verb::Uninstall(options) => return install::uninstall(&options),
         Verb::Inspect { target, diff, policy, network, name, json } => {

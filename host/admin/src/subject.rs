@@ -11,7 +11,7 @@ use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_gate::{plugin_file, policies};
 use postern_policy::{GrantView, Origin, Policy};
-use postern_sandbox::compile_process::Contents;
+use postern_sandbox::component_process::Contents;
 use postern_sandbox::engine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

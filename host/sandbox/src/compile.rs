@@ -1,30 +1,17 @@
 //! Compiles a component ahead of time. Components that a sandbox would not run are refused.
 
-use crate::engine::config;
-use crate::full_wasi::is_request;
-use crate::imports::{WasiFloor, link, split};
+use crate::component::{ComponentError, check_header, check_names};
+use crate::engine::config_for;
+use crate::imports::{WasiFloor, link};
 use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
 use wasmtime::{CustomCodeMemory, Engine};
 
-/// The package that this host implements.
-const PACKAGE: &str = "postern:cni";
-
-/// The package's version, as in `wit/`.
-// each package: const VERSION: &str = "{version}";
-const VERSION: &str = "0.1.1";
-// end of the list
-
-/// The name of this platform, if the compiler knows it.
-const TARGET: Option<&str> =
-    match (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"), cfg!(target_env = "musl")) {
-        (true, _, false) => Some("x86_64-unknown-linux-gnu"),
-        (true, _, true) => Some("x86_64-unknown-linux-musl"),
-        (_, true, false) => Some("aarch64-unknown-linux-gnu"),
-        (_, true, true) => Some("aarch64-unknown-linux-musl"),
-        _ => None,
-    };
+/// The architectures that Postern runs on, by Rust's names (`std::env::consts::ARCH`), with the platform that the compiler
+/// knows. The code does not depend on the C library, so one platform serves each architecture.
+const PLATFORMS: [(&str, &str); 2] =
+    [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
 /// A component that a sandbox can load.
 #[derive(Clone, Debug)]
@@ -36,59 +23,22 @@ pub struct Compiled {
     pub imports: Vec<String>,
 }
 
-/// The reasons why a component is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ComponentError {
-    /// The bytes are not a component. The text says more.
-    #[error("not a WebAssembly component: {0}")]
-    NotAComponent(String),
-    /// The bytes are not valid WebAssembly. The text says why.
-    #[error("not a valid WebAssembly component: {0}")]
-    Malformed(String),
-    /// The component imports this version of the package, and this host is too old for it.
-    #[error(
-        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: update Postern, or build the plugin for {VERSION}"
-    )]
-    Newer(String),
-    /// The component imports this version of the package, and this host no longer has it.
-    #[error(
-        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin for {VERSION} (a Rust plugin: with \
-         a newer postern-guest)"
-    )]
-    Older(String),
-    /// The component imports these interfaces, and a sandbox doesn't have them.
-    #[error(
-        "the component imports interfaces that a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
-        .0.join(", ")
-    )]
-    Imports(Vec<String>),
-    /// The component does not export `wasi:cli/run`, so it is not a command.
-    #[error("the component does not export wasi:cli/run: build it as a program, not as a library")]
-    NotACommand,
-    /// The component imports a known interface in the wrong shape.
-    #[error("the component does not fit this host's interfaces: {0:#}")]
-    Shape(wasmtime::Error),
-    /// The engine gives an error.
-    #[error("cannot compile the component: {0:#}")]
-    Engine(wasmtime::Error),
-}
-
-/// Compiles a component, if a sandbox of this version can load and run it. Takes seconds for each megabyte. For an
-/// untrusted component call this function through [`crate::compile_process`].
+/// Compiles a component for this architecture, if a sandbox of this version can load and run the component. Takes
+/// seconds for each megabyte. For an untrusted component call this function through [`crate::component_process`].
 ///
 /// # Errors
 /// See [`ComponentError`].
 pub fn precompile(wasm: &[u8]) -> Result<Compiled, ComponentError> {
+    precompile_for(std::env::consts::ARCH, wasm)
+}
+
+/// As [`precompile`], for a node of an architecture (`x86_64`, `aarch64`).
+///
+/// # Errors
+/// See [`ComponentError`].
+pub fn precompile_for(architecture: &str, wasm: &[u8]) -> Result<Compiled, ComponentError> {
     check_header(wasm)?;
-    let mut config = config().map_err(ComponentError::Engine)?;
-    config.with_custom_code_memory(Some(Arc::new(NeverRun)));
-    // The code is for any processor of the architecture, because a named target has no further features. So the code
-    // still works after the virtual machine moves. And no run has to query the processor, which takes long in a virtual
-    // machine.
-    if let Some(target) = TARGET {
-        config.target(target).map_err(ComponentError::Engine)?;
-    }
-    let engine = Engine::new(&config).map_err(ComponentError::Engine)?;
+    let engine = engine_for(std::env::consts::ARCH)?;
     let component = Component::new(&engine, wasm).map_err(ComponentError::Engine)?;
     let shape = component.component_type();
     check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
@@ -96,7 +46,27 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, ComponentError> {
     // message.
     let floor = WasiFloor::of(shape.imports(&engine).map(|(name, _)| name));
     link(&engine, &component, floor).map_err(ComponentError::Shape)?;
-    Ok(Compiled { cwasm: component.serialize().map_err(ComponentError::Engine)?, imports: imports(&engine, &shape) })
+    let cwasm = match architecture == std::env::consts::ARCH {
+        true => component.serialize(),
+        // The engine of another architecture can load nothing here. So it can't do the checks above.
+        false => engine_for(architecture)?.precompile_component(wasm),
+    };
+    Ok(Compiled { cwasm: cwasm.map_err(ComponentError::Engine)?, imports: imports(&engine, &shape) })
+}
+
+/// Returns an engine that compiles for an architecture.
+fn engine_for(architecture: &str) -> Result<Engine, ComponentError> {
+    let mut config = config_for(architecture).map_err(ComponentError::Engine)?;
+    config.with_custom_code_memory(Some(Arc::new(NeverRun)));
+    // The code is for any processor of the architecture, because a named target has no further features. So the code
+    // still works after the virtual machine moves. And no run has to query the processor, which takes long in a virtual
+    // machine.
+    match PLATFORMS.into_iter().find(|(name, _)| *name == architecture) {
+        Some((_, platform)) => config.target(platform).map_err(ComponentError::Engine)?,
+        None if architecture == std::env::consts::ARCH => &mut config,
+        None => return Err(ComponentError::Architecture(architecture.to_owned())),
+    };
+    Engine::new(&config).map_err(ComponentError::Engine)
 }
 
 /// An engine setting for code that is compiled and written to a file, and never run here.
@@ -114,57 +84,6 @@ impl CustomCodeMemory for NeverRun {
     fn unpublish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
         Ok(())
     }
-}
-
-/// Checks the first eight bytes, which show the kind of the file before anything else is parsed.
-pub(crate) fn check_header(wasm: &[u8]) -> Result<(), ComponentError> {
-    let what = match wasm.first_chunk::<8>() {
-        Some(b"\0asm\x0d\0\x01\0") => return Ok(()),
-        Some(b"\0asm\x01\0\0\0") => "it is a core module, build it for wasm32-wasip2",
-        Some([0x7f, b'E', b'L', b'F', ..]) => "it is a native program, or compiled already",
-        _ => "it does not begin like a component",
-    };
-    Err(ComponentError::NotAComponent(what.to_owned()))
-}
-
-/// Checks the names of interfaces first, because the linker's message would not give the reason for a missing
-/// interface.
-pub(crate) fn check_names<'a>(
-    imports: impl Iterator<Item = &'a str>,
-    mut exports: impl Iterator<Item = &'a str>,
-) -> Result<(), ComponentError> {
-    let mut refused = Vec::new();
-    for import in imports {
-        let (name, version) = split(import);
-        if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) {
-            check_version(import, version)?;
-        }
-        if !WasiFloor::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
-            refused.push(import.to_owned());
-        }
-    }
-    if !refused.is_empty() {
-        return Err(ComponentError::Imports(refused));
-    }
-    if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(ComponentError::NotACommand) }
-}
-
-/// Checks the version of an import of [`PACKAGE`] by the rule of `wit/VERSIONS.md`. The linker would accept a newer
-/// patch version with the same functions. But this host can't know what else changed in that version.
-fn check_version(import: &str, version: &str) -> Result<(), ComponentError> {
-    let (wanted, own) = (numbers(version), numbers(VERSION));
-    if wanted > own {
-        return Err(ComponentError::Newer(import.to_owned()));
-    }
-    let track = |version: Option<[u64; 3]>| version.map(|[major, minor, _]| (major, minor));
-    if track(wanted) == track(own) { Ok(()) } else { Err(ComponentError::Older(import.to_owned())) }
-}
-
-/// Returns the three numbers of a version. `None` for another form, such as a release candidate.
-fn numbers(version: &str) -> Option<[u64; 3]> {
-    let mut numbers = version.split('.').map(|number| number.parse().ok());
-    let three = [numbers.next()??, numbers.next()??, numbers.next()??];
-    numbers.next().is_none().then_some(three)
 }
 
 fn imports(engine: &Engine, shape: &types::Component) -> Vec<String> {
@@ -186,6 +105,7 @@ fn imports(engine: &Engine, shape: &types::Component) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::{VERSION, numbers};
 
     const PROGRAM: &str = r#"
         (core module $m (func (export "run") (result i32) (i32.const 0)))

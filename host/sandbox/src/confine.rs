@@ -42,7 +42,7 @@ pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<
 }
 
 /// The limits of a process that only computes.
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Processor time in seconds.
@@ -55,7 +55,7 @@ pub(crate) struct Bounds {
 ///
 /// # Errors
 /// As [`confine`].
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box<dyn Error>> {
     // The kernel has no limit for additional memory. So the limit is the sum of mapped and additional memory. Memory
     // that the heap has only reserved counts as additional.

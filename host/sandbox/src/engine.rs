@@ -17,7 +17,12 @@ const REVISION: u32 = 2;
 /// settings. The name can be a file name. The code has the name, and code with another name is refused. The name has no
 /// CPU features: wasmtime compares them when it loads code.
 pub fn fingerprint() -> String {
-    format!("wasmtime-{WASMTIME}-{}-{REVISION}", std::env::consts::ARCH)
+    fingerprint_for(std::env::consts::ARCH)
+}
+
+/// Returns the name of the engine that a node of an architecture (`x86_64`, `aarch64`) has, in this version of Postern.
+pub fn fingerprint_for(architecture: &str) -> String {
+    format!("wasmtime-{WASMTIME}-{architecture}-{REVISION}")
 }
 
 /// Returns the settings, with or without a compiler.
@@ -25,9 +30,17 @@ pub fn fingerprint() -> String {
 /// # Errors
 /// The fingerprint is too long for wasmtime.
 pub fn config() -> wasmtime::Result<Config> {
+    config_for(std::env::consts::ARCH)
+}
+
+/// Returns the settings for code of an architecture.
+///
+/// # Errors
+/// As [`config`].
+pub(crate) fn config_for(architecture: &str) -> wasmtime::Result<Config> {
     let mut config = Config::new();
     config
-        .module_version(ModuleVersionStrategy::Custom(fingerprint()))?
+        .module_version(ModuleVersionStrategy::Custom(fingerprint_for(architecture)))?
         // `code::load` maps the code read-only. `Executable` adds the permission to execute it.
         .with_custom_code_memory(Some(Arc::new(Executable)))
         // A trap shows its kind. A backtrace has no reader, and a stripped guest has no names for it.

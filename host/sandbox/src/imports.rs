@@ -30,7 +30,7 @@ pub enum WasiFloor {
 
 impl WasiFloor {
     /// Returns the smallest floor that has these imports.
-    #[cfg(feature = "compiler")]
+    #[cfg(feature = "reader")]
     pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
         let is_small = |import: &str| Self::Small.interfaces().any(|(interface, _)| interface == split(import).0);
         if imports.all(|import| !import.starts_with("wasi:") || is_small(import)) { Self::Small } else { Self::Whole }
@@ -49,7 +49,7 @@ impl WasiFloor {
 }
 
 /// True if a component with these imports needs more of WASI than every command needs.
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 pub fn needs_all_of_wasi(imports: &[String]) -> bool {
     WasiFloor::of(
         imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)),

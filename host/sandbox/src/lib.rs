@@ -4,15 +4,15 @@
 //! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`CallReceiver`].
 //! Tests, measurements and hosts without privileges use this way.
 //!
-//! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The
-//! executable that runtimes start is built without it.
+//! Two features are for the installation of components. `reader` adds the part of [`component_process`] that reads a
+//! component, and `compiler` adds the part that compiles. The executable that runtimes start is built without both.
 //!
 //! With the feature `wasi` a guest can have all of WASI, without real files and sockets. The executable `postern-wasi`
 //! is built with this feature, and the executable that runtimes start without it.
 
 pub mod child;
-#[cfg(feature = "compiler")]
-pub mod compile_process;
+#[cfg(feature = "reader")]
+pub mod component_process;
 pub mod confine;
 pub mod engine;
 
@@ -21,13 +21,15 @@ mod by_need;
 mod code;
 #[cfg(feature = "compiler")]
 pub mod compile;
+#[cfg(feature = "reader")]
+mod component;
 #[cfg(feature = "wasi")]
 mod full_wasi;
 mod guest;
 mod imports;
 mod limits;
 mod memory;
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 mod read;
 mod seal;
 mod state;
@@ -39,7 +41,7 @@ mod wasi;
 static HEAP: Heap = Heap::new();
 
 pub use guest::{Ended, Guest, GuestOutcome};
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 pub use imports::needs_all_of_wasi;
 pub use postern_heap::Heap;
 pub use seal::seal;

@@ -1,6 +1,6 @@
 //! The imports and the version of a component, found without compiling the component.
 
-use crate::compile::{ComponentError, check_header, check_names};
+use crate::component::{ComponentError, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 

@@ -1,6 +1,6 @@
 //! The last step of confinement, between loading a guest and running it: a filter of system calls (seccomp(2)).
 
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 use postern_confine::NO_NEW_CODE;
 use postern_confine::{Argument, CallRule, ConfineError, DefaultAction, Filter};
 
@@ -26,16 +26,16 @@ static SEALED: Filter = Filter::new(&[ALLOWED], &[RESERVED_MEMORY], DefaultActio
 ///
 /// # Errors
 /// As [`seal`].
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
     COMPUTING.ready().install()
 }
 
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 static COMPUTING: Filter = Filter::new(&[ALLOWED, FOR_COMPUTING], &[NO_NEW_CODE], DefaultAction::Absent);
 
 /// The system calls that a compiler needs besides [`ALLOWED`]. All of them are about the process's own memory.
-#[cfg(feature = "compiler")]
+#[cfg(feature = "reader")]
 const FOR_COMPUTING: &[libc::c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,

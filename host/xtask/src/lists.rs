@@ -26,7 +26,7 @@ const FILES: [&str; 12] = [
     "host/gate/src/collector.rs",
     "host/policy/src/capability/mod.rs",
     "host/sandbox/src/bindings/mod.rs",
-    "host/sandbox/src/compile.rs",
+    "host/sandbox/src/component.rs",
     "wit/world.wit",
 ];
 

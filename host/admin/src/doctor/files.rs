@@ -3,7 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::install::bin_dir::Found;
 use crate::install::files::are_same;
-use crate::install::layout::InstallLayout;
+use crate::install::layout::{InstallLayout, OPTIONAL, PROGRAMS};
 use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use postern_gate::shell::quoted;
 use postern_state::{TrustError, trust};
@@ -45,13 +45,11 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     owners(examination, &host);
 }
 
-/// The programs of a host executable's directory. Services and runs start them with all privileges.
-const PROGRAMS: [&str; 4] = ["postern", "postern-admin", "postern-dhcpd", "postern-wasi"];
-
-/// Checks a host executable, and the programs beside it, against the rules for code and policies.
+/// Checks a host executable, and the programs beside it, against the rules for code and policies. Services and runs
+/// start these programs with all privileges.
 fn owners(examination: &mut Examination, host: &Path) {
     let beside = host.parent().unwrap_or(Path::new("/"));
-    PROGRAMS.iter().for_each(|name| trusted(examination, &beside.join(name)));
+    PROGRAMS.iter().chain(&OPTIONAL).for_each(|name| trusted(examination, &beside.join(name)));
 }
 
 /// Checks the plugins' files of a directory, and the host executables that they start, against the same rules.

@@ -1,6 +1,7 @@
 //! Plugins' files in a CNI bin directory. Other files in the directory belong to the operator. They are kept.
 
 use super::files::{Ready, are_same, nearest};
+use super::layout::{CURRENT, OPTIONAL, PROGRAMS, VERSIONS};
 use super::line::line;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +17,9 @@ const KEPT: &str = "native";
 
 /// True for names in a CNI bin directory that no plugin can have: the names of the host executable and of kept files.
 pub fn is_reserved(name: &str) -> bool {
-    ["postern", "postern-admin", "postern-dhcpd", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
+    PROGRAMS.contains(&name)
+        || OPTIONAL.contains(&name)
+        || [CATALOG, CURRENT, VERSIONS].contains(&name)
         || name.ends_with(".native")
         || name.contains(".native-")
 }

@@ -2,25 +2,22 @@
 //! checked before a file is placed.
 
 use super::files::{self, Ready};
-use super::layout::SCHEMAS;
+use super::layout::{OPTIONAL, PROGRAMS, SCHEMAS};
+use crate::compile::PluginFiles;
 use crate::validate;
 use anyhow::{Context, Result, ensure};
-use postern_gate::PROGRAM;
-use postern_gate::catalog::{self, Manifest};
+use postern_gate::catalog;
 use postern_gate::places::CATALOG;
-use postern_policy::Policy;
-use postern_sandbox::engine;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The programs of a build.
-const PROGRAMS: [&str; 4] = ["postern", "postern-admin", "postern-dhcpd", PROGRAM];
 /// The directories in a version.
 const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.
-const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
+pub const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 
 /// Returns the names of all plugins in a build's catalog.
 ///
@@ -53,6 +50,14 @@ impl Bundle {
             let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
             bundle.0.insert(program.into(), (bytes, 0o755));
         }
+        for program in OPTIONAL {
+            let path = build.join(program);
+            match fs::read(&path) {
+                Ok(bytes) => drop(bundle.0.insert(program.into(), (bytes, 0o755))),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+            }
+        }
         for (name, text) in validate::schema_files()? {
             bundle.0.insert(Path::new(SCHEMAS).join(name), (text.into_bytes(), 0o644));
         }
@@ -82,19 +87,8 @@ impl Bundle {
 
     /// Checks a plugin as a run would. A plugin that fails is not placed.
     fn prove(&self, catalog: &Path, plugin: &str) -> Result<()> {
-        let manifest: Manifest = serde_json::from_slice(self.bytes(plugin, "json"))?;
-        let code = self.bytes(plugin, "cwasm");
-        ensure!(manifest.plugin == plugin, "its manifest belongs to \"{}\"", manifest.plugin);
-        ensure!(
-            manifest.size == code.len() as u64 && manifest.code == catalog::sha256(code),
-            "its code has another digest than its manifest"
-        );
-        ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
-        ensure!(manifest.policy.is_none_or(|policy| policy.is_true()), "its manifest has tables that its policy lacks");
-        let path = catalog.join(format!("{plugin}.toml"));
-        let policy = Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path.display().to_string())
-            .map_err(anyhow::Error::msg)?;
-        catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
+        let [manifest, policy, code] = ENDINGS.map(|ending| self.bytes(plugin, ending));
+        PluginFiles::of(manifest, policy, code)?.prove(catalog, plugin)
     }
 
     /// Takes over all plugins of a catalog that this bundle lacks. Returns the plugins whose code the new host
@@ -120,6 +114,11 @@ impl Bundle {
             }
         }
         Ok(refused)
+    }
+
+    /// True if the bundle has this program.
+    pub fn has(&self, program: &str) -> bool {
+        self.0.contains_key(Path::new(program))
     }
 
     /// Returns a name for exactly this bundle.

@@ -12,7 +12,9 @@
 //! another place (a build, a package of a distribution) has its catalog in the same directory, and no versions.
 
 use super::files::Ready;
+use crate::component::COMPILER;
 use anyhow::Result;
+use postern_gate::PROGRAM;
 use postern_gate::places::CATALOG;
 pub use postern_gate::places::VERSIONS;
 use std::fs;
@@ -22,6 +24,12 @@ use std::path::{Path, PathBuf};
 pub const CURRENT: &str = "current";
 /// The directory of the JSON Schemas for editors. `postern net schema` prints the same schemas.
 pub const SCHEMAS: &str = "schemas";
+/// The programs of each installation.
+pub const PROGRAMS: [&str; 2] = ["postern", "postern-admin"];
+/// The programs that an installation may lack: each is a package of its own.
+pub const OPTIONAL: [&str; 3] = [COMPILER, DHCP_SERVICE, PROGRAM];
+/// The DHCP service.
+pub const DHCP_SERVICE: &str = "postern-dhcpd";
 /// The names that lead through the link `current`.
 pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
 /// The list of CNI bin directories.

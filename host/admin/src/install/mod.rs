@@ -15,8 +15,9 @@ use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
+pub use bundle::ENDINGS;
 use files::Ready;
-use layout::{CURRENT, InstallLayout, LINKS, SCHEMAS, VERSIONS};
+use layout::{CURRENT, DHCP_SERVICE, InstallLayout, LINKS, SCHEMAS, VERSIONS};
 use line::line;
 use postern_gate::places::{self, CATALOG};
 use std::fs::{self, File};
@@ -138,7 +139,9 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
     }
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
-    units::place(place)?;
+    if bundle.has(DHCP_SERVICE) {
+        units::place(place)?;
+    }
     layout.note_bin(cni_bin)?;
     let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;
@@ -150,7 +153,10 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
         layout.directory().display(),
         bin.display()
     ))?;
-    output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")
+    if bundle.has(DHCP_SERVICE) {
+        output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
+    }
+    Ok(())
 }
 
 /// Checks all conditions that can be known before anything is changed.

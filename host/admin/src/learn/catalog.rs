@@ -10,6 +10,7 @@ use postern_gate::PROGRAM;
 use postern_gate::catalog::{Manifest, Names, WasiExtent, code_path, sha256};
 use postern_gate::places;
 use postern_policy::Limits;
+use std::env::consts::ARCH;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +26,23 @@ pub struct CopiedFiles {
     /// Files of the catalog, by name.
     catalog: Vec<(String, Vec<u8>)>,
     /// The component, if it is not installed.
-    component: Option<Component>,
+    component: Option<ReadComponent>,
+}
+
+/// A component file, read and compiled.
+struct ReadComponent {
+    digest: String,
+    imports: Vec<String>,
+    code: Vec<u8>,
+}
+
+impl ReadComponent {
+    fn of(path: &Path) -> Result<Self> {
+        let component = Component::open(path)?;
+        let imports = component.imports()?;
+        let code = component.compile(ARCH)?;
+        Ok(Self { digest: component.digest, imports, code })
+    }
 }
 
 /// The data of the plugin after unpacking.
@@ -42,7 +59,7 @@ impl CopiedFiles {
     /// Reads the host executable beside this program, its catalog, and a component file if `target` is one.
     ///
     /// # Errors
-    /// A file can't be read, or is not trusted.
+    /// A file can't be read or is not trusted, or the component is refused as in `postern add`.
     pub fn pack(target: &str) -> Result<Self> {
         let own = std::env::current_exe()?;
         let host = own.with_file_name("postern");
@@ -58,7 +75,7 @@ impl CopiedFiles {
             }
         }
         let component = match subject::is_file(target) {
-            true => Some(Component::open(Path::new(target))?),
+            true => Some(ReadComponent::of(Path::new(target))?),
             false => {
                 // So the error for a missing plugin is the error of `inspect`.
                 Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
@@ -73,7 +90,7 @@ impl CopiedFiles {
     /// Writes the files into the temporary root. The plugin gets the name `name`, and no policy yet.
     ///
     /// # Errors
-    /// The component is refused as in `postern add`, or a file can't be written.
+    /// The component does not answer to VERSION, or a file can't be written.
     pub fn unpack(&self, target: &str, name: &str) -> Result<Unpacked> {
         let catalog = Path::new(BIN).join(places::CATALOG);
         fs::create_dir_all(&catalog)?;
@@ -102,29 +119,28 @@ impl CopiedFiles {
             let names_no_versions = manifest.versions.is_none();
             return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports, names_no_versions });
         };
-        let imports = component.imports()?;
-        let cwasm = component.compile()?;
-        let wasi = wasi_extent(&imports);
+        let ReadComponent { digest, imports, code } = component;
+        let wasi = wasi_extent(imports);
         let program = (wasi == WasiExtent::Whole).then(|| Path::new(BIN).join(PROGRAM));
-        let versions = match versions::ask(name, &cwasm, program.as_deref(), &Limits::default())? {
+        let versions = match versions::ask(name, code, program.as_deref(), &Limits::default())? {
             Answer::Versions(versions, _) => Some(versions::texts(&versions)),
             Answer::None(_) => None,
         };
         let names_no_versions = versions.is_none();
         let manifest = Manifest {
             plugin: name.to_owned(),
-            digest: component.digest.clone(),
-            code: sha256(&cwasm),
-            size: cwasm.len() as u64,
+            digest: digest.clone(),
+            code: sha256(code),
+            size: code.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
             wasi,
-            imports: Names::List(imports),
+            imports: Names::List(imports.clone()),
             versions,
             policy: None,
             version: None,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        write(&code_path(&catalog, name), &cwasm)?;
+        write(&code_path(&catalog, name), code)?;
         write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&manifest)?)?;
         Ok(Unpacked { digest: manifest.digest, imports: manifest.imports, names_no_versions })
     }

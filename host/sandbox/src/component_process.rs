@@ -4,23 +4,31 @@
 //! everything: Linux capabilities, user, descriptors, environment, and every system call that is not about its own
 //! memory. It has limits of memory and time, and can only answer. The caller limits the bytes of the answer. The list
 //! of imports is trusted, because its process runs no compiler that a component could attack.
+//!
+//! The compiler is a program of its own, `postern-compiler`: most of its size is needed nowhere else. A node without the
+//! program runs code that was compiled elsewhere.
 #![allow(unsafe_code, reason = "fork(2)")]
 
-use crate::compile::precompile;
+#[cfg(feature = "compiler")]
+use crate::compile::precompile_for;
 use crate::confine::{Bounds, confine_to};
 pub use crate::read::Contents;
 use crate::read::read as read_whole;
 use crate::seal::seal_to_memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::{end_process, fork};
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,13 +76,45 @@ pub fn read(wasm: &[u8]) -> Result<Contents, String> {
     })
 }
 
-/// Returns the machine code of a component, for any CPU of this architecture and [`crate::engine::fingerprint`].
+/// Returns the machine code of a component, for any CPU of an architecture (`x86_64`, `aarch64`) and for
+/// [`crate::engine::fingerprint_for`]. `program` is the path of `postern-compiler`.
 ///
 /// # Errors
-/// As [`read`].
-pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
+/// As [`read`], or the program can't be started.
+pub fn compile(program: &Path, architecture: &str, wasm: &[u8]) -> Result<Vec<u8>, String> {
     let bounds = compiling(wasm.len() as u64);
-    work("compiling", wasm, bounds, bounds.memory, |wasm| match precompile(wasm) {
+    let start = |theirs: UnixStream| {
+        let component = in_memory(wasm).map_err(|e| format!("memfd_create: {e}"))?;
+        let started = Command::new(program)
+            .arg(architecture)
+            .env_clear()
+            .stdin(component)
+            .stdout(OwnedFd::from(theirs))
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+        i32::try_from(started.id()).map(Pid::from_raw).map_err(|e| e.to_string())
+    };
+    answer_of(start, "compiling", wasm.len() as u64, bounds, bounds.memory)
+}
+
+/// Returns a file in memory with this content.
+fn in_memory(content: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create(c"component", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// The main function of `postern-compiler`, which [`compile`] starts: it reads a component from standard input, and
+/// answers through the socket that is its standard output.
+#[cfg(feature = "compiler")]
+pub fn compile_for_parent(architecture: &str) -> ! {
+    let mut wasm = Vec::new();
+    let line =
+        std::io::stdin().lock().read_to_end(&mut wasm).and_then(|_| std::io::stdout().as_fd().try_clone_to_owned());
+    let Ok(line) = line else { end_process(1) };
+    let bounds = compiling(wasm.len() as u64);
+    child(line.into(), &wasm, bounds, |wasm| match precompile_for(architecture, wasm) {
         Ok(compiled) => Ok(compiled.cwasm),
         Err(error) => Err(error.to_string()),
     })
@@ -91,7 +131,7 @@ fn compiling(size: u64) -> Bounds {
     Bounds { seconds: 60 + 15 * (size / MIB), memory: 512 * MIB + 64 * size }
 }
 
-/// Does the work in a separate process.
+/// Does the work in a forked process.
 fn work(
     doing: &str,
     wasm: &[u8],
@@ -99,22 +139,30 @@ fn work(
     most: u64,
     act: fn(&[u8]) -> Result<Vec<u8>, String>,
 ) -> Result<Vec<u8>, String> {
-    let (ours, theirs) = UnixStream::pair().map_err(|e| format!("{doing} the component: socketpair: {e}"))?;
     // SAFETY: the child runs `child`, which never returns. It may allocate: the heap keeps its lock usable in the child
     // of a process with threads.
-    let child = match unsafe { fork() } {
-        Ok(ForkResult::Child) => {
-            drop(ours);
-            self::child(theirs, wasm, bounds, act)
-        }
-        Ok(ForkResult::Parent { child }) => child,
-        Err(errno) => return Err(format!("{doing} the component: cannot start a process: {errno}")),
+    let start = |theirs: UnixStream| match unsafe { fork() } {
+        Ok(ForkResult::Child) => child(theirs, wasm, bounds, act),
+        Ok(ForkResult::Parent { child }) => Ok(child),
+        Err(errno) => Err(format!("cannot start a process: {errno}")),
     };
-    drop(theirs);
+    answer_of(start, doing, wasm.len() as u64, bounds, most)
+}
+
+/// Starts a process, and returns its answer. `size` is the size of the component in bytes, and `most` the longest answer.
+fn answer_of(
+    start: impl FnOnce(UnixStream) -> Result<Pid, String>,
+    doing: &str,
+    size: u64,
+    bounds: Bounds,
+    most: u64,
+) -> Result<Vec<u8>, String> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| format!("{doing} the component: socketpair: {e}"))?;
+    let child = start(theirs).map_err(|reason| format!("{doing} the component: {reason}"))?;
     let until = Instant::now() + Duration::from_secs(bounds.seconds) * WAITING;
     let answer = receive(ours, most.saturating_add(HEAD), until);
     let ended = end(child, matches!(answer, Ok(Some(_))));
-    let size = (wasm.len() as u64).div_ceil(MIB);
+    let size = size.div_ceil(MIB);
     let way_out = "a smaller component takes less: build it with opt-level = \"s\" and strip = true, or leave out what it \
                    does not use";
     match (answer, ended) {
@@ -200,7 +248,7 @@ fn end(child: Pid, has_said: bool) -> Option<WaitStatus> {
     waitpid(child, None).ok()
 }
 
-fn child(line: UnixStream, wasm: &[u8], bounds: Bounds, act: fn(&[u8]) -> Result<Vec<u8>, String>) -> ! {
+fn child(line: UnixStream, wasm: &[u8], bounds: Bounds, act: impl FnOnce(&[u8]) -> Result<Vec<u8>, String>) -> ! {
     let line = Arc::new(line);
     let last = Arc::clone(&line);
     panic::set_hook(Box::new(move |panic| answer(&last, Err(format!("a fault of the tools: {panic}")))));
