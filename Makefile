@@ -88,7 +88,8 @@ part-guests:
 	@echo "--> built: the plugins, as WASI components"
 
 part-admin:
-	+@cargo build --profile admin -p postern-admin -p postern-compiler
+	+@cargo build --profile admin -p postern-admin
+	+@cargo build --profile admin -p postern-compiler
 	@echo "--> built: postern-admin, which people call, and postern-compiler"
 
 part-tests:
@@ -172,7 +173,7 @@ bench: build
 # these files, and does not change postern-wasi.
 WHOLE   := $(addprefix $(BIN)/,$(PROGRAMS) postern-admin postern-compiler $(GUESTS))
 install: $(if $(filter-out $(wildcard $(WHOLE)),$(WHOLE)),build)
-	@$(BIN)/postern-admin install --from $(BIN) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
+	@$(BIN)/postern-admin install --from $(BIN) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --bin-dir "$(CNI_BIN)" $(GUESTS)
 	@newer=$$(find Cargo.lock wit host guests guest-sdk -newer $(BIN)/postern-wasi -type f | sed -n 1p); \
 	if [ -n "$$newer" ]; then echo "note: $$newer is newer than the installed build; \`make build\` updates the build" >&2; fi
 
@@ -180,7 +181,7 @@ uninstall:
 	@admin=$(LIB)/postern-admin; \
 	if [ -x $(BIN)/postern-admin ]; then admin=$(BIN)/postern-admin; fi; \
 	if [ ! -x "$$admin" ]; then echo "there is no postern-admin in $(BIN) or $(LIB): make build" >&2; exit 1; fi; \
-	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--cni-bin "$(CNI_BIN)")
+	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--bin-dir "$(CNI_BIN)")
 
 clean:
 	cargo clean

@@ -32,7 +32,7 @@ machine_programs() {
 # machine's CPU, so the emulated machine compiles the components itself.
 machine_plugins() {
   local plugin
-  cp "$plugins"/postern "$plugins"/postern-admin "$root/opt/plugins"
+  cp "$plugins"/postern "$plugins"/postern-admin "$plugins"/postern-compiler "$root/opt/plugins"
   for plugin in "$@"; do
     cp "$tree/target/wasm32-wasip2/guest/postern-$plugin.wasm" "$root/opt/plugins"
     cp "$tree/guests/$plugin/policy.toml" "$root/opt/plugins/$plugin.toml"

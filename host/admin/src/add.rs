@@ -1,16 +1,16 @@
 //! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
 use crate::compile::{self, PluginFiles, Source};
-use crate::install::ENDINGS;
 use crate::install::bin_dir::{self, Placement};
 use crate::install::files;
 use crate::install::layout::InstallLayout;
+use crate::install::{COMPONENT, ENDINGS};
 use crate::output;
 use crate::subject;
 use crate::versions;
 use anyhow::{Context, Result, bail, ensure};
-use postern_gate::catalog::Manifest;
-use postern_gate::{places, policies};
+use postern_gate::catalog::{Manifest, WasiExtent};
+use postern_gate::{PROGRAM, places, policies};
 use postern_policy::Policy;
 use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
@@ -91,8 +91,8 @@ impl Report<'_> {
 /// Installs a plugin from its component, or places an installed plugin's file in one more CNI bin directory.
 pub fn run(options: &Options) -> Result<()> {
     match &options.policy {
+        _ if options.target.ends_with(".json") => bundle(Path::new(&options.target), options),
         Some(policy) => component(Path::new(&options.target), policy, options),
-        None if options.target.ends_with(".json") => bundle(Path::new(&options.target), options),
         None if subject::is_file(&options.target) => {
             bail!("{}: a plugin without a policy is not run; give one with --policy", options.target)
         }
@@ -124,12 +124,12 @@ fn bundle(manifest: &Path, options: &Options) -> Result<()> {
         manifest.display()
     );
     let directory = manifest.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = compile::name_of(manifest, None)?;
+    let name = subject::stem(manifest);
+    ensure!(subject::is_name(&name), "{}: the file's name is no name for a plugin", manifest.display());
     let (layout, catalog) = destination(&name, options)?;
     for ending in ENDINGS {
-        let path = directory.join(format!("{name}.{ending}"));
-        let path = path.canonicalize().with_context(|| path.display().to_string())?;
-        places::trust(&path).map_err(anyhow::Error::msg)?;
+        // The path is judged as given: the owner of a link decides where the link leads.
+        places::trust(&directory.join(format!("{name}.{ending}"))).map_err(anyhow::Error::msg)?;
     }
     let plugin = PluginFiles::read(directory, &name)?;
     plugin.prove(directory, &name).with_context(|| {
@@ -166,8 +166,16 @@ fn destination(name: &str, options: &Options) -> Result<(InstallLayout, PathBuf)
 fn put(plugin: &PluginFiles, layout: &InstallLayout, catalog: &Path, options: &Options) -> Result<()> {
     let PluginFiles { manifest, policy, unknown_versions, .. } = plugin;
     let name = &manifest.plugin;
+    let program = std::env::current_exe()?.with_file_name(PROGRAM);
+    ensure!(
+        manifest.wasi == WasiExtent::Small || program.is_file(),
+        "plugin \"{name}\" imports all of WASI, and there is no {}, which runs such plugins: install the package {PROGRAM}, or a \
+         build that has this program",
+        program.display()
+    );
     let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(layout)?, name)).transpose()?;
-    put_into(layout, catalog, &plugin.parts()?)?;
+    // The component of an earlier plugin of this name is not the component of this code.
+    put_into(layout, catalog, &plugin.parts()?, &format!("{name}.{COMPONENT}"))?;
     let kept = match (placement, &options.bin) {
         (Some(placement), Some(bin)) => place(placement, layout, bin)?,
         _ => None,
@@ -252,7 +260,7 @@ fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Opt
 }
 
 /// Puts a plugin's files into a catalog at one instant, under its lock.
-fn put_into(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+fn put_into(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)], component: &str) -> Result<()> {
     let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(layout.directory()));
     let lock_at = match is_own {
         true => layout.directory().to_owned(),
@@ -266,5 +274,5 @@ fn put_into(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)])
     // By now another version of Postern may be installed.
     let catalog = if is_own { layout.catalog() } else { catalog.to_owned() };
     let real = catalog.canonicalize().unwrap_or(catalog);
-    files::replace_within(&real, files)
+    files::replace_within(&real, files, component)
 }

@@ -2,6 +2,7 @@
 //! node. `postern compile` writes them to a directory, for nodes without a compiler.
 
 use crate::component::{Component, wasi_extent};
+use crate::install::COMPONENT;
 use crate::install::files::{self, Ready};
 use crate::output;
 use crate::own_version;
@@ -25,6 +26,8 @@ pub struct PluginFiles {
     pub policy: String,
     /// Its machine code.
     pub code: Vec<u8>,
+    /// Its component, if it was compiled here and does not come with Postern: a later version compiles it again.
+    pub component: Option<Vec<u8>>,
     /// CNI versions that the plugin names, but this host doesn't know: they are left out of the manifest.
     pub unknown_versions: Vec<String>,
 }
@@ -71,7 +74,7 @@ impl Source<'_> {
             .with_context(|| format!("{}: the component's answer to VERSION", file.display()))?;
         let (versions, unknown_versions) = named(answer, &policy, file)?;
         let code = if architecture == ARCH { own } else { component.compile(architecture)? };
-        let digest = component.digest;
+        let digest = component.digest.clone();
         let manifest = Manifest {
             plugin: name.to_owned(),
             code: catalog::sha256(&code),
@@ -85,7 +88,8 @@ impl Source<'_> {
             postern: env!("CARGO_PKG_VERSION").to_owned(),
             digest,
         };
-        Ok(PluginFiles { manifest, policy: text, code, unknown_versions })
+        let component = (!self.shipped).then(|| component.into_bytes());
+        Ok(PluginFiles { manifest, policy: text, code, component, unknown_versions })
     }
 
     /// Returns the plugin's own version. The build marks the plugins that come with Postern. The mark stays when a user
@@ -138,6 +142,7 @@ impl PluginFiles {
             manifest: serde_json::from_slice(manifest).context("its manifest")?,
             policy: std::str::from_utf8(policy).context("its policy")?.to_owned(),
             code: code.to_owned(),
+            component: None,
             unknown_versions: Vec::new(),
         })
     }
@@ -169,13 +174,15 @@ impl PluginFiles {
     ///
     /// # Errors
     /// The manifest can't be written as JSON.
-    pub fn parts(&self) -> Result<[(String, Vec<u8>); 3]> {
+    pub fn parts(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let name = &self.manifest.plugin;
-        Ok([
+        let component = self.component.iter().map(|bytes| (format!("{name}.{COMPONENT}"), bytes.clone()));
+        let parts = [
             (format!("{name}.json"), serde_json::to_vec_pretty(&self.manifest)?),
             (format!("{name}.toml"), self.policy.clone().into_bytes()),
             (format!("{name}.cwasm"), self.code.clone()),
-        ])
+        ];
+        Ok(component.chain(parts).collect())
     }
 }
 
@@ -213,17 +220,19 @@ pub fn run(options: &Options) -> Result<()> {
         catalog: &catalog,
         shipped: options.shipped,
     };
-    let plugin = source.compile(&options.architecture)?;
-    files::make_directory(&options.output)?;
+    // A bundle is code for one engine, without the component.
+    let plugin = PluginFiles { component: None, ..source.compile(&options.architecture)? };
+    let output = std::path::absolute(&options.output).with_context(|| options.output.display().to_string())?;
+    files::make_directory(&output)?;
     for (file, bytes) in plugin.parts()? {
-        Ready::write(&options.output.join(file), &bytes, 0o644)?.commit()?;
+        Ready::write(&output.join(file), &bytes, 0o644)?.commit()?;
     }
     output::text(&format!(
         "{name}: compiled for {}, {} bytes, component sha256:{}\nroot adds it on a node: postern add {}",
         plugin.manifest.engine,
         plugin.manifest.size,
         plugin.manifest.digest,
-        options.output.join(format!("{name}.json")).display()
+        output.join(format!("{name}.json")).display()
     ))
 }
 

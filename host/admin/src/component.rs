@@ -64,6 +64,11 @@ impl Component {
         Ok(contents)
     }
 
+    /// Returns the bytes of the file.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.wasm
+    }
+
     /// Returns the component's imports alone.
     ///
     /// # Errors
@@ -88,10 +93,11 @@ fn compiler() -> Result<PathBuf> {
     let compiler = std::env::current_exe()?.with_file_name(COMPILER);
     ensure!(
         compiler.is_file(),
-        "there is no {}, which compiles components: install the package postern-compiler, or add a plugin that was compiled \
-         elsewhere (`postern compile`, and `postern add DIRECTORY` here)",
+        "there is no {}, which compiles components: install the package postern-compiler, or a build that has this program. Or \
+         let `postern compile` compile the plugin on another machine, and run `postern add DIR/NAME.json` here",
         compiler.display()
     );
+    postern_gate::places::trust(&compiler).map_err(anyhow::Error::msg)?;
     Ok(compiler)
 }
 

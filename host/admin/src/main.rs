@@ -284,26 +284,29 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Install a build (`make install`).
-    #[command(hide = true)]
-    Install {
-        /// The build: a directory with postern, postern-admin and postern.d.
-        #[arg(long, value_name = "DIR")]
-        from: PathBuf,
-        #[command(flatten)]
-        place: install::InstallPaths,
-        /// The CNI bin directory.
-        #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
-        cni_bin: PathBuf,
-        /// Plugins of the build [default: all plugins of the build].
-        #[arg(value_name = "PLUGIN")]
-        plugins: Vec<String>,
-    },
+    /// Install Postern on this node: host, plugins, and their files in CNI bin directories.
+    ///
+    /// Run it as root from a build or an unpacked archive. Everything is checked before the first file is placed, and new
+    /// runs use the new version at one instant. A foreign file of a plugin's name is kept as PLUGIN.native. Plugins that
+    /// were added stay; a plugin with code for another engine is compiled again.
+    ///
+    /// Exit status: 0 done, or shown; 1 an error: nothing was replaced.
+    Install(install::Options),
+    /// Install another version in place of the present version: the same plugins, in the same CNI bin directories.
+    ///
+    /// Runs that have begun end with the present version. `postern rollback` switches back.
+    ///
+    /// Exit status: 0 done, or shown; 1 an error: nothing was replaced.
+    Upgrade(install::Options),
+    /// Switch new runs back to the version before the last installation.
+    ///
+    /// Exit status: 0 done, or shown; 1 there is no earlier version, or an error.
+    Rollback(install::Rollback),
     /// Remove Postern from this node: host, plugins, their files, records. Native plugins are put back (`make uninstall`).
     ///
     /// The objects to remove are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// If other directories have plugins' files too, --cni-bin removes only the files in the named directory.
+    /// If other directories have plugins' files too, --bin-dir removes only the files in the named directory.
     /// Records of living attachments are moved to /run. The audit log stays.
     Uninstall(install::Uninstall),
     /// Test the kernel's features for `doctor`, in a separate process.
@@ -410,7 +413,9 @@ fn run(verb: Verb) -> Result<ExitCode> {
             add::run(&add::Options { target, policy, name, catalog, bin, shipped, json })?;
         }
         Verb::Compile(options) => compile::run(&options)?,
-        Verb::Install { from, place, cni_bin, plugins } => install::run(&from, &place, &cni_bin, &plugins)?,
+        Verb::Install(options) => install::install(&options)?,
+        Verb::Upgrade(options) => install::upgrade(&options)?,
+        Verb::Rollback(options) => install::rollback(&options)?,
         Verb::Uninstall(options) => return install::uninstall(&options),
         Verb::Inspect { target, diff, policy, network, name, json } => {
             return match (diff.as_deref(), target) {

@@ -1,7 +1,7 @@
 //! The executable that runtimes start. It runs as a plugin in two cases: a plugin's file starts it with the option
 //! `--plugin=NAME`, or a copy or symbolic link with a plugin's name is started. Under its own name it is the command
 //! for people: it carries out `postern net`, and executes `postern-dhcpd` for `postern dhcp serve`. For all other
-//! commands it executes `postern-admin`. Only `postern-admin` has the compiler and the argument parser.
+//! commands it executes `postern-admin`. Only `postern-admin` has the argument parser.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -58,7 +58,7 @@ fn run(arguments: Vec<OsString>) {
         }
         match arguments.split_first() {
             // This command has its own program, because it runs sandboxes: a sandbox must not share a process with
-            // postern-admin's compiler.
+            // the commands of people.
             Some((verb, rest)) if verb == "dhcp" && rest.first().is_some_and(|next| next == "serve") => {
                 hand_over(DHCP, rest.to_vec());
             }

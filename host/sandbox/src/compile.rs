@@ -8,10 +8,13 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
 use wasmtime::{CustomCodeMemory, Engine};
 
-/// The architectures that Postern runs on, by Rust's names (`std::env::consts::ARCH`), with the platform that the compiler
-/// knows. The code does not depend on the C library, so one platform serves each architecture.
-const PLATFORMS: [(&str, &str); 2] =
-    [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
+/// The architectures that Postern runs on, by Rust's names (`std::env::consts::ARCH`), each with the compiler's name of the
+/// platform. The code does not depend on the C library. But an engine that loads its code must name its own platform.
+const PLATFORMS: [(&str, &str); 2] = if cfg!(target_env = "musl") {
+    [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")]
+} else {
+    [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")]
+};
 
 /// A component that a sandbox can load.
 #[derive(Clone, Debug)]
@@ -38,6 +41,11 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, ComponentError> {
 /// See [`ComponentError`].
 pub fn precompile_for(architecture: &str, wasm: &[u8]) -> Result<Compiled, ComponentError> {
     check_header(wasm)?;
+    // The name is checked before the work of a whole compilation.
+    let foreign = match architecture == std::env::consts::ARCH {
+        true => None,
+        false => Some(engine_for(architecture)?),
+    };
     let engine = engine_for(std::env::consts::ARCH)?;
     let component = Component::new(&engine, wasm).map_err(ComponentError::Engine)?;
     let shape = component.component_type();
@@ -46,10 +54,10 @@ pub fn precompile_for(architecture: &str, wasm: &[u8]) -> Result<Compiled, Compo
     // message.
     let floor = WasiFloor::of(shape.imports(&engine).map(|(name, _)| name));
     link(&engine, &component, floor).map_err(ComponentError::Shape)?;
-    let cwasm = match architecture == std::env::consts::ARCH {
-        true => component.serialize(),
+    let cwasm = match foreign {
+        None => component.serialize(),
         // The engine of another architecture can load nothing here. So it can't do the checks above.
-        false => engine_for(architecture)?.precompile_component(wasm),
+        Some(foreign) => foreign.precompile_component(wasm),
     };
     Ok(Compiled { cwasm: cwasm.map_err(ComponentError::Engine)?, imports: imports(&engine, &shape) })
 }
@@ -62,7 +70,9 @@ fn engine_for(architecture: &str) -> Result<Engine, ComponentError> {
     // still works after the virtual machine moves. And no run has to query the processor, which takes long in a virtual
     // machine.
     match PLATFORMS.into_iter().find(|(name, _)| *name == architecture) {
-        Some((_, platform)) => config.target(platform).map_err(ComponentError::Engine)?,
+        Some((_, platform)) => {
+            config.target(platform).map_err(|_| ComponentError::Architecture(architecture.to_owned()))?
+        }
         None if architecture == std::env::consts::ARCH => &mut config,
         None => return Err(ComponentError::Architecture(architecture.to_owned())),
     };

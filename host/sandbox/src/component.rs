@@ -41,12 +41,18 @@ pub enum ComponentError {
     #[error("the component does not export wasi:cli/run: build it as a program, not as a library")]
     NotACommand,
     /// The component imports a known interface in the wrong shape.
+    #[cfg(feature = "compiler")]
     #[error("the component does not fit this host's interfaces: {0:#}")]
     Shape(wasmtime::Error),
-    /// No code can be compiled for this architecture.
-    #[error("there is no compiler for the architecture \"{0}\": name x86_64 or aarch64")]
+    /// This compiler can't compile for this architecture.
+    #[cfg(feature = "compiler")]
+    #[error(
+        "this postern-compiler does not compile for the architecture \"{0}\": the compiler of a release compiles for x86_64 \
+         and aarch64"
+    )]
     Architecture(String),
     /// The engine gives an error.
+    #[cfg(feature = "compiler")]
     #[error("cannot compile the component: {0:#}")]
     Engine(wasmtime::Error),
 }

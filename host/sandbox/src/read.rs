@@ -88,7 +88,7 @@ impl From<wasmparser::BinaryReaderError> for ComponentError {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compiler"))]
 mod tests {
     use super::*;
     use crate::compile::precompile;

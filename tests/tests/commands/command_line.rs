@@ -47,7 +47,23 @@ fn node() -> Result<Node> {
     Ok(attached()?.node)
 }
 
-const VERBS: [&str; 10] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc", "reapply"];
+const VERBS: [&str; 15] = [
+    "add",
+    "compile",
+    "install",
+    "upgrade",
+    "rollback",
+    "uninstall",
+    "inspect",
+    "learn",
+    "plan",
+    "log",
+    "ls",
+    "show",
+    "doctor",
+    "gc",
+    "reapply",
+];
 
 #[test]
 fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {

@@ -94,7 +94,7 @@ fn install_and_uninstall() -> Result<()> {
     let modes = node.sh("cd /run/root; find usr opt ! -name 'bridge.native' ! -name other -printf '%M %u %p\n'")?;
     for line in modes.lines() {
         let (mode, expected) = match line {
-            line if ["-directories", "/postern.d/", "/schemas/", "/postern-dhcp."]
+            line if ["-directories", "/installed-by", "/postern.d/", "/schemas/", "/postern-dhcp."]
                 .iter()
                 .any(|part| line.contains(part)) =>
             {
@@ -104,7 +104,7 @@ fn install_and_uninstall() -> Result<()> {
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
             }
-            line if ["/postern-admin", "/postern-dhcpd", "/postern-wasi", "opt/cni/bin/"]
+            line if ["/postern-admin", "/postern-compiler", "/postern-dhcpd", "/postern-wasi", "opt/cni/bin/"]
                 .iter()
                 .any(|part| line.contains(part)) =>
             {

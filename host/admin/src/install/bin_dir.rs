@@ -1,7 +1,7 @@
 //! Plugins' files in a CNI bin directory. Other files in the directory belong to the operator. They are kept.
 
 use super::files::{Ready, are_same, nearest};
-use super::layout::{CURRENT, OPTIONAL, PROGRAMS, VERSIONS};
+use super::layout::{CURRENT, OPTIONAL, PREVIOUS, PROGRAMS, VERSIONS};
 use super::line::line;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +19,7 @@ const KEPT: &str = "native";
 pub fn is_reserved(name: &str) -> bool {
     PROGRAMS.contains(&name)
         || OPTIONAL.contains(&name)
-        || [CATALOG, CURRENT, VERSIONS].contains(&name)
+        || [CATALOG, CURRENT, PREVIOUS, VERSIONS].contains(&name)
         || name.ends_with(".native")
         || name.contains(".native-")
 }

@@ -3,12 +3,17 @@
 
 use super::files::{self, Ready};
 use super::layout::{OPTIONAL, PROGRAMS, SCHEMAS};
-use crate::compile::PluginFiles;
+use crate::compile::{PluginFiles, Source};
+use crate::component::{COMPILER, Component};
+use crate::output;
+use crate::own_version;
 use crate::validate;
 use anyhow::{Context, Result, ensure};
-use postern_gate::catalog;
-use postern_gate::places::CATALOG;
+use postern_gate::catalog::{self, Manifest};
+use postern_gate::places::{self, CATALOG};
+use postern_sandbox::engine;
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +23,9 @@ use std::path::{Path, PathBuf};
 const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.
 pub const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
+
+/// The file with the component of a plugin that does not come with Postern.
+pub const COMPONENT: &str = "wasm";
 
 /// Returns the names of all plugins in a build's catalog.
 ///
@@ -77,6 +85,13 @@ impl Bundle {
             let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
             self.0.insert(Path::new(CATALOG).join(file), (bytes, 0o644));
         }
+        let component = format!("{plugin}.{COMPONENT}");
+        let path = catalog.join(&component);
+        match fs::read(&path) {
+            Ok(bytes) => drop(self.0.insert(Path::new(CATALOG).join(component), (bytes, 0o644))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
         Ok(())
     }
 
@@ -91,13 +106,13 @@ impl Bundle {
         PluginFiles::of(manifest, policy, code)?.prove(catalog, plugin)
     }
 
-    /// Takes over all plugins of a catalog that this bundle lacks. Returns the plugins whose code the new host
-    /// executable will refuse.
+    /// Takes over all plugins of a catalog that this bundle lacks. A plugin whose code is for another engine is compiled
+    /// again. Returns these plugins.
     ///
     /// # Errors
-    /// A file can't be read.
-    pub fn take_over(&mut self, catalog: &Path) -> Result<Vec<String>> {
-        let mut refused = Vec::new();
+    /// A file can't be read. Or a plugin has code for another engine, and can't be compiled here.
+    pub fn take_over(&mut self, catalog: &Path, build: &Path) -> Result<Vec<String>> {
+        let mut again = Vec::new();
         for entry in fs::read_dir(catalog).into_iter().flatten() {
             let path = entry?.path();
             let is_manifest = path.extension().is_some_and(|ending| ending == "json");
@@ -108,12 +123,53 @@ impl Bundle {
             if !has_all || !self.bytes(plugin, "json").is_empty() {
                 continue;
             }
+            // An installation must not make files trusted that runs refuse.
+            let is_trusted = |ending: &&str| places::trust(&catalog.join(format!("{plugin}.{ending}"))).is_ok();
+            if !ENDINGS.iter().all(is_trusted) {
+                output::say(format!("plugin \"{plugin}\" is left out: users other than root can change its files"));
+                continue;
+            }
             self.add(catalog, plugin)?;
-            if self.prove(catalog, plugin).is_err() {
-                refused.push(plugin.to_owned());
+            let [manifest, policy, code] = ENDINGS.map(|ending| self.bytes(plugin, ending));
+            let engine = PluginFiles::of(manifest, policy, code).ok().map(|files| files.manifest.engine);
+            if engine.is_some_and(|engine| engine != engine::fingerprint()) {
+                if self.renew(catalog, plugin, build)? {
+                    again.push(plugin.to_owned());
+                }
+            } else if let Err(reason) = self.prove(catalog, plugin) {
+                // Runs refuse this plugin, with this version and with the earlier version.
+                output::say(format!("plugin \"{plugin}\" stays as it is, and its runs fail: {reason:#}"));
             }
         }
-        Ok(refused)
+        Ok(again)
+    }
+
+    /// Replaces code for another engine: by the build's own plugin of this name, or by compiling the plugin again. Returns
+    /// true if the plugin was compiled.
+    fn renew(&mut self, catalog: &Path, plugin: &str, build: &Path) -> Result<bool> {
+        if build.join(CATALOG).join(format!("{plugin}.json")).is_file() {
+            return self.add(&build.join(CATALOG), plugin).map(|()| false);
+        }
+        let version = Manifest::read(catalog, plugin).ok().and_then(|manifest| manifest.version);
+        if version.is_some_and(|version| own_version::is_shipped(&version)) {
+            for ending in ENDINGS {
+                self.0.remove(&Path::new(CATALOG).join(format!("{plugin}.{ending}")));
+            }
+            output::say(format!("plugin \"{plugin}\" does not come with this version, and is left out"));
+            return Ok(false);
+        }
+        let again = compile_again(catalog, plugin).with_context(|| {
+            format!(
+                "plugin \"{plugin}\" has code for another engine, and nothing was replaced. Either install {COMPILER}, then \
+                 install again. Or let `postern compile` of this version compile the plugin on another machine, add the \
+                 result by `{} add {plugin}.json`, then install again",
+                build.join("postern-admin").display()
+            )
+        })?;
+        for (file, bytes) in again.parts()? {
+            self.0.insert(Path::new(CATALOG).join(file), (bytes, 0o644));
+        }
+        Ok(true)
     }
 
     /// True if the bundle has this program.
@@ -122,7 +178,7 @@ impl Bundle {
     }
 
     /// Returns a name for exactly this bundle.
-    fn id(&self) -> String {
+    pub fn id(&self) -> String {
         let sums: Vec<String> = self
             .0
             .iter()
@@ -185,6 +241,22 @@ impl Bundle {
             && inner.iter().all(|inner| is_plain(inner))
             && self.0.iter().all(is_same)
     }
+}
+
+/// Compiles an installed plugin for this engine, from the component in its catalog.
+fn compile_again(catalog: &Path, plugin: &str) -> Result<PluginFiles> {
+    let file = catalog.join(format!("{plugin}.{COMPONENT}"));
+    ensure!(file.is_file(), "its component {} is missing", file.display());
+    let policy = catalog.join(format!("{plugin}.toml"));
+    let before = Manifest::read(catalog, plugin).map_err(anyhow::Error::msg)?;
+    let found = Component::open(&file)?.digest;
+    ensure!(
+        found == before.digest,
+        "{} is not the component of the installed plugin: its digest is {found} and not {}",
+        file.display(),
+        before.digest
+    );
+    Source { file: &file, policy: &policy, name: plugin, catalog, shipped: false }.compile(ARCH)
 }
 
 fn owner(meta: &fs::Metadata) -> u32 {

@@ -175,15 +175,17 @@ pub fn remove_all(path: &Path) -> Result<()> {
 /// Puts files into a directory beside the present ones, all at one instant: a new directory with all files replaces the
 /// old one. If the file system can't exchange directories, they are written one by one in the given order.
 ///
+/// The file `gone` of the old directory is left out, unless it is one of the new files.
+///
 /// # Errors
 /// A file can't be written. The earlier content is still there.
-pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)], gone: &str) -> Result<()> {
     let parent = directory.parent().unwrap_or(Path::new("/"));
     make_directory(parent)?;
     let new = beside(directory);
     remove_all(&new)?;
     make_directory(&new)?;
-    let filled = fill(directory, &new, files);
+    let filled = fill(directory, &new, files, gone);
     let replaced = match filled {
         Ok(true) if directory.exists() => exchange(&new, directory),
         Ok(true) => {
@@ -194,7 +196,7 @@ pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<(
     };
     let done = match replaced {
         Ok(true) => Ok(()),
-        Ok(false) => one_by_one(directory, files),
+        Ok(false) => one_by_one(directory, files, gone),
         Err(error) => Err(error),
     };
     remove_all(&new)?;
@@ -203,13 +205,13 @@ pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<(
 
 /// Writes the files to a new directory, with links to all other files of the old directory. `false` if an object can't
 /// be linked.
-fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
+fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)], gone: &str) -> Result<bool> {
     if let Ok(meta) = fs::metadata(old) {
         fs::set_permissions(new, meta.permissions())?;
         for entry in fs::read_dir(old).with_context(|| old.display().to_string())? {
             let entry = entry?;
             let name = entry.file_name();
-            if files.iter().any(|(file, _)| name == file.as_str()) {
+            if name == gone || files.iter().any(|(file, _)| name == file.as_str()) {
                 continue;
             }
             if fs::hard_link(entry.path(), new.join(&name)).is_err() {
@@ -223,7 +225,7 @@ fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
     Ok(true)
 }
 
-fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)], gone: &str) -> Result<()> {
     output::say(format!(
         "{} cannot be replaced as a whole here, so its files are replaced one after the other: a run at this \
          instant may fail",
@@ -231,5 +233,6 @@ fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     ));
     let ready: Vec<Ready> =
         files.iter().map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644)).collect::<Result<_>>()?;
-    ready.into_iter().try_for_each(Ready::commit)
+    ready.into_iter().try_for_each(Ready::commit)?;
+    if files.iter().any(|(file, _)| file == gone) { Ok(()) } else { remove_all(&directory.join(gone)) }
 }

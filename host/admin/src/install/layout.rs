@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PREFIX/lib/postern/current -> versions/ID        the only name that an upgrade changes
+//! PREFIX/lib/postern/previous -> versions/ID       the version before, for `postern rollback`
 //! PREFIX/lib/postern/postern -> current/postern    the link for plugins' files; also postern-admin, postern.d, schemas
 //! PREFIX/lib/postern/versions/ID/                  host, its sibling, the catalog that goes with both, and the schemas
 //! PREFIX/lib/postern/bin-directories               the CNI bin directories with plugins' files, one per line
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// The link to the version that new runs use.
 pub const CURRENT: &str = "current";
+/// The link to the version that new runs used before.
+pub const PREVIOUS: &str = "previous";
 /// The directory of the JSON Schemas for editors. `postern net schema` prints the same schemas.
 pub const SCHEMAS: &str = "schemas";
 /// The programs of each installation.
@@ -34,6 +37,8 @@ pub const DHCP_SERVICE: &str = "postern-dhcpd";
 pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
 /// The list of CNI bin directories.
 const BINS: &str = "bin-directories";
+/// The file with the means of the last installation: source, archive, deb, rpm, image, sysext.
+const MEANS: &str = "installed-by";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
@@ -136,8 +141,22 @@ impl InstallLayout {
         Ready::write(&self.0.join(BINS), text.as_bytes(), 0o644)?.commit()
     }
 
+    /// Returns the means of the last installation, if it is known.
+    pub fn means(&self) -> Option<String> {
+        let text = fs::read_to_string(self.0.join(MEANS)).ok()?;
+        Some(text.trim().to_owned()).filter(|means| !means.is_empty())
+    }
+
+    /// Notes the means of an installation.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn note_means(&self, means: &str) -> Result<()> {
+        Ready::write(&self.0.join(MEANS), format!("{means}\n").as_bytes(), 0o644)?.commit()
+    }
+
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
-        LINKS.into_iter().rev().chain([CURRENT, VERSIONS, BINS, MADE]).map(|name| self.0.join(name))
+        LINKS.into_iter().rev().chain([CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS]).map(|name| self.0.join(name))
     }
 }

@@ -1,237 +1,275 @@
-//! `make install` and `make uninstall`. All checks come before the first file is placed. The files that runs use change
-//! at one instant: only the link `current` of `layout.rs` changes.
+//! `postern install`, `upgrade`, `rollback` and `uninstall`. All checks come before the first file is placed. The files
+//! that runs use change at one instant: only the link `current` of `layout.rs` changes.
 
 pub mod bin_dir;
 mod bundle;
 pub mod files;
 pub mod layout;
 pub mod line;
+mod paths;
 mod remove;
+mod switch;
 mod units;
 
+pub use bundle::{COMPONENT, ENDINGS};
 pub use remove::{Uninstall, uninstall};
+pub use switch::{Rollback, rollback};
 
+use crate::lists::CNI_BIN;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
-pub use bundle::ENDINGS;
 use files::Ready;
-use layout::{CURRENT, DHCP_SERVICE, InstallLayout, LINKS, SCHEMAS, VERSIONS};
+use layout::{DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS};
 use line::line;
+use paths::InstallPaths;
 use postern_gate::places::{self, CATALOG};
+use postern_sandbox::engine;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use switch::{switch, tidy};
 
-/// The time for which a replaced version is kept. Every run is shorter.
-const KEPT: Duration = Duration::from_secs(3600);
-
-/// The time that runs of an installation without versions get to end. Then its catalog is removed.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// The place of an installation.
-#[derive(Clone, Debug, clap::Args)]
-pub struct InstallPaths {
-    /// The root of an image or a package: a prefix of each path. No installed file contains this prefix.
-    #[arg(long, value_name = "DIR", default_value = "")]
-    destdir: String,
-    /// The directory for `lib/postern` and `bin/postern`.
-    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
-    prefix: PathBuf,
+/// The options of `postern install` and `postern upgrade`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The build or bundle: a directory with postern, postern-admin and postern.d [default: the directory of this
+    /// program].
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    place: InstallPaths,
+    /// A CNI bin directory that gets the plugins' files; several are possible [default: /opt/cni/bin; for `upgrade`: the
+    /// directories that have such files].
+    #[arg(long, alias = "cni-bin", value_name = "DIR")]
+    bin_dir: Vec<PathBuf>,
+    /// Plugins, separated by commas [default: all plugins of the build; for `upgrade`: the installed plugins].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    plugins: Vec<String>,
+    /// The means of this installation, for `postern doctor`: source, archive, deb, rpm, image, sysext.
+    #[arg(long, value_name = "NAME", hide = true)]
+    by: Option<String>,
+    /// Show the changes, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// As --plugins.
+    #[arg(value_name = "PLUGIN", hide = true)]
+    names: Vec<String>,
 }
 
-impl InstallPaths {
-    /// Returns a path below DESTDIR.
-    fn real(&self, path: &Path) -> PathBuf {
-        PathBuf::from(format!("{}{}", self.destdir, path.display()))
-    }
-
-    /// Returns the directories that an installation has to make first, without DESTDIR.
-    fn to_make(&self, bin: &Path) -> Vec<PathBuf> {
-        let way = |path: &Path| -> Vec<PathBuf> {
-            let real = self.real(path);
-            let missing = files::missing(&real).len();
-            path.ancestors().take(missing).filter(|path| path.parent().is_some()).map(Path::to_owned).collect()
-        };
-        let (library, command) = (self.library(), self.command());
-        let units = units::directory(&self.prefix);
-        let command = command.parent().unwrap_or(Path::new("/"));
-        let paths = [library.as_path(), bin, command, units.as_path()];
-        paths.into_iter().flat_map(way).collect()
-    }
-
-    /// Returns the directory of the installation, without DESTDIR, as its files name it.
-    fn library(&self) -> PathBuf {
-        self.prefix.join("lib/postern")
-    }
-
-    /// Returns the path of the command `postern`, a link.
-    fn command(&self) -> PathBuf {
-        self.prefix.join("bin/postern")
-    }
-
-    /// Checks the paths, and the CNI bin directory of the installation.
-    fn check(&self, bin: Option<&Path>) -> Result<()> {
-        for (name, path) in [("PREFIX", Some(self.prefix.as_path())), ("CNI_BIN", bin)] {
-            let is_path = path.is_none_or(|path| path.is_absolute() && path.to_str().is_some());
-            ensure!(is_path, "{name} has to be an absolute path: {:?}", path.unwrap_or(Path::new("")));
-        }
-        ensure!(
-            self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(),
-            "DESTDIR has to be an absolute path"
-        );
-        Ok(())
-    }
+/// An installation, before it is carried out.
+struct Installation<'a> {
+    place: &'a InstallPaths,
+    build: PathBuf,
+    /// The CNI bin directories, without DESTDIR.
+    bins: Vec<PathBuf>,
+    plugins: Vec<String>,
+    /// The executable that plugins' files start, without DESTDIR.
+    host: PathBuf,
+    layout: InstallLayout,
+    /// The files of plugins in CNI bin directories are only renewed, and no file is added.
+    is_upgrade: bool,
 }
 
-/// Installs a build, with the given plugins or with all plugins. `cni_bin` gets their files.
+/// Installs a build.
 ///
 /// # Errors
 /// A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
-pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String]) -> Result<()> {
-    place.check(Some(cni_bin))?;
-    let all;
-    let plugins = if plugins.is_empty() {
-        all = bundle::plugins_of(build)?;
-        &all
-    } else {
-        plugins
+pub fn install(options: &Options) -> Result<()> {
+    let build = build(options)?;
+    let plugins: Vec<String> = options.plugins.iter().chain(&options.names).cloned().collect();
+    let plugins = if plugins.is_empty() { bundle::plugins_of(&build)? } else { plugins };
+    let bins = if options.bin_dir.is_empty() { vec![PathBuf::from(CNI_BIN)] } else { options.bin_dir.clone() };
+    Installation::of(options, build, bins, plugins, false)?.carry_out(options)
+}
+
+/// Installs a build in place of an earlier version: the same plugins, in the same CNI bin directories.
+///
+/// # Errors
+/// As [`install`], or there is no earlier version.
+pub fn upgrade(options: &Options) -> Result<()> {
+    let build = build(options)?;
+    let layout = InstallLayout::at(options.place.real(&options.place.library()));
+    let library = layout.directory().display();
+    ensure!(
+        layout.host().symlink_metadata().is_ok(),
+        "{library} has no installation; --prefix names another place, and `postern install` makes a new installation"
+    );
+    let mut bins = if options.bin_dir.is_empty() { layout.bins() } else { options.bin_dir.clone() };
+    if bins.is_empty() {
+        // An older installation has no list of directories.
+        bins.push(PathBuf::from(CNI_BIN));
+    }
+    let named: Vec<String> = options.plugins.iter().chain(&options.names).cloned().collect();
+    let in_build = bundle::plugins_of(&build)?;
+    let installed = bundle::plugins_of(layout.directory())
+        .with_context(|| format!("the installation {library} has no plugins: `postern install` makes it anew"))?;
+    let same = || in_build.into_iter().filter(|plugin| installed.contains(plugin)).collect();
+    let plugins: Vec<String> = if named.is_empty() { same() } else { named };
+    ensure!(!plugins.is_empty(), "{} has none of the plugins in {library}", build.display());
+    let is_upgrade = options.bin_dir.is_empty();
+    Installation::of(options, build, bins, plugins, is_upgrade)?.carry_out(options)
+}
+
+/// Returns the directory of the build.
+fn build(options: &Options) -> Result<PathBuf> {
+    let own = || -> Result<PathBuf> {
+        let own = std::env::current_exe()?;
+        Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
     };
-    let host = InstallLayout::at(place.library()).host();
-    let layout = InstallLayout::at(place.real(&place.library()));
-    let (bin, command) = (place.real(cni_bin), place.real(&place.command()));
-    for from in [build.to_owned(), build.join(CATALOG)] {
-        if let Some(mode) = files::writable_by_others(&from) {
-            let from = from.display();
-            output::say(format!(
-                "{from} can be written by others than its owner (mode {mode:o}): its present files are installed"
-            ));
-        }
-    }
-    let mut bundle = Bundle::read(build, plugins)?;
-    ready_for(&layout, &host, place, cni_bin, plugins)?;
-    let made = place.to_make(cni_bin);
-    files::make_directory(layout.directory())?;
-    files::make_directory(&bin)?;
-    let _lock = files::lock(layout.directory())?;
-    layout.note_made(&made)?;
-    for plugin in plugins {
-        Placement::check(&bin, &host, plugin)?;
-    }
-    for plugin in bundle.take_over(&layout.catalog())? {
-        output::say(format!(
-            "plugin \"{plugin}\" was compiled for another postern, and will be refused until it is added again: \
-             `postern add FILE.wasm --name {plugin} --policy FILE`"
-        ));
-    }
-    let versions = layout.directory().join(VERSIONS);
-    files::make_directory(&versions)?;
-    let version = bundle.write(&versions)?;
-    let placements =
-        plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
-    // The target of the link must exist even after a power cut.
-    nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
-    switch(&layout, &version)?;
-    if place.destdir.is_empty() {
-        // Runs of the earlier version may have made records without claims that this version knows.
-        postern_state::forget_complete(&postern_account::places::expected().state)?;
-    }
-    files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
-    Ready::link(&command, &host)?.commit()?;
-    if bundle.has(DHCP_SERVICE) {
-        units::place(place)?;
-    }
-    layout.note_bin(cni_bin)?;
-    let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
-    tidy(&versions, &version)?;
-    for kept in kept.into_iter().flatten() {
-        output::text(&format!("the earlier file is kept as {}", kept.display()))?;
-    }
-    output::text(&format!(
-        "postern {version} is installed in {}, its plugins in {}",
-        layout.directory().display(),
-        bin.display()
-    ))?;
-    if bundle.has(DHCP_SERVICE) {
-        output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
-    }
-    Ok(())
+    let Some(from) = options.from.clone() else { return own() };
+    // The program that installs must be the build's own: it knows the engine and the version of this build.
+    let program = from.join("postern-admin");
+    ensure!(
+        !program.is_file() || files::are_same(&program, &std::env::current_exe()?),
+        "{} is another version than this program: call {} instead",
+        from.display(),
+        program.display()
+    );
+    Ok(from)
 }
 
-/// Checks all conditions that can be known before anything is changed.
-fn ready_for(
-    layout: &InstallLayout,
-    host: &Path,
-    place: &InstallPaths,
-    cni_bin: &Path,
-    plugins: &[String],
-) -> Result<()> {
-    for plugin in plugins {
-        line(host, plugin)?;
-        let path = place.real(&cni_bin.join(plugin));
-        ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
+impl<'a> Installation<'a> {
+    fn of(
+        options: &'a Options,
+        build: PathBuf,
+        bins: Vec<PathBuf>,
+        plugins: Vec<String>,
+        is_upgrade: bool,
+    ) -> Result<Self> {
+        let place = &options.place;
+        place.check(&bins)?;
+        let mut seen = BTreeSet::new();
+        // Two names of one directory would place each file twice.
+        let is_new = |bin: &PathBuf| seen.insert(place.real(bin).canonicalize().unwrap_or_else(|_| place.real(bin)));
+        let bins: Vec<PathBuf> = bins.into_iter().filter(is_new).collect();
+        let host = InstallLayout::at(place.library()).host();
+        let layout = InstallLayout::at(place.real(&place.library()));
+        Ok(Self { place, build, bins, plugins, host, layout, is_upgrade })
     }
-    let command = place.real(&place.command());
-    let is_ours = fs::read_link(&command).is_ok_and(|target| target.ends_with("lib/postern/postern"));
-    if command.symlink_metadata().is_ok() && !is_ours {
-        bail!("{} is there, and no link of Postern's; take it away", command.display());
-    }
-    for name in ["postern", "postern-admin", SCHEMAS] {
-        let path = layout.directory().join(name);
-        let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-        ensure!(!is_directory, "{} is a directory; take it away", path.display());
-    }
-    // The directories above an image's root are not the node's directories.
-    if place.destdir.is_empty() {
-        places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
-        bin_dir::judge(cni_bin);
-    }
-    Ok(())
-}
 
-/// Switches new runs to another version, at one instant.
-fn switch(layout: &InstallLayout, version: &str) -> Result<()> {
-    let link = |name: &str, target: &Path| -> Result<()> {
-        let path = layout.directory().join(name);
-        match fs::read_link(&path) {
-            Ok(found) if found == target => Ok(()),
-            _ => Ready::link(&path, target)?.commit(),
+    fn carry_out(&self, options: &Options) -> Result<()> {
+        let Self { place, layout, plugins, host, .. } = self;
+        for from in [self.build.clone(), self.build.join(CATALOG)] {
+            if let Some(mode) = files::writable_by_others(&from) {
+                let from = from.display();
+                output::say(format!(
+                    "{from} can be written by others than its owner (mode {mode:o}): its present files are installed"
+                ));
+            }
         }
-    };
-    let current = layout.directory().join(CURRENT);
-    let target = Path::new(VERSIONS).join(version);
-    if let Ok(before) = fs::read_link(&current)
-        && before != target
-    {
-        // From now on the old version is out of use.
-        let replaced = File::open(layout.directory().join(before));
-        let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
-    }
-    link(CURRENT, &target)?;
-    let catalog = layout.catalog();
-    let is_flat = catalog.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    for name in LINKS {
-        if !(name == CATALOG && is_flat) {
-            link(name, &Path::new(CURRENT).join(name))?;
+        let mut bundle = Bundle::read(&self.build, plugins)?;
+        self.check()?;
+        if options.dry_run {
+            let again = bundle.take_over(&layout.catalog(), &self.build)?;
+            return self.show(&bundle, &again);
         }
+        for program in OPTIONAL.into_iter().filter(|program| !bundle.has(program)) {
+            output::say(format!("this build has no {program}, and neither has the installation then"));
+        }
+        let made = place.to_make(&self.bins);
+        files::make_directory(layout.directory())?;
+        let bins: Vec<PathBuf> = self.bins.iter().map(|bin| place.real(bin)).collect();
+        bins.iter().try_for_each(|bin| files::make_directory(bin))?;
+        let _lock = files::lock(layout.directory())?;
+        layout.note_made(&made)?;
+        for (bin, plugin) in self.files() {
+            Placement::check(&place.real(bin), host, plugin)?;
+        }
+        let again = bundle.take_over(&layout.catalog(), &self.build)?;
+        let versions = layout.directory().join(VERSIONS);
+        files::make_directory(&versions)?;
+        let version = bundle.write(&versions)?;
+        let placements = self.files().map(|(bin, plugin)| Placement::prepare(&place.real(bin), host, plugin));
+        let placements = placements.collect::<Result<Vec<_>>>()?;
+        // The target of the link must exist even after a power cut.
+        nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
+        switch(place, layout, &version)?;
+        let command = place.real(&place.command());
+        files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
+        Ready::link(&command, host)?.commit()?;
+        match bundle.has(DHCP_SERVICE) {
+            true => units::place(place)?,
+            false => units::remove(place)?,
+        }
+        self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
+        let means = options.by.clone().or_else(|| layout.means().filter(|_| self.is_upgrade));
+        layout.note_means(means.as_deref().unwrap_or("source"))?;
+        let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
+        tidy(layout)?;
+        for plugin in again {
+            output::text(&format!("plugin \"{plugin}\" was compiled again, for {}", engine::fingerprint()))?;
+        }
+        for kept in kept.into_iter().flatten() {
+            output::text(&format!("the earlier file is kept as {}", kept.display()))?;
+        }
+        let bins: Vec<String> = bins.iter().map(|bin| bin.display().to_string()).collect();
+        output::text(&format!(
+            "postern {version} is installed in {}, its plugins in {}",
+            layout.directory().display(),
+            bins.join(" and ")
+        ))?;
+        if bundle.has(DHCP_SERVICE) {
+            output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
+        }
+        Ok(())
     }
-    if is_flat {
-        // Runs that began with the earlier host executable still use this catalog.
-        std::thread::sleep(GRACE);
-        Ready::link(&catalog, &Path::new(CURRENT).join(CATALOG))?.replace_directory()?;
-    }
-    Ok(())
-}
 
-/// Removes versions that no run can be using any more.
-fn tidy(versions: &Path, current: &str) -> Result<()> {
-    for entry in fs::read_dir(versions).with_context(|| versions.display().to_string())? {
-        let entry = entry?;
-        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
-        if entry.file_name() != current && age.is_some_and(|age| age > KEPT) {
-            files::remove_all(&entry.path())?;
-        }
+    /// Returns the CNI bin directory and the plugin of each file to place. An upgrade renews Postern's own files: a native
+    /// plugin that the operator has put back stays.
+    fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let files =
+            self.bins.iter().flat_map(|bin| self.plugins.iter().map(move |plugin| (bin.as_path(), plugin.as_str())));
+        files.filter(|(bin, plugin)| !self.is_upgrade || Found::at(&self.place.real(bin).join(plugin)).is_ours(plugin))
     }
-    Ok(())
+
+    /// Prints the changes that this installation would make.
+    fn show(&self, bundle: &Bundle, again: &[String]) -> Result<()> {
+        output::text(&format!("postern {} would be installed in {}", bundle.id(), self.layout.directory().display()))?;
+        for directory in &self.bins {
+            let bin = self.place.real(directory);
+            let plugins: Vec<&str> = self.files().filter(|(at, _)| at == directory).map(|(_, plugin)| plugin).collect();
+            let is_foreign = |plugin: &&&str| Found::at(&bin.join(plugin)) == Found::Foreign;
+            let foreign: Vec<&str> = plugins.iter().filter(is_foreign).copied().collect();
+            let files = output::count(plugins.len(), "file of a plugin", "files of plugins");
+            let kept = match foreign.as_slice() {
+                [] => String::new(),
+                foreign => format!("; these earlier files would be kept as NAME.native: {}", foreign.join(", ")),
+            };
+            output::text(&format!("{files} would be placed in {}{kept}", bin.display()))?;
+        }
+        for plugin in again {
+            output::text(&format!("plugin \"{plugin}\" would be compiled again, for {}", engine::fingerprint()))?;
+        }
+        output::text("nothing was changed")
+    }
+
+    /// Checks all conditions that can be known before anything is changed.
+    fn check(&self) -> Result<()> {
+        let Self { place, layout, host, .. } = self;
+        for plugin in &self.plugins {
+            line(host, plugin)?;
+            for bin in &self.bins {
+                let path = place.real(&bin.join(plugin));
+                ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
+            }
+        }
+        let command = place.real(&place.command());
+        let is_ours = fs::read_link(&command).is_ok_and(|target| target.ends_with("lib/postern/postern"));
+        if command.symlink_metadata().is_ok() && !is_ours {
+            bail!("{} is there, and no link of Postern's; take it away", command.display());
+        }
+        for name in ["postern", "postern-admin", SCHEMAS] {
+            let path = layout.directory().join(name);
+            let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            ensure!(!is_directory, "{} is a directory; take it away", path.display());
+        }
+        // The directories above an image's root are not the directories on the node.
+        if place.destdir.is_empty() {
+            places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
+            self.bins.iter().for_each(|bin| bin_dir::judge(bin));
+        }
+        Ok(())
+    }
 }

@@ -1,10 +1,10 @@
 //! `postern uninstall`, `make uninstall`: restores the node to its earlier state, and leaves no data that a later
 //! installation would use. The objects are listed before their removal.
 
-use super::InstallPaths;
 use super::bin_dir::{self, Found};
 use super::files;
 use super::layout::{InstallLayout, VERSIONS};
+use super::paths::InstallPaths;
 use super::units;
 use crate::lists::CNI_BIN;
 use crate::output::{self, confirmed};
@@ -21,11 +21,14 @@ pub struct Uninstall {
     #[command(flatten)]
     place: InstallPaths,
     /// Remove only the plugins' files in this CNI bin directory, if other directories have plugins' files too.
-    #[arg(long, value_name = "DIR")]
-    cni_bin: Option<PathBuf>,
+    #[arg(long = "bin-dir", alias = "cni-bin", value_name = "DIR")]
+    bin_dir: Option<PathBuf>,
     /// Remove without asking.
     #[arg(long)]
     yes: bool,
+    /// Show what would be removed, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
     /// Always an error: a user who names a plugin wants to remove that plugin, and not all of Postern.
     #[arg(hide = true)]
     plugin: Option<String>,
@@ -61,15 +64,20 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
         ));
         return Ok(ExitCode::from(crate::USAGE));
     }
-    options.place.check(options.cni_bin.as_deref())?;
+    options.place.check(&options.bin_dir)?;
     let layout = InstallLayout::at(options.place.real(&options.place.library()));
     let _lock = layout.directory().is_dir().then(|| files::lock(layout.directory())).transpose()?;
-    let removal = Removal::of(&options.place, layout, options.cni_bin.as_deref());
+    let removal = Removal::of(&options.place, layout, options.bin_dir.as_deref());
     if !removal.is_there() {
         output::text(&format!(
             "there was no postern in {}; --prefix names another place",
             removal.layout.directory().display()
         ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.dry_run {
+        output::text(&removal.words())?;
+        output::text("nothing was changed")?;
         return Ok(ExitCode::SUCCESS);
     }
     if !options.yes {

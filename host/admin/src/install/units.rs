@@ -1,7 +1,7 @@
 //! The units of the DHCP service. They are placed, but not enabled: an operator with networks of dhcp enables them.
 
-use super::InstallPaths;
 use super::files::{self, Ready};
+use super::paths::InstallPaths;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,7 @@
 //! to.
 
 use crate::component::{Component, wasi_extent};
+use crate::install::COMPONENT;
 use crate::install::line::line;
 use crate::subject;
 use crate::versions::{self, Answer};
@@ -69,7 +70,9 @@ impl CopiedFiles {
         for entry in fs::read_dir(&catalog).with_context(|| format!("catalog {}", catalog.display()))? {
             let path = entry?.path();
             places::trust(&path).map_err(anyhow::Error::msg)?;
-            if let (Some(name), true) = (path.file_name(), path.is_file()) {
+            // No run reads a component.
+            let is_component = path.extension().is_some_and(|ending| ending == COMPONENT);
+            if let (Some(name), true) = (path.file_name(), path.is_file() && !is_component) {
                 let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
                 files.push((name.to_string_lossy().into_owned(), bytes));
             }
