@@ -1,6 +1,7 @@
 # Sourced by the fetch scripts. They fetch packages of another Debian suite with apt's client, without root. A private source
 # list, state and cache leave the machine's package lists unchanged.
 #
+# debian_debs SUITE DIRECTORY PACKAGE...: downloads the packages and all that they depend on, as files.
 # debian_fetch SUITE DIRECTORY PACKAGE...: downloads and unpacks the packages under DIRECTORY, without dependencies. Prints
 # "PACKAGE VERSION" lines. META>BEGINNING stands for the dependencies of META whose names start with BEGINNING. The mirror is
 # $POSTERN_DEBIAN_MIRROR, or the mirror that this machine's apt uses for its release.
@@ -62,6 +63,21 @@ debian_fetch() {
   else
     echo "could not fetch $* from suite $suite (messages of apt-get above)" >&2
   fi
+  rm -rf "$work"
+  return $status
+}
+
+debian_debs() {
+  local suite=$1 directory=$2 work options status=0
+  shift 2
+  debian_begin "$suite" || return
+  sed -i '/^deb-src/d' "$work/sources.list"
+  mkdir -p "$directory"
+  # apt takes no installed package into account, because the private status file is empty.
+  { apt-get "${options[@]}" update -qq &&
+    apt-get "${options[@]}" install -qq --yes --download-only --no-install-recommends "$@"; } >&2 || status=$?
+  if [ $status = 0 ]; then mv "$work"/cache/archives/*.deb "$directory" || status=$?
+  else echo "could not fetch $* and their dependencies from suite $suite (messages of apt-get above)" >&2; fi
   rm -rf "$work"
   return $status
 }
