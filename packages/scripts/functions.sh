@@ -1,0 +1,73 @@
+# Functions of the packages' scripts (packages/scripts/functions.sh). A package only brings a bundle; its scripts call the product's
+# own install. So no package manager deletes the files of a version that runs still use.
+bundle=/usr/lib/postern/bundle/@VERSION@
+by=@BY@
+state=/run/postern
+say() { echo "postern: $*" >&2; }
+
+# place DIRECTORY [--divert]: installs the bundle; the plugins' files come into a CNI bin directory. With --divert, another package
+# that brings a file of the same name puts the file beside ours, as NAME.native.
+place() {
+  [ "${2-}" != --divert ] || divert "$1"
+  "$bundle/postern-admin" install --from "$bundle" --destdir "" --prefix /usr --cni-bin "$1"
+}
+
+# take_back [DIRECTORY]: removes the plugins' files from a CNI bin directory, and puts the native plugins back; without a directory,
+# removes the whole installation.
+take_back() {
+  "$bundle/postern-admin" uninstall --yes --prefix /usr ${1:+--cni-bin "$1"}
+}
+
+# divert DIRECTORY: the earlier file keeps its name until the installation replaces it, so no name is ever without a plugin.
+divert() {
+  for plugin in "$bundle"/postern.d/*.json; do
+    plugin=${plugin##*/}
+    plugin=$1/${plugin%.json}
+    dpkg-divert --quiet --package postern-cni --no-rename --divert "$plugin.native" --add "$plugin"
+  done
+}
+
+# undivert: other packages get their names back.
+undivert() {
+  LC_ALL=C dpkg-divert --list postern-cni | sed -n 's/^diversion of \(.*\) to .* by postern-cni$/\1/p' |
+    while read -r plugin; do dpkg-divert --quiet --package postern-cni --no-rename --remove "$plugin"; done
+}
+
+# installed: true if an installation of this package is there. An optional package may be removed after the base.
+installed() { [ -x "$bundle/postern-admin" ] && [ -e /usr/lib/postern/current ]; }
+
+# living: prints the number of attachments that have records. Records do not outlive a boot, and neither do attachments.
+living() {
+  count=0
+  for record in "$state"/attachments/* "$state".uninstalled-*/attachments/*; do [ ! -e "$record" ] || count=$((count + 1)); done
+  echo $count
+}
+
+# other_installation: true if `make install` or an archive made an installation that uses the same records.
+other_installation() { [ -e /usr/local/lib/postern/current ]; }
+
+# kept: says what a removal keeps, and how to end living attachments. An uninstall may have set their records aside: the records get
+# their place back, so that a later installation knows the attachments again.
+kept() {
+  [ -e "$state" ] || [ ! -e "$state.uninstalled-1" ] || mv "$state.uninstalled-1" "$state"
+  count=$(living)
+  if [ "$count" != 0 ]; then
+    say "attachments that are alive: $count. Their records stay in $state, and the audit log stays in /var/log/postern."
+    say "To end them: install postern again and delete their containers; \`postern gc\` removes what deleted containers left."
+  fi
+}
+
+# forget: removes records, index of leases, log and configuration. Refuses while attachments are alive.
+forget() {
+  count=$(living)
+  if other_installation; then
+    say "/usr/local/lib/postern is another installation, which uses the same records, log and settings: they stay"
+    return 0
+  fi
+  if [ "$count" != 0 ]; then
+    say "not purged: attachments that are alive: $count. Only their records in $state say how to remove them."
+    say "Install postern again and delete their containers, or boot the node; then purge."
+    return 1
+  fi
+  rm -rf "$state" "$state".uninstalled-* /var/lib/postern /var/log/postern /etc/postern /usr/lib/postern
+}
