@@ -10,6 +10,7 @@
 # make bench     times, memory and sizes beside the native plugins, in one run (RUNS=50); tests/bench draw puts them into the pages
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   install the built files, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin
+# make dist      archives and packages of a release, in target/dist/ARCH: ARCH=x86_64 or aarch64 (default: this machine's)
 # make uninstall remove all installed files; with CNI_BIN= only this directory's plugins, if other directories have plugins too
 
 PREFIX  ?= /usr/local
@@ -18,6 +19,7 @@ ONLY_BIN := $(CNI_BIN)
 CNI_BIN ?= /opt/cni/bin
 DESTDIR ?=
 RUNS    ?= 50
+ARCH    ?= $(shell uname -m)
 
 # The only list of Postern's plugins: each directory of guests/ with a policy.
 ALL     := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.toml)))
@@ -36,7 +38,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall clean
+.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist clean
 
 # The demo runs two plugins and no service, so only these are built for it. `make build` then builds the rest.
 DEMO := PROGRAMS=postern GUESTS="bridge host-local"
@@ -182,6 +184,14 @@ uninstall:
 	if [ -x $(BIN)/postern-admin ]; then admin=$(BIN)/postern-admin; fi; \
 	if [ ! -x "$$admin" ]; then echo "there is no postern-admin in $(BIN) or $(LIB): make build" >&2; exit 1; fi; \
 	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--bin-dir "$(CNI_BIN)")
+
+# Every artefact is made of one staging tree. `+` lets cargo share make's processors.
+ARTEFACTS := archive deb rpm
+dist:
+	@tests/install-packages dist
+	+@packages/programs $(ARCH)
+	@packages/stage $(ARCH)
+	@for artefact in $(ARTEFACTS); do packages/$$artefact $(ARCH); done
 
 clean:
 	cargo clean
