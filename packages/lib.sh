@@ -8,6 +8,7 @@
 #   stage    the staging tree, which packages/stage fills
 # Archives and packages are compressed with the level POSTERN_LEVEL, if it is set: tests need no small files.
 # It exports SOURCE_DATE_EPOCH, the time of each file in an artefact: the time of the commit, if the caller sets no other time.
+maintainer="Postern maintainers <maintainers@postern.example>"
 begin() {
   arch=$1
   case $arch in
@@ -58,5 +59,5 @@ sums() { (cd "$1" && find . -type f -printf '%P\n' | sort | xargs -r -d '\n' sha
 # filled FILE: prints a template with its values. @FUNCTIONS@ is the text of scripts/functions.sh.
 filled() {
   sed -e '/^@FUNCTIONS@$/{r packages/scripts/functions.sh' -e 'd}' "$1" |
-    sed -e "s|@VERSION@|$version|g" -e "s|@ARCHITECTURE@|${architecture-}|g" -e "s|@SIZE@|${size-}|g" -e "s|@BY@|${by-}|g"
+    sed -e "s|@VERSION@|$version|g" -e "s|@ARCHITECTURE@|${architecture-}|g" -e "s|@SIZE@|${size-}|g" -e "s|@BY@|${by-}|g" -e "s|@DATE@|${date-}|g" -e "s|@MAINTAINER@|$maintainer|g"
 }
