@@ -33,6 +33,19 @@ undivert() {
     while read -r plugin; do dpkg-divert --quiet --package postern-cni --no-rename --remove "$plugin"; done
 }
 
+# replaced OURS THEIRS DIRECTORY, for rpm: another package changed its files in a CNI bin directory. OURS and THEIRS are the numbers of
+# installed packages. The last native package takes its files with it, also those that were kept as NAME.native.
+replaced() {
+  [ "$1" != 0 ] || return 0
+  if [ "$2" = 0 ]; then
+    for plugin in "$bundle"/postern.d/*.json; do
+      plugin=${plugin##*/}
+      rm -f "$3/${plugin%.json}.native"
+    done
+  fi
+  place "$3"
+}
+
 # installed: true if an installation of this package is there. An optional package may be removed after the base.
 installed() { [ -x "$bundle/postern-admin" ] && [ -e /usr/lib/postern/current ]; }
 
