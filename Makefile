@@ -185,11 +185,11 @@ uninstall:
 	if [ ! -x "$$admin" ]; then echo "there is no postern-admin in $(BIN) or $(LIB): make build" >&2; exit 1; fi; \
 	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--bin-dir "$(CNI_BIN)")
 
-# Every artefact is made of one staging tree. `+` lets cargo share make's processors.
+# Every artefact is made of one staging tree.
 ARTEFACTS := archive deb rpm
 dist:
 	@tests/install-packages dist
-	+@packages/programs $(ARCH)
+	@packages/programs $(ARCH)
 	@packages/stage $(ARCH)
 	@for artefact in $(ARTEFACTS); do packages/$$artefact $(ARCH); done
 
