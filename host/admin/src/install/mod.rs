@@ -34,7 +34,7 @@ use switch::{switch, tidy};
 /// The options of `postern install` and `postern upgrade`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// The build or bundle: a directory with postern, postern-admin and postern.d [default: the directory of this
+    /// The build or bundle: a directory with the programs of Postern and postern.d [default: the directory of this
     /// program].
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
