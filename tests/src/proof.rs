@@ -189,6 +189,15 @@ pub fn is_recorded(node: &Node, container: &str) -> Result<bool> {
     Ok(!record(node, container)?.is_empty())
 }
 
+/// True if a plugin of the attachment's list has completed an ADD. After a killed ADD of a later plugin, `postern gc`
+/// keeps the completed plugin's part, and the runtime's DEL removes the part.
+///
+/// # Errors
+/// The records can't be read.
+pub fn has_complete_plugin(node: &Node, container: &str) -> Result<bool> {
+    Ok(record(node, container)?.contains("\"given\":"))
+}
+
 /// True if an attachment's record says that its ADD or its DEL was killed. `postern gc` removes such an attachment.
 ///
 /// # Errors

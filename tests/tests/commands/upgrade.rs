@@ -96,7 +96,7 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
         let build = if at % 2 == 0 { "/run/second" } else { "/run/first" };
         node.sh(&installation(build)).map(drop)
     })?;
-    ensure!(count >= 10, "installed only {count} times during the runs");
+    ensure!(count >= 4, "installed only {count} times during the runs");
     ensure!(
         failures.is_empty(),
         "{} of 240 attachments failed, {count} installations: {}",

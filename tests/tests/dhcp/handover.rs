@@ -114,7 +114,8 @@ fn systemd_starts_the_service_for_its_first_client() -> Result<()> {
     // The native daemon's unit file has this command. With the path of our plugin, the command starts our service.
     let command = format!("systemd-socket-activate --listen={} {} daemon", lab.socket().display(), plugin.display());
     lab.background("service", &command)?;
-    wait(Duration::from_secs(10), || Ok(lab.socket().exists()))?;
+    // The socket's file exists before systemd listens.
+    lab.until_said("service", "Listening on")?;
     let c1 = attachment("c1", &json!({}));
     lab.acquire(&c1)?;
     ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);

@@ -110,7 +110,7 @@ fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     lab.node.sh_in("c2", "ip link delete eth0")?;
     ensure!(files()? == "3", "nothing wakes an idle service");
     acquire("c4", 10)?;
-    ensure!(files()? == "2", "{}", files()?);
+    wait(seconds(10), || Ok(files()? == "2")).with_context(|| lab.log("service"))?;
     lab.node.remove_container("c3")?;
     let left = lab.leases()?;
     ensure!(matches!(left.as_slice(), [one] if one.container_id == "c4"), "{left:?}");

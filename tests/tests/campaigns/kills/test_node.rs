@@ -3,7 +3,7 @@
 use crate::kills::worker::{State, Worker};
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::has_or_skips_part;
-use postern_tests::proof::{collect_garbage, is_whole, picture};
+use postern_tests::proof::{collect_garbage, has_complete_plugin, is_whole, picture};
 use postern_tests::{Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -338,8 +338,15 @@ impl TestNode {
                 }
                 // A virtual device would end with the namespace.
                 State::Unknown(verb) if deleted > collected && container.network.name != "host-device" => {
+                    let is_killed_add = *verb == "ADD" && !is_whole(&self.node, &container.name)?;
+                    if is_killed_add && has_complete_plugin(&self.node, &container.name)? {
+                        delete(container, &Value::Null)?;
+                        *state = State::Absent;
+                        deleted += 1;
+                        continue;
+                    }
                     // `postern gc` keeps objects that a living namespace may use.
-                    if *verb != "ADD" || is_whole(&self.node, &container.name)? {
+                    if !is_killed_add {
                         self.node.remove_container(&container.name)?;
                         gone.push(container.clone());
                     }
