@@ -110,10 +110,10 @@ fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     lab.node.sh_in("c2", "ip link delete eth0")?;
     ensure!(files()? == "3", "nothing wakes an idle service");
     acquire("c4", 10)?;
-    wait(seconds(10), || Ok(files()? == "2")).with_context(|| lab.log("service"))?;
+    // On a busy machine the kernel ends a namespace late. Each request to the service makes it look again.
+    wait(seconds(20), || lab.leases().and_then(|_| Ok(files()? == "2"))).with_context(|| lab.log("service"))?;
     lab.node.remove_container("c3")?;
-    let left = lab.leases()?;
-    ensure!(matches!(left.as_slice(), [one] if one.container_id == "c4"), "{left:?}");
+    wait(seconds(20), || Ok(matches!(lab.leases()?.as_slice(), [one] if one.container_id == "c4")))?;
     let log = lab.node.sh("grep -c dhcp.forget /var/log/postern/audit.jsonl")?;
     ensure!(log.trim() == "3", "{log}");
     // The service remembers leases of an earlier boot for a day.
