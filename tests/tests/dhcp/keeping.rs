@@ -110,7 +110,7 @@ fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     lab.node.sh_in("c2", "ip link delete eth0")?;
     ensure!(files()? == "3", "nothing wakes an idle service");
     acquire("c4", 10)?;
-    // On a busy machine the kernel ends a namespace late. Each request to the service makes it look again.
+    // The service looks only at leases without a step under way, and only on a request. So the test asks again.
     wait(seconds(20), || lab.leases().and_then(|_| Ok(files()? == "2"))).with_context(|| lab.log("service"))?;
     lab.node.remove_container("c3")?;
     wait(seconds(20), || Ok(matches!(lab.leases()?.as_slice(), [one] if one.container_id == "c4")))?;
