@@ -254,8 +254,14 @@ fn host(layout: &InstallLayout) -> Result<PathBuf> {
 
 /// Places a plugin's file. Returns the new path of a foreign file that had the plugin's name.
 fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Option<PathBuf>> {
+    let bin = bin.canonicalize().with_context(|| bin.display().to_string())?;
+    let file = bin.join(placement.plugin());
     let kept = placement.commit()?;
-    layout.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
+    layout.note_bin(&bin)?;
+    // The directory of the host executable itself has no list: a build gets plugins there.
+    if bin != layout.directory() {
+        layout.note_placed(&[file], |_| true)?;
+    }
     Ok(kept)
 }
 

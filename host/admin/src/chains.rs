@@ -8,7 +8,7 @@ use postern_account::results;
 use postern_gate::Header;
 use postern_gate::places;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Native plugins that leave no object on the host for a container's address. Their effects are on the
 /// container's own link or namespace, or are removed with the host end of the pair.
@@ -22,8 +22,8 @@ pub struct Chains {
 
 impl Chains {
     /// Reads the operator's lists.
-    pub fn new(directory: &Path) -> Self {
-        let lists = lists::of_directory(directory).into_iter().filter_map(|(_, list)| list.ok());
+    pub fn new(directories: &[PathBuf]) -> Self {
+        let lists = lists::of_directories(directories).into_iter().filter_map(|(_, list)| list.ok());
         Self {
             lists: lists.map(|list| (list.name().to_owned(), plugins(&list))).collect(),
             ours: places::catalog().as_deref().map(installed).unwrap_or_default(),

@@ -13,7 +13,7 @@ use postern_cni::code;
 use postern_confine::{Direct, Environment, Program, Run};
 use postern_gate::places;
 use postern_gate::upkeep::Audit;
-use postern_net::{Attachment, Cache, Cached, Error, List, Plugins, Programs, Runtime, Verb, answer, load};
+use postern_net::{Attachment, Cache, Cached, Error, List, Plugins, Programs, Runtime, Verb, answer, load_from};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const FLANNEL: &str = "flannel";
 
 /// Finds the lists of attachments, and calls the lists' plugins.
 pub struct Detacher<'a> {
-    conf_dir: &'a Path,
+    conf_dirs: &'a [PathBuf],
     programs: Programs,
     cache: Cache,
     namespaces: OnceCell<Result<Namespaces, String>>,
@@ -79,11 +79,11 @@ impl Detachment {
 }
 
 impl<'a> Detacher<'a> {
-    /// Uses the lists in `conf_dir`, and the programs in `cni_path`: directories, separated by colons. Each program may
+    /// Uses the lists in `conf_dirs`, and the programs in `cni_path`: directories, separated by colons. Each program may
     /// run for `limit`.
-    pub fn new(conf_dir: &'a Path, cni_path: &str, limit: Duration) -> Self {
+    pub fn new(conf_dirs: &'a [PathBuf], cni_path: &str, limit: Duration) -> Self {
         let (programs, cache) = (Programs::of_path(cni_path), Cache::usual());
-        Self { conf_dir, programs, cache, namespaces: OnceCell::new(), limit }
+        Self { conf_dirs, programs, cache, namespaces: OnceCell::new(), limit }
     }
 
     /// Returns the list to call for an attachment. The caller knows from the record that the container is gone. `None`
@@ -138,9 +138,9 @@ impl<'a> Detacher<'a> {
             Err(error) => return Err(error.to_string()),
         }
         let unusable = |error: Error| format!("{}: {error}", path.display());
-        // Plugins of the network's own directory are not in the cache. The list in `conf_dir` is used if it is still
+        // Plugins of the network's own directory are not in the cache. The list in `conf_dirs` is used if it is still
         // equal to the cached list.
-        let list = match load(self.conf_dir, &network) {
+        let list = match load_from(self.conf_dirs, &network) {
             Ok(list) if list.text == config => list,
             _ => List::parse(&config).map_err(unusable)?,
         };

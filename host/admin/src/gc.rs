@@ -16,7 +16,7 @@ use postern_gate::capability::device::held::HeldNote;
 use postern_gate::places::Places;
 use postern_state::plugin_of;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub struct Options {
     pub native: bool,
     /// Directories of leases, besides the default directory.
     pub data_dir: Vec<PathBuf>,
-    /// The directory of the network lists.
-    pub conf_dir: PathBuf,
+    /// The directories of the network lists.
+    pub conf_dirs: Vec<PathBuf>,
     /// The directories of native plugins, as `CNI_PATH`.
     pub cni_path: String,
     /// The time limit for each program of a list.
@@ -73,8 +73,8 @@ fn total_held(freed: usize, held: usize) -> String {
 }
 
 /// Returns the input of a native IPAM program of a network: only the operator's configuration is used.
-fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
-    let lists = lists::of_directory(directory).into_iter().filter_map(|(_, list)| list.ok());
+fn config(directories: &[PathBuf], network: &str, plugin: &str) -> Option<String> {
+    let lists = lists::of_directories(directories).into_iter().filter_map(|(_, list)| list.ok());
     let mut own = lists.filter(|list| list.name() == network);
     own.find_map(|list| {
         list.requests().find(|(entry, _)| entry.ipam() == plugin).map(|(_, request)| request.to_string())
@@ -85,8 +85,8 @@ fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
-    let chains = Chains::new(&options.conf_dir);
-    let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
+    let chains = Chains::new(&options.conf_dirs);
+    let detacher = Detacher::new(&options.conf_dirs, &options.cni_path, options.limit);
     // If DEL of the whole list can be called, the plugins of the list remove their rules.
     let leaves_rules = |header: &Header| match of(&detacher, header) {
         Ok(Some(_)) => None,
@@ -121,12 +121,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let act = count > 0 && (options.yes || !options.json && confirmed(&question(left, held.len()))?);
     let (mut removed, mut partly, mut freed, mut failed) = (0, 0, 0, Vec::new());
     if act {
-        let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
+        let config = |network: &str, plugin: &str| config(&options.conf_dirs, network, plugin);
         let rules = LazyServed::default();
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
         // The data are read again: the operator may have taken a long time to confirm.
-        let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
+        let detacher = Detacher::new(&options.conf_dirs, &options.cni_path, options.limit);
         let still = if lists.iter().any(Option::is_some) { find()?.garbage } else { Vec::new() };
         let is_gone = |item: &Garbage| {
             still.iter().any(|other| other.header == item.header && other.is_whole())

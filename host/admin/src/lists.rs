@@ -2,10 +2,11 @@
 //! runtime would give to each plugin (specification, sections 3 and 4 of 1.1.0).
 
 use crate::install::layout::InstallLayout;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
 use postern_cni::unicode;
 use postern_gate::plugin_file;
+use postern_gate::policies::node_directories;
 use serde_json::{Map, Value};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -22,7 +23,37 @@ const MOST: usize = 4096;
 /// The runtimes' default directory of plugins.
 pub const CNI_BIN: &str = "/opt/cni/bin";
 
-pub use postern_net::{DIRECTORIES as CNI_DIRECTORIES, cni_path};
+pub use postern_net::DIRECTORIES as CNI_DIRECTORIES;
+
+/// Returns the places of networks and plugins: the given places, else those of `NETCONFPATH` and `CNI_PATH`, else the
+/// operator's (`node.toml`), else the runtimes' defaults.
+///
+/// # Errors
+/// The operator's settings are needed, and can't be read.
+pub fn places(conf_dir: Option<&Path>, cni_path: Option<&str>) -> Result<postern_net::Places> {
+    let given = postern_net::Places {
+        conf_dirs: conf_dir.into_iter().map(Path::to_owned).collect(),
+        cni_path: cni_path.map(str::to_owned),
+    };
+    given.or(node_directories).map_err(Error::msg)
+}
+
+/// Returns the directories of networks, as [`places`] does.
+///
+/// # Errors
+/// As [`places`].
+pub fn directories(given: Option<&Path>) -> Result<Vec<PathBuf>> {
+    // No plugin is looked for, so the directories of plugins do not matter.
+    Ok(places(given, Some(""))?.conf_dirs())
+}
+
+/// Returns the directories of plugins, separated by colons, as [`places`] does.
+///
+/// # Errors
+/// As [`places`].
+pub fn cni_path(given: Option<&str>) -> Result<String> {
+    Ok(places(Some(Path::new("")), given)?.cni_path())
+}
 
 /// True if a program of this name is in one of the directories.
 pub fn is_in(cni_path: &str, plugin: &str) -> bool {
@@ -211,7 +242,7 @@ impl Network {
     /// # Errors
     /// As [`find`] and [`Network::read`].
     pub fn find(target: &str, plugin: &str) -> Result<Self> {
-        Self::read(&find(target, &directory(None))?, plugin)
+        Self::read(&find(target, &directories(None)?)?, plugin)
     }
 
     /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. From a list, the first entry
@@ -265,17 +296,17 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the directory of networks: the given directory, or `NETCONFPATH`, or the runtimes' default.
-pub fn directory(given: Option<&Path>) -> PathBuf {
-    postern_net::Places { conf_dir: given.map(Path::to_owned), cni_path: None }.conf_dir()
+/// Returns the files of networks in several directories, as [`of_directory`] does.
+pub fn of_directories(directories: &[PathBuf]) -> Vec<(PathBuf, Result<List, String>)> {
+    directories.iter().flat_map(|directory| of_directory(directory)).collect()
 }
 
-/// Returns the file of a network. `target` is the name of a network in `directory`, or a file's path, which is
-/// returned.
+/// Returns the file of a network. `target` is the name of a network in one of the directories, or a file's path, which
+/// is returned.
 ///
 /// # Errors
 /// No network and no file has this name.
-pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
+pub fn find(target: &str, directories: &[PathBuf]) -> Result<PathBuf> {
     let path = Path::new(target);
     let is_file =
         target.contains('/') || path.extension().is_some_and(|one| ENDINGS.iter().any(|ending| one == *ending));
@@ -284,10 +315,12 @@ pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
     }
     let mut names = Vec::new();
     // Lists come before single plugins, as in runtimes.
-    let (mut files, single): (Vec<_>, Vec<_>) =
-        files(directory).into_iter().partition(|path| path.extension().is_some_and(|ending| ending == "conflist"));
-    files.extend(single);
-    for file in files {
+    let in_order = |directory: &PathBuf| {
+        let is_list = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "conflist");
+        let (lists, single): (Vec<_>, Vec<_>) = files(directory).into_iter().partition(is_list);
+        lists.into_iter().chain(single)
+    };
+    for file in directories.iter().flat_map(in_order) {
         let Some(name) = name_of(&file) else { continue };
         if name == target {
             return Ok(file);
@@ -299,7 +332,8 @@ pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
     }
     let near = postern_keys::nearest(target, names.iter().map(String::as_str));
     let near = near.map(|near| format!("; \"{near}\" may be meant")).unwrap_or_default();
-    bail!("there is no network \"{target}\" in {}{near}", directory.display())
+    let places: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    bail!("there is no network \"{target}\" in {}{near}", places.join(" or "))
 }
 
 /// Returns the network's name in a file that can be read.

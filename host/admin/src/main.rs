@@ -252,7 +252,8 @@ enum Verb {
     /// It reads the network's list, runs its plugins in order, and keeps the result in /var/lib/cni/results, as runtimes
     /// on libcni do. Output, errors and container IDs are those of cnitool 1.3.
     ///
-    /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists),
+    /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists).
+    /// Without them, /etc/postern/node.toml may name both. Further variables:
     /// CAP_ARGS (JSON object: values for `runtimeConfig` by capability), CNI_ARGS (KEY=VALUE;KEY=VALUE), CNI_IFNAME.
     ///
     /// Each plugin is executed, as by any runtime. Plugins of this postern keep only the rights that their policy
@@ -271,12 +272,12 @@ enum Verb {
     ///
     /// Exit status: 0 healthy (notes are possible); 1 errors: runs fail, or state leaks; 3 warnings only.
     Doctor {
-        /// The directory of the runtime's network lists.
-        #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
-        conf_dir: PathBuf,
-        /// CNI bin directory.
-        #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
-        bin: PathBuf,
+        /// The directory of the runtime's network lists [default: NETCONFPATH, node.toml, or /etc/cni/net.d].
+        #[arg(long, value_name = "DIR")]
+        conf_dir: Option<PathBuf>,
+        /// CNI bin directory [default: the directories of the installation, of node.toml, or /opt/cni/bin].
+        #[arg(long, value_name = "DIR")]
+        bin: Option<PathBuf>,
         /// Print one JSON object. Later versions may add keys.
         ///
         /// Keys: healthy, findings [{severity (error, warning, note), area, place, what, why, remedy, is_command}], looked_at,
@@ -306,8 +307,8 @@ enum Verb {
     ///
     /// The objects to remove are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// If other directories have plugins' files too, --bin-dir removes only the files in the named directory.
-    /// Records of living attachments are moved to /run. The audit log stays.
+    /// With --bin-dir, only the files in the named directory are removed. Otherwise, records of living attachments are
+    /// moved to /run, and the next installation puts them back. The audit log stays.
     Uninstall(install::Uninstall),
     /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
@@ -345,11 +346,12 @@ enum Verb {
         /// A further directory with leases of native plugins (host-local's `dataDir`), beside /var/lib/cni/networks.
         #[arg(long, value_name = "DIR", requires = "native")]
         data_dir: Vec<PathBuf>,
-        /// The directory of network lists. A list in it is used only if the runtimes' cache has an equal list.
-        #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
-        conf_dir: PathBuf,
-        /// Directories of native plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
-        /// /usr/libexec/cni].
+        /// The directory of network lists [default: NETCONFPATH, node.toml, or /etc/cni/net.d]. A list in it is used only
+        /// if the runtimes' cache has an equal list.
+        #[arg(long, value_name = "DIR")]
+        conf_dir: Option<PathBuf>,
+        /// Directories of native plugins, separated by colons [default: CNI_PATH, node.toml, or /opt/cni/bin,
+        /// /usr/lib/cni, /usr/libexec/cni].
         #[arg(long, value_name = "DIRS")]
         cni_path: Option<String>,
         /// The time limit for each program of a list, in seconds. A program that takes longer is killed, with all
@@ -437,14 +439,15 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,
         Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Net { verb, places } => return Ok(net::run(verb, places)),
-        Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
+        Verb::Doctor { conf_dir, bin, json } => return doctor::run(conf_dir.as_deref(), bin, json),
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
         Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, timeout, unbind, .. } => {
-            let cni_path = lists::cni_path(cni_path.as_deref());
+            let places = lists::places(conf_dir.as_deref(), cni_path.as_deref())?;
+            let (conf_dirs, cni_path) = (places.conf_dirs(), places.cni_path());
             let limit = Duration::from_secs(timeout.into());
-            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path, limit, unbind });
+            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dirs, cni_path, limit, unbind });
         }
     }
     Ok(ExitCode::SUCCESS)

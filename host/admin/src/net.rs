@@ -1,7 +1,7 @@
 //! `postern net`: a runtime's verbs for one container, with the arguments, variables, output and container IDs of
 //! cnitool.
 
-use crate::{output, validate};
+use crate::{lists, output, validate};
 use clap::{Args, Subcommand};
 use postern_net::Command;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use std::process::ExitCode;
 /// The places of networks and plugins.
 #[derive(Args)]
 pub struct Places {
-    /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].
+    /// The directory of network lists [default: NETCONFPATH, node.toml, or /etc/cni/net.d].
     #[arg(long, global = true, value_name = "DIR")]
     conf_dir: Option<PathBuf>,
-    /// Directories of plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
-    /// /usr/libexec/cni].
+    /// Directories of plugins, separated by colons [default: CNI_PATH, node.toml, or /opt/cni/bin,
+    /// /usr/lib/cni, /usr/libexec/cni].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
     /// An option of earlier versions. A script with this option gets an error, which says to leave the option out.
@@ -103,14 +103,22 @@ pub fn run(verb: Verb, places: Places) -> ExitCode {
         output::usage("error: leave out --separate: each plugin has a process of its own now");
         return ExitCode::from(crate::USAGE);
     }
-    let places = postern_net::Places { conf_dir: places.conf_dir, cni_path: places.cni_path };
+    let found = || lists::places(places.conf_dir.as_deref(), places.cni_path.as_deref());
     let command = match verb.command() {
         Ok(command) => command,
         Err(Paper::Validate(options)) => {
-            let cni_path = postern_net::cni_path(places.cni_path.as_deref());
-            return validate::run(&options, &validate::Places { directory: places.conf_dir(), cni_path });
+            let places =
+                found().map(|found| validate::Places { directories: found.conf_dirs(), cni_path: found.cni_path() });
+            return match places {
+                Ok(places) => validate::run(&options, &places),
+                Err(error) => fails(&error),
+            };
         }
         Err(Paper::Schema { plugin }) => return validate::print_schema(plugin.as_deref()),
+    };
+    let places = match found() {
+        Ok(places) => places,
+        Err(error) => return fails(&error),
     };
     let answered = postern_net::run(&command, &places).and_then(|result| match result {
         Some(result) => output::result(&result).map_err(|error| format!("{error:#}")),
@@ -123,6 +131,11 @@ pub fn run(verb: Verb, places: Places) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn fails(error: &anyhow::Error) -> ExitCode {
+    output::complain(&format!("{error:#}"));
+    ExitCode::FAILURE
 }
 
 /// A command that runs no plugin.

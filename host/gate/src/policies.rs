@@ -48,6 +48,14 @@ pub fn node_settings() -> Result<NodeSettings, PluginError> {
     Ok(operators(Path::new(NODE_FILE))?.map(|text| NodeSettings::parse(&text)).transpose()?.unwrap_or_default())
 }
 
+/// Returns the operator's directories of network lists, and of plugins. Without settings, both are empty.
+///
+/// # Errors
+/// As [`node_settings`].
+pub fn node_directories() -> Result<(Vec<String>, Vec<String>), PluginError> {
+    node_settings().map(|settings| (settings.network_directories, settings.plugin_directories))
+}
+
 /// Returns the operator's file, if there is one. The file may be a symbolic link. The owner of the link decides where
 /// the link leads, so the owner is checked too.
 fn operators(own: &Path) -> Result<Option<Text>, PluginError> {

@@ -72,7 +72,7 @@ impl Options {
     /// Returns the verb with its arguments. `None` if verb and arguments don't fit together.
     fn command(self) -> Option<Arguments> {
         let Self { conf_dir, cni_path, ifname, valid, words } = self;
-        let places = Places { conf_dir: conf_dir.map(PathBuf::from), cni_path };
+        let places = Places { conf_dirs: conf_dir.into_iter().map(PathBuf::from).collect(), cni_path };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let command = match *words.as_slice() {
             [verb @ ("add" | "check" | "del"), network, netns] if valid.is_empty() => {
@@ -120,7 +120,7 @@ mod tests {
         is("gc n --valid c/e/f --valid d/e", Command::Gc { network: "n".to_owned(), valid });
         is("status n x", Command::Status { network: "n".to_owned() });
         let Arguments { places, .. } = read("add n /ns --conf-dir=/a --cni-path /b:/c").unwrap();
-        assert_eq!(places, Places { conf_dir: Some("/a".into()), cni_path: Some("/b:/c".to_owned()) });
+        assert_eq!(places, Places { conf_dirs: vec!["/a".into()], cni_path: Some("/b:/c".to_owned()) });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The commands of `postern net`, with the arguments, variables, output and container IDs of cnitool.
 
-use crate::{Attachment, Cache, Failure, Programs, Rest, Runtime, load};
+use crate::{Attachment, Cache, Failure, Programs, Rest, Runtime, load_from};
 use postern_cni::{Error, quote};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha512};
@@ -10,36 +10,52 @@ use std::path::{Component, Path, PathBuf};
 /// The directories in which distributions place plugins.
 pub const DIRECTORIES: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 
+/// The directory of network lists.
+const LISTS: &str = "/etc/cni/net.d";
+
 /// The places of networks and plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The directory of network lists; `None` means `NETCONFPATH`, or `/etc/cni/net.d`.
-    pub conf_dir: Option<PathBuf>,
-    /// Directories of plugins, separated by colons; `None` means `CNI_PATH`, or the directories of distributions.
+    /// The directories of network lists, in the order of the search; an empty list means [`Places::or`], or
+    /// `/etc/cni/net.d`.
+    pub conf_dirs: Vec<PathBuf>,
+    /// Directories of plugins, separated by colons; `None` means [`Places::or`], or the directories of distributions.
     pub cni_path: Option<String>,
 }
 
 impl Places {
-    /// Returns the programs in the directories of plugins.
-    fn programs(&self) -> Programs {
-        Programs::of_path(&cni_path(self.cni_path.as_deref()))
+    /// Fills in the places that are not named: from `NETCONFPATH` and `CNI_PATH`, else from the operator's settings.
+    /// `settings` returns directories of lists, and directories of plugins.
+    ///
+    /// # Errors
+    /// The settings are needed, and can't be read.
+    pub fn or<E>(mut self, settings: impl FnOnce() -> Result<(Vec<String>, Vec<String>), E>) -> Result<Self, E> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        if self.conf_dirs.is_empty() {
+            self.conf_dirs.extend(variable("NETCONFPATH").map(PathBuf::from));
+        }
+        self.cni_path = self.cni_path.or_else(|| Some(variable("CNI_PATH")?.to_string_lossy().into_owned()));
+        if self.conf_dirs.is_empty() || self.cni_path.is_none() {
+            let (lists, plugins) = settings()?;
+            if self.conf_dirs.is_empty() {
+                self.conf_dirs.extend(lists.into_iter().map(PathBuf::from));
+            }
+            if self.cni_path.is_none() && !plugins.is_empty() {
+                self.cni_path = Some(plugins.join(":"));
+            }
+        }
+        Ok(self)
     }
 
-    /// Returns the directory of network lists.
-    pub fn conf_dir(&self) -> PathBuf {
-        let variable = || env::var_os("NETCONFPATH").filter(|path| !path.is_empty()).map(PathBuf::from);
-        self.conf_dir.clone().or_else(variable).unwrap_or_else(|| "/etc/cni/net.d".into())
+    /// Returns the directories of network lists.
+    pub fn conf_dirs(&self) -> Vec<PathBuf> {
+        if self.conf_dirs.is_empty() { vec![PathBuf::from(LISTS)] } else { self.conf_dirs.clone() }
     }
-}
 
-/// Returns the directories of plugins: the given directories, else the directories of `CNI_PATH`, else the directories
-/// of distributions.
-pub fn cni_path(given: Option<&str>) -> String {
-    let variable = || {
-        let path = env::var_os("CNI_PATH").map(|path| path.to_string_lossy().into_owned());
-        path.filter(|path| !path.is_empty())
-    };
-    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| DIRECTORIES.join(":"))
+    /// Returns the directories of plugins, separated by colons.
+    pub fn cni_path(&self) -> String {
+        self.cni_path.clone().unwrap_or_else(|| DIRECTORIES.join(":"))
+    }
 }
 
 /// A verb with its arguments.
@@ -87,8 +103,8 @@ pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String>
         Command::Add(one) | Command::Check(one) | Command::Del(one) => &one.network,
         Command::Gc { network, .. } | Command::Status { network } => network,
     };
-    let list = load(&places.conf_dir(), network).map_err(words)?;
-    let runtime = Runtime { plugins: places.programs(), cache: Cache::usual() };
+    let list = load_from(&places.conf_dirs(), network).map_err(words)?;
+    let runtime = Runtime { plugins: Programs::of_path(&places.cni_path()), cache: Cache::usual() };
     match command {
         Command::Add(one) => {
             return match runtime.add(&list, &attachment(one)?) {

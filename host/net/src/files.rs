@@ -22,24 +22,53 @@ const NON_BLOCKING: i32 = 0o4000;
 /// # Errors
 /// In libcni's words: there is no such network, or an earlier file is broken.
 pub fn load(directory: &Path, name: &str) -> Result<List, Error> {
+    load_from(&[directory], name)
+}
+
+/// Finds the network `name` in the first of several directories that has such a network.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_from(directories: &[impl AsRef<Path>], name: &str) -> Result<List, Error> {
+    let mut is_empty = true;
+    for directory in directories {
+        match look_in(directory.as_ref(), name)? {
+            Found::Network(list) => return Ok(list),
+            Found::Others => is_empty = false,
+            Found::Nothing => {}
+        }
+    }
+    let places: Vec<String> = directories.iter().map(|one| one.as_ref().display().to_string()).collect();
+    let places = places.join(" or ");
+    Err(Error::config(match is_empty {
+        true => format!("no net configurations found in {places}"),
+        false => format!("no net configuration with name \"{name}\" in {places}"),
+    }))
+}
+
+/// The content of a directory, for somebody who wants one network.
+enum Found {
+    Network(List),
+    Others,
+    Nothing,
+}
+
+fn look_in(directory: &Path, name: &str) -> Result<Found, Error> {
     let lists = files(directory, &["conflist"])?;
     for path in &lists {
         let list = of_file(path)?;
         if list.name == name {
-            return Ok(list);
+            return Ok(Found::Network(list));
         }
     }
     let single = files(directory, &["conf", "json"])?;
-    if lists.is_empty() && single.is_empty() {
-        return Err(Error::config(format!("no net configurations found in {}", directory.display())));
-    }
     for path in &single {
         let plugin = Plugin::parse(&contents(path)?)?;
         if plugin.name == name {
-            return List::of_single(&plugin);
+            return List::of_single(&plugin).map(Found::Network);
         }
     }
-    Err(Error::config(format!("no net configuration with name \"{name}\" in {}", directory.display())))
+    Ok(if lists.is_empty() && single.is_empty() { Found::Nothing } else { Found::Others })
 }
 
 /// Reads a list with the plugins of its directory.

@@ -4,6 +4,7 @@
 //! arguments: it has the parser, with its help and error messages.
 
 use postern_cni::terminal::printable;
+use postern_gate::policies::node_directories;
 use postern_net::{Arguments, run};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +20,8 @@ pub fn main(arguments: &[OsString]) -> Option<u8> {
         postern_gate::say!("postern: postern itself failed at {place}: this is a bug. {why}");
         std::process::exit(1);
     }));
-    let answered = run(&command, &places).and_then(|result| match result {
+    let places = places.or(|| node_directories().map_err(|error| error.to_string()));
+    let answered = places.and_then(|places| run(&command, &places)).and_then(|result| match result {
         Some(result) => print(&result).map_err(|error| error.to_string()),
         None => Ok(()),
     });

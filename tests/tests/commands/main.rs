@@ -9,6 +9,8 @@ mod install;
 mod learn;
 mod net;
 mod net_files;
+mod node_directories;
+mod node_install;
 mod plan;
 mod plugin_files;
 mod upgrade;

@@ -26,12 +26,11 @@ pub fn installed(catalog: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
+pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(catalog) = &node.catalog else { return };
     examination.look("plugins", format!("code and manifests of plugins: {}", node.plugins.join(", ")));
     if node.plugins.is_empty() {
-        let remedy =
-            Remedy::Words("`make install` in Postern's source tree places the plugins that come with it".to_owned());
+        let remedy = Remedy::Words(format!("{} places the plugins that come with it", installer()));
         examination.found(
             Severity::Error,
             catalog.display(),
@@ -48,7 +47,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
             .and_then(|code| code.verify(None));
         if let Err(reason) = verified {
             let place = catalog::code_path(catalog, plugin);
-            let (severity, why) = match is_called(node, bin, plugin) {
+            let (severity, why) = match is_called(node, plugin) {
                 true => (Severity::Error, "every run of the plugin is refused"),
                 false => (
                     Severity::Warning,
@@ -72,18 +71,30 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     }
 }
 
+/// Returns the way to install this Postern again, by the means of its installation.
+fn installer() -> &'static str {
+    match InstallLayout::own().ok().and_then(|layout| layout.means()).as_deref() {
+        Some("deb") => "`apt-get install --reinstall postern`",
+        Some("rpm") => "`dnf reinstall postern`",
+        Some("archive") => "`./install` in the unpacked archive",
+        Some("image") => "a new pod of Postern's DaemonSet",
+        Some("sysext") => "`systemd-sysext refresh`",
+        _ => "`make install` in Postern's source tree",
+    }
+}
+
 /// True if something can start the plugin: a file for runtimes, or a network that names it.
-fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
+fn is_called(node: &Node, plugin: &str) -> bool {
     let named = |list: &List| list.entries().iter().any(|entry| [entry.plugin(), entry.ipam()].contains(&plugin));
     let placed = InstallLayout::own().map(|layout| layout.bins()).unwrap_or_default();
     let is_in = |directory: &Path| directory.join(plugin).symlink_metadata().is_ok();
-    is_in(bin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
+    node.bins.have(plugin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }
 
 /// Returns the way to place a plugin again. The catalog does not keep the components of shipped plugins.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
     if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
-        return Remedy::Words("`make install` in Postern's source tree places the plugin again".to_owned());
+        return Remedy::Words(format!("{} places the plugin again", installer()));
     }
     let component = match Manifest::read(catalog, plugin) {
         Ok(manifest) => format!("the plugin's component (sha256:{})", manifest.digest),

@@ -1,10 +1,10 @@
 //! The files that runtimes start: the plugins' files in CNI bin directories.
 
-use super::{Examination, Node, Remedy, Severity};
+use super::{Bins, Examination, Node, Remedy, Severity, placed};
 use crate::install::bin_dir::Found;
 use crate::install::files::are_same;
 use crate::install::layout::{InstallLayout, OPTIONAL, PROGRAMS};
-use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
+use crate::lists::CNI_DIRECTORIES;
 use postern_gate::shell::quoted;
 use postern_state::{TrustError, trust};
 use std::collections::BTreeSet;
@@ -12,24 +12,23 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The harm: a native plugin that runtimes start instead has all of the host's privileges, without any report.
-const NATIVE: &str =
-    "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
-
 /// The harm of a program that another user can write.
 const OPEN: &str = "runtimes and services start it as root: a user who can write there has the host's privileges";
 
-pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
+pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(layout) = InstallLayout::own() else { return };
     let host = layout.host();
     if !host.is_file() {
         return examination
             .leave_out("the programs that runtimes start: there is no postern beside postern-admin to compare with");
     }
-    let directories = directories(&layout, bin);
-    if bin == Path::new(CNI_BIN) {
+    let means = layout.means().map(|means| format!(", installed by {means}")).unwrap_or_default();
+    examination.look("plugins", format!("this postern in {}{means}", layout.directory().display()));
+    let directories = directories(&layout, &node.bins);
+    if !node.bins.is_requested {
         elsewhere(examination, node, &directories);
     }
+    placed::examine(examination, node, &layout, &directories);
     for directory in directories {
         if !directory.is_dir() {
             examination
@@ -84,19 +83,21 @@ fn trusted(examination: &mut Examination, path: &Path) {
     examination.found(Severity::Error, place.display(), reason, OPEN, remedy);
 }
 
-/// Returns the directories that files were placed in, and the requested directory. A directory without files of Postern
-/// is left out, if another directory remains.
-fn directories(layout: &InstallLayout, bin: &Path) -> BTreeSet<PathBuf> {
+/// Returns the directories that files were placed in, and the requested directory. If no file was placed, the first
+/// directory of a runtime's search should have the files.
+fn directories(layout: &InstallLayout, bins: &Bins) -> BTreeSet<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = layout.bins().into_iter().collect();
-    if directories.is_empty() || bin != Path::new(CNI_BIN) {
-        directories.insert(bin.to_owned());
+    if directories.is_empty() || bins.is_requested {
+        directories.extend(bins.searched.first().cloned());
     }
     directories
 }
 
 /// Reports native plugins in a directory without files of Postern. They may be in the directory on purpose.
 fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<PathBuf>) {
-    for directory in CNI_DIRECTORIES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
+    let searched = node.bins.searched.iter().map(PathBuf::as_path);
+    let all: BTreeSet<&Path> = CNI_DIRECTORIES.map(Path::new).into_iter().chain(searched).collect();
+    for directory in all.into_iter().filter(|place| !directories.contains(*place)) {
         let is_native = |plugin: &&String| Found::at(&directory.join(plugin)) == Found::Foreign;
         let native: Vec<&str> = node.plugins.iter().filter(is_native).map(String::as_str).collect();
         if !native.is_empty() {
@@ -119,9 +120,6 @@ fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Pa
         |severity, what: &str, why: &str, remedy| examination.found(severity, path.display(), what, why, remedy);
     let other = "another Postern, with a catalog of its own, answers for the plugin";
     match Found::at(&path) {
-        Found::Nothing => {
-            found(Severity::Note, "is not there", "runtimes that look there do not find the plugin", again());
-        }
         Found::File(file) if file.plugin != plugin => {
             let what = format!("starts plugin \"{}\"", file.plugin);
             found(Severity::Error, &what, "networks run another plugin than the one they name", again());
@@ -147,7 +145,8 @@ fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Pa
             found(Severity::Note, "is a link to this postern", why, again());
         }
         Found::File(_) | Found::Copy => {}
-        Found::Foreign => found(Severity::Error, "is not Postern's file for the plugin", NATIVE, again()),
+        // One finding has all of these files.
+        Found::Nothing | Found::Foreign => {}
         Found::Directory => {
             let remedy = Remedy::Words("remove it, then run `postern add` again".to_owned());
             found(Severity::Error, "is a directory", "runtimes cannot start the plugin", remedy);

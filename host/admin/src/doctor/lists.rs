@@ -1,19 +1,20 @@
 //! Network lists: checks that their plugins can run.
 
 use super::{Examination, Node, Remedy, Severity};
-use crate::lists::{Entry, List, cni_path, is_in, of_directory};
+use crate::lists::{Entry, List, cni_path, is_in, of_directories};
 use crate::versions;
 use postern_cni::{Flannel, NetConf};
 use postern_gate::catalog::Manifest;
 use postern_gate::{places, policies, rehearsal};
 use postern_types::Capability;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Reads the lists of a directory; a file that is not a list is a finding.
-pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
-    let files = of_directory(directory);
-    examination.look("networks", format!("network lists in {}: {}", directory.display(), files.len()));
+/// Reads the lists of directories; a file that is not a list is a finding.
+pub fn read(examination: &mut Examination, directories: &[PathBuf]) -> Vec<List> {
+    let files = of_directories(directories);
+    let places: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    examination.look("networks", format!("network lists in {}: {}", places.join(" and "), files.len()));
     let mut lists = Vec::new();
     for (path, list) in files {
         match list {
@@ -29,7 +30,7 @@ pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
     lists
 }
 
-pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
+pub fn examine(examination: &mut Examination, node: &Node) {
     examination.area = "networks";
     for (at, list) in node.lists.iter().enumerate() {
         if let Some(first) = node.lists.iter().take(at).find(|first| first.name() == list.name()) {
@@ -39,23 +40,17 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
             examination.found(Severity::Warning, list.path.display(), what, why, remedy);
         }
         for (entry, request) in list.requests() {
-            examine_plugin(examination, node, list, (entry, request), bin);
+            examine_plugin(examination, node, list, (entry, request));
         }
     }
 }
 
-fn examine_plugin(
-    examination: &mut Examination,
-    node: &Node,
-    list: &List,
-    (entry, request): (&Entry, Value),
-    bin: &Path,
-) {
+fn examine_plugin(examination: &mut Examination, node: &Node, list: &List, (entry, request): (&Entry, Value)) {
     let plugin = entry.plugin();
     let is_installed = |name: &str| node.plugins.iter().any(|one| one == name);
     if !is_installed(plugin) {
-        let usual = cni_path(None);
-        let native = match (!plugin.contains('/') && bin.join(plugin).exists(), is_in(&usual, plugin)) {
+        let usual = cni_path(None).unwrap_or_default();
+        let native = match (node.bins.have(plugin), is_in(&usual, plugin)) {
             (true, _) => Some("it runs natively".to_owned()),
             // Only the runtime knows in which directory it looks.
             (false, true) => {
@@ -68,14 +63,14 @@ fn examine_plugin(
             let why = "a native program has all of the host's privileges";
             return examination.found(Severity::Note, list.path.display(), what, why, Remedy::None);
         }
-        let what = format!("there is no plugin \"{plugin}\", neither in the catalog nor in {}", bin.display());
+        let what = format!("there is no plugin \"{plugin}\", neither in the catalog nor in {}", node.bins.words());
         let remedy = Remedy::Words(format!(
             "install the program \"{plugin}\" in {}, or a component of this name by `postern add`; --bin names another \
              directory of programs",
-            bin.display()
+            node.bins.words()
         ));
         // A missing directory of programs makes only a note, because the runtime may look in another directory.
-        let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
+        let severity = if node.bins.searched.iter().any(|bin| bin.is_dir()) { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
     let Ok(catalog) = &node.catalog else { return };

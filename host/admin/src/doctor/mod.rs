@@ -7,7 +7,9 @@ mod directories;
 mod files;
 mod kernel;
 mod lists;
+mod node_file;
 mod overlap;
+mod placed;
 mod policies;
 mod pools;
 pub mod probe;
@@ -19,7 +21,7 @@ mod vlans;
 pub use code::installed;
 
 use crate::account::WITHIN;
-use crate::lists::List;
+use crate::lists::{CNI_BIN, List};
 use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
@@ -147,10 +149,39 @@ struct Node {
     /// Names of the installed plugins.
     plugins: Vec<String>,
     lists: Vec<List>,
+    /// The CNI bin directories.
+    bins: Bins,
     /// The state of the kernel, or the reason why it can't be looked at.
     node_state: Result<NodeState, String>,
     accounts: Vec<Account>,
     native: OnceCell<Vec<String>>,
+}
+
+/// The CNI bin directories that doctor looks at.
+struct Bins {
+    /// The directories that a runtime searches: the requested directory, or the operator's, or the usual directory.
+    searched: Vec<PathBuf>,
+    /// True if the command line names the directory.
+    is_requested: bool,
+}
+
+impl Bins {
+    fn of(requested: Option<PathBuf>) -> Self {
+        let is_requested = requested.is_some();
+        let own = || Some(node_file::plugin_directories()).filter(|own| !own.is_empty());
+        let usual = || vec![PathBuf::from(CNI_BIN)];
+        let searched = requested.map(|bin| vec![bin]).or_else(own).unwrap_or_else(usual);
+        Self { searched, is_requested }
+    }
+
+    /// True if one of the directories has an object with this name.
+    fn have(&self, name: &str) -> bool {
+        !name.contains('/') && self.searched.iter().any(|bin| bin.join(name).symlink_metadata().is_ok())
+    }
+
+    fn words(&self) -> String {
+        self.searched.iter().map(|bin| bin.display().to_string()).collect::<Vec<_>>().join(" or ")
+    }
 }
 
 impl Node {
@@ -171,18 +202,19 @@ impl Node {
 ///
 /// # Errors
 /// Standard output can't be written.
-pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
+pub fn run(conf_dir: Option<&Path>, bin: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     let mut examination = Examination::default();
-    let node = prepare(&mut examination, conf_dir);
+    let node = prepare(&mut examination, conf_dir, bin);
     if !geteuid().is_root() {
         examination.leave_out("namespaces, files and rules that only root may look at (this is not root)");
     }
     kernel::examine(&mut examination, &node);
     directories::examine(&mut examination, &node);
-    code::examine(&mut examination, &node, bin);
-    files::examine(&mut examination, &node, bin);
+    code::examine(&mut examination, &node);
+    files::examine(&mut examination, &node);
     policies::examine(&mut examination, &node);
-    lists::examine(&mut examination, &node, bin);
+    node_file::examine(&mut examination);
+    lists::examine(&mut examination, &node);
     dhcp::examine(&mut examination, &node);
     overlap::examine(&mut examination, &node);
     pools::examine(&mut examination, &node);
@@ -207,11 +239,12 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     }))
 }
 
-fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
+fn prepare(examination: &mut Examination, conf_dir: Option<&Path>, bin: Option<PathBuf>) -> Node {
     let places = postern_account::places::expected();
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
-    let lists = lists::read(examination, conf_dir);
+    let lists = lists::read(examination, &node_file::list_directories(conf_dir));
+    let bins = Bins::of(bin);
     let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
         Ok((node_state, Ok(accounts))) => (Ok(node_state), accounts),
         Ok((_, Err(reason))) => {
@@ -221,7 +254,7 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
         }
         Err(reason) => (Err(reason), Vec::new()),
     };
-    Node { places, catalog, plugins, lists, node_state, accounts, native: OnceCell::new() }
+    Node { places, catalog, plugins, lists, bins, node_state, accounts, native: OnceCell::new() }
 }
 
 fn text(report: &Report) -> String {

@@ -7,6 +7,9 @@
 //! PREFIX/lib/postern/versions/ID/                  host, its sibling, the catalog that goes with both, and the schemas
 //! PREFIX/lib/postern/bin-directories               the CNI bin directories with plugins' files, one per line
 //! PREFIX/lib/postern/made-directories              directories that installations made, one per line
+//! PREFIX/lib/postern/placed-files                  plugins' files in CNI bin directories, one per line
+//! PREFIX/lib/postern/diverted-files                files that Debian's dpkg knows as diverted, one per line
+//! PREFIX/lib/postern/installed-by                  the means of the last installation
 //! ```
 //!
 //! A run's executable stays in one version during the whole run, and uses the catalog beside it. A host executable at
@@ -35,12 +38,23 @@ pub const OPTIONAL: [&str; 3] = [COMPILER, DHCP_SERVICE, PROGRAM];
 pub const DHCP_SERVICE: &str = "postern-dhcpd";
 /// The names that lead through the link `current`.
 pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
+/// The directory for the files of a package manager, which an installation links or copies.
+pub const BUNDLE: &str = "bundle";
 /// The list of CNI bin directories.
 const BINS: &str = "bin-directories";
+/// The list of plugins' files that installations and `postern add` placed in CNI bin directories.
+const PLACED: &str = "placed-files";
+/// The list of files that have a diversion of an installation.
+const DIVERTED: &str = "diverted-files";
 /// The file with the means of the last installation: source, archive, deb, rpm, image, sysext.
 const MEANS: &str = "installed-by";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
+
+/// True if a package manager calls the installation.
+pub fn is_package(means: &str) -> bool {
+    ["deb", "rpm"].contains(&means)
+}
 
 /// The directory of a host executable and the files that belong to it.
 #[derive(Clone, Debug)]
@@ -90,14 +104,19 @@ impl InstallLayout {
 
     /// Adds the missing paths to a list. A path with a newline is left out.
     fn note(&self, name: &str, paths: &[PathBuf]) -> Result<()> {
-        let mut all = self.list(name);
-        let before = all.len();
-        for path in paths {
+        self.change(name, paths, |_| true)
+    }
+
+    /// Takes paths out of a list, and adds the missing paths.
+    fn change(&self, name: &str, add: &[PathBuf], stays: impl Fn(&Path) -> bool) -> Result<()> {
+        let before = self.list(name);
+        let mut all: Vec<PathBuf> = before.iter().filter(|path| stays(path)).cloned().collect();
+        for path in add {
             if !all.contains(path) && !path.to_string_lossy().contains('\n') {
                 all.push(path.clone());
             }
         }
-        if all.len() == before {
+        if all == before {
             return Ok(());
         }
         let text: String = all.iter().map(|path| format!("{}\n", path.display())).collect();
@@ -131,14 +150,52 @@ impl InstallLayout {
         if bin == self.0 { Ok(()) } else { self.note(BINS, &[bin.to_owned()]) }
     }
 
-    /// Takes a CNI bin directory out of the list.
+    /// Takes a CNI bin directory and its files out of the lists.
+    ///
+    /// # Errors
+    /// A list can't be written.
+    pub fn forget_bin(&self, bin: &Path) -> Result<()> {
+        self.change(BINS, &[], |noted| noted != bin)?;
+        self.change(PLACED, &[], |file| file.parent() != Some(bin))
+    }
+
+    /// Returns the plugins' files that were placed in CNI bin directories.
+    pub fn placed(&self) -> Vec<PathBuf> {
+        self.list(PLACED)
+    }
+
+    /// Notes plugins' files, so that `doctor` knows which files are gone. An earlier note goes unless the file `stays`.
     ///
     /// # Errors
     /// The list can't be written.
-    pub fn forget_bin(&self, bin: &Path) -> Result<()> {
-        let text: String =
-            self.bins().iter().filter(|noted| *noted != bin).map(|noted| format!("{}\n", noted.display())).collect();
-        Ready::write(&self.0.join(BINS), text.as_bytes(), 0o644)?.commit()
+    pub fn note_placed(&self, files: &[PathBuf], stays: impl Fn(&Path) -> bool) -> Result<()> {
+        self.change(PLACED, files, stays)
+    }
+
+    /// Returns the files with a diversion.
+    pub fn diverted(&self) -> Vec<PathBuf> {
+        self.list(DIVERTED)
+    }
+
+    /// Notes diversions of files.
+    ///
+    /// # Errors
+    /// The list can't be written.
+    pub fn note_diverted(&self, files: &[PathBuf]) -> Result<()> {
+        self.note(DIVERTED, files)
+    }
+
+    /// Takes a file out of the list of diversions.
+    ///
+    /// # Errors
+    /// The list can't be written.
+    pub fn forget_diverted(&self, file: &Path) -> Result<()> {
+        self.change(DIVERTED, &[], |noted| noted != file)
+    }
+
+    /// True if a package manager made the installation: it has units and bundle of its own.
+    pub fn is_packaged(&self) -> bool {
+        self.means().is_some_and(|means| is_package(&means))
     }
 
     /// Returns the means of the last installation, if it is known.
@@ -157,6 +214,7 @@ impl InstallLayout {
 
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
-        LINKS.into_iter().rev().chain([CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS]).map(|name| self.0.join(name))
+        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS, PLACED, DIVERTED];
+        LINKS.into_iter().rev().chain(parts).map(|name| self.0.join(name))
     }
 }

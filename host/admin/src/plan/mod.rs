@@ -55,19 +55,19 @@ pub struct Attachment {
     /// Arguments for the capabilities that the list declares, as one JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     capability_args: String,
-    /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].
+    /// The directory of network lists [default: NETCONFPATH, node.toml, or /etc/cni/net.d].
     #[arg(long, value_name = "DIR")]
     conf_dir: Option<PathBuf>,
-    /// Directories of native plugins, separated by colons [default: CNI_PATH, or /opt/cni/bin, /usr/lib/cni,
-    /// /usr/libexec/cni].
+    /// Directories of native plugins, separated by colons [default: CNI_PATH, node.toml, or
+    /// /opt/cni/bin, /usr/lib/cni, /usr/libexec/cni].
     #[arg(long, value_name = "DIRS")]
     cni_path: Option<String>,
 }
 
 /// Makes the plan and prints it.
 pub fn run(target: &str, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
-    let directory = lists::directory(attachment.conf_dir.as_deref());
-    let report = lists::find(target, &directory).and_then(|path| plan(&path, plugin, attachment));
+    let directories = lists::directories(attachment.conf_dir.as_deref())?;
+    let report = lists::find(target, &directories).and_then(|path| plan(&path, plugin, attachment));
     // Even after an error, all sandbox processes are reaped.
     rehearsal::reap();
     let report = report?;
@@ -114,7 +114,7 @@ fn env(attachment: &Attachment, verb: &str) -> Result<Env> {
         netns: attachment.netns.clone().unwrap_or_else(|| format!("/run/netns/{}", attachment.container)),
         ifname: attachment.ifname.clone(),
         args: attachment.args.clone(),
-        path: lists::cni_path(attachment.cni_path.as_deref()),
+        path: lists::cni_path(attachment.cni_path.as_deref())?,
         netns_override: String::new(),
     };
     match env.validate() {

@@ -52,7 +52,8 @@ pub fn check(
 ) -> Result<()> {
     let policies = policies(file, plugin)?;
     let names: Vec<&str> = policies.iter().map(|(name, _)| name.as_str()).collect();
-    let files = only.map_or_else(|| lists::files(&places.directory), |only| vec![only.to_owned()]);
+    let all = || places.directories.iter().flat_map(|directory| lists::files(directory)).collect();
+    let files = only.map_or_else(all, |only| vec![only.to_owned()]);
     let arguments = super::capability_args()?;
     let mut networks: BTreeMap<String, PathBuf> = BTreeMap::new();
     for path in files {

@@ -73,8 +73,8 @@ pub struct Report {
 /// The places of networks and plugins.
 #[derive(Debug)]
 pub struct Places {
-    /// The directory of networks.
-    pub directory: PathBuf,
+    /// The directories of networks.
+    pub directories: Vec<PathBuf>,
     /// Directories of plugins, separated by colons.
     pub cni_path: String,
 }
@@ -97,7 +97,7 @@ fn report(options: &Options, places: &Places) -> Result<Report> {
     let mut report = Report::default();
     match (&options.target, &options.policy) {
         (Some(target), policy) => {
-            let file = lists::find(target, &places.directory)?;
+            let file = lists::find(target, &places.directories)?;
             if let Some(policy) = policy {
                 change::check(&mut report, policy, options.plugin.as_deref(), Some(&file), places)?;
             } else {
@@ -176,7 +176,8 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
     if !file_only {
         other_names(&mut sheet, node, &places.cni_path);
     }
-    let is_installed = file.parent().is_some_and(|parent| parent == places.directory);
+    let is_installed =
+        file.parent().is_some_and(|parent| places.directories.iter().any(|directory| parent == directory));
     if let Some(network) = network::check(&mut sheet, node, is_installed) {
         let further = if network.is_list { folder(report, file, node, &network, file_only, places)? } else { 0 };
         if network.entries.is_empty() && further == 0 {

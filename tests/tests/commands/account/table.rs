@@ -295,7 +295,7 @@ pub const BROKEN: [Broken; 51] = [
         by: "cp /bin/true $bin/ptp",
         state: "",
         show: "",
-        doctor: "is not Postern's file for the plugin",
+        doctor: "1 file of Postern was replaced or removed: replaced in",
         severity: "error",
         remedy: Remedy::Doctor,
     },
