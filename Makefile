@@ -11,7 +11,7 @@
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   install the built files, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin
 # make dist      archives and packages of a release, in target/dist/ARCH: ARCH=x86_64 or aarch64 (default: this machine's)
-# make uninstall remove all installed files; with CNI_BIN= only this directory's plugins, if other directories have plugins too
+# make uninstall remove all installed files; with CNI_BIN= only this directory's plugins
 
 PREFIX  ?= /usr/local
 # If the caller of `make uninstall` names a directory, no other directory loses plugins.

@@ -8,29 +8,13 @@ say() { echo "postern: $*" >&2; }
 # place DIRECTORY [--divert]: installs the bundle; the plugins' files come into a CNI bin directory. With --divert, another package
 # that brings a file of the same name puts the file beside ours, as NAME.native.
 place() {
-  [ "${2-}" != --divert ] || divert "$1"
-  "$bundle/postern-admin" install --from "$bundle" --destdir "" --prefix /usr --cni-bin "$1"
+  "$bundle/postern-admin" install --from "$bundle" --prefix /usr --by "$by" --bin-dir "$1" ${2:+"$2"}
 }
 
-# take_back [DIRECTORY]: removes the plugins' files from a CNI bin directory, and puts the native plugins back; without a directory,
-# removes the whole installation.
+# take_back [DIRECTORY]: removes the plugins' files from a CNI bin directory with their diversions, and puts the native plugins back;
+# without a directory, removes the whole installation.
 take_back() {
-  "$bundle/postern-admin" uninstall --yes --prefix /usr ${1:+--cni-bin "$1"}
-}
-
-# divert DIRECTORY: the earlier file keeps its name until the installation replaces it, so no name is ever without a plugin.
-divert() {
-  for plugin in "$bundle"/postern.d/*.json; do
-    plugin=${plugin##*/}
-    plugin=$1/${plugin%.json}
-    dpkg-divert --quiet --package postern-cni --no-rename --divert "$plugin.native" --add "$plugin"
-  done
-}
-
-# undivert: other packages get their names back.
-undivert() {
-  LC_ALL=C dpkg-divert --list postern-cni | sed -n 's/^diversion of \(.*\) to .* by postern-cni$/\1/p' |
-    while read -r plugin; do dpkg-divert --quiet --package postern-cni --no-rename --remove "$plugin"; done
+  "$bundle/postern-admin" uninstall --yes --prefix /usr ${1:+--bin-dir "$1"}
 }
 
 # replaced OURS THEIRS DIRECTORY, for rpm: another package changed its files in a CNI bin directory. OURS and THEIRS are the numbers of

@@ -133,6 +133,11 @@ impl Placement {
         Ok(Self { path, plugin: plugin.to_owned(), ready })
     }
 
+    /// Returns the plugin's name.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
     /// Places the file. A foreign file of that name is kept under another name, which is returned.
     ///
     /// # Errors
@@ -157,7 +162,7 @@ fn keep(path: &Path) -> Result<PathBuf> {
             return Ok(kept);
         }
         let free = (1..)
-            .map(|number| kept.with_file_name(format!("{}-{number}", name(&kept))))
+            .map(|number| numbered(&kept, number))
             .find(|candidate| candidate.symlink_metadata().is_err())
             .unwrap_or_default();
         fs::rename(&kept, &free).with_context(|| format!("cannot keep {} as {}", kept.display(), free.display()))?;
@@ -186,7 +191,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Removes a plugin's file, or puts the kept file back in its place.
+/// Removes a plugin's file, or puts the kept file back in its place. Files that were kept earlier go: without Postern,
+/// each later file would have replaced them.
 ///
 /// # Errors
 /// The kernel's error.
@@ -201,5 +207,14 @@ pub fn take_back(path: &Path) -> Result<()> {
         (Err(_), Ok(_)) => fs::remove_file(path),
         (Err(_), Err(_)) => Ok(()),
     };
-    done.with_context(|| format!("cannot take {} away", path.display()))
+    done.with_context(|| format!("cannot take {} away", path.display()))?;
+    (1..)
+        .map(|number| numbered(&kept, number))
+        .take_while(|path| path.symlink_metadata().is_ok())
+        .try_for_each(|path| fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display())))
+}
+
+/// Returns the name for an earlier kept file.
+fn numbered(kept: &Path, number: u32) -> PathBuf {
+    kept.with_file_name(format!("{}-{number}", name(kept)))
 }

@@ -9,14 +9,15 @@ use crate::output;
 use crate::own_version;
 use crate::validate;
 use anyhow::{Context, Result, ensure};
+use nix::unistd::geteuid;
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places::{self, CATALOG};
 use postern_sandbox::engine;
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directories in a version.
@@ -42,9 +43,51 @@ pub fn plugins_of(build: &Path) -> Result<Vec<String>> {
     Ok(plugins)
 }
 
-/// Files by their place in a version of an installation, with their modes.
+/// Files by their place in a version of an installation.
 #[derive(Debug, Default)]
-pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);
+pub struct Bundle(BTreeMap<PathBuf, Part>);
+
+/// One file of a bundle.
+#[derive(Debug)]
+struct Part {
+    bytes: Vec<u8>,
+    mode: u32,
+    /// The file with these bytes; `None` if the bytes were made here.
+    source: Option<PathBuf>,
+}
+
+impl Part {
+    fn of(source: &Path, mode: u32) -> io::Result<Self> {
+        Ok(Self { bytes: fs::read(source)?, mode, source: Some(source.to_owned()) })
+    }
+
+    fn made(bytes: Vec<u8>) -> Self {
+        Self { bytes, mode: 0o644, source: None }
+    }
+
+    /// True if a path has exactly this file, which only this user can change.
+    fn is_at(&self, path: &Path) -> bool {
+        self.is_owned(path) && fs::read(path).is_ok_and(|found| found == self.bytes)
+    }
+
+    fn is_owned(&self, path: &Path) -> bool {
+        let Ok(meta) = path.symlink_metadata() else { return false };
+        meta.is_file() && meta.uid() == geteuid().as_raw() && meta.permissions().mode() & 0o7777 == self.mode
+    }
+
+    /// Gives the source a second name, so that the disk has the file once. False if the file has to be copied: the new
+    /// name is on another file system, or other users could change the source.
+    fn link(&self, path: &Path) -> bool {
+        let Some(source) = self.source.as_deref().filter(|source| self.is_owned(source)) else { return false };
+        let linked = fs::hard_link(source, path).is_ok();
+        // The checked bytes count, and not those of a file that replaced the source meanwhile.
+        if linked && !self.is_at(path) {
+            let _ = fs::remove_file(path);
+            return false;
+        }
+        linked
+    }
+}
 
 impl Bundle {
     /// Reads a build, and compares each plugin's code, manifest and policy.
@@ -55,19 +98,20 @@ impl Bundle {
         let mut bundle = Self::default();
         for program in PROGRAMS {
             let path = build.join(program);
-            let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
-            bundle.0.insert(program.into(), (bytes, 0o755));
+            let part = Part::of(&path, 0o755);
+            let part = part.with_context(|| format!("{}: run `make build` first", path.display()))?;
+            bundle.0.insert(program.into(), part);
         }
         for program in OPTIONAL {
             let path = build.join(program);
-            match fs::read(&path) {
-                Ok(bytes) => drop(bundle.0.insert(program.into(), (bytes, 0o755))),
+            match Part::of(&path, 0o755) {
+                Ok(part) => drop(bundle.0.insert(program.into(), part)),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error).with_context(|| path.display().to_string()),
             }
         }
         for (name, text) in validate::schema_files()? {
-            bundle.0.insert(Path::new(SCHEMAS).join(name), (text.into_bytes(), 0o644));
+            bundle.0.insert(Path::new(SCHEMAS).join(name), Part::made(text.into_bytes()));
         }
         for plugin in plugins {
             bundle.add(&build.join(CATALOG), plugin)?;
@@ -82,13 +126,14 @@ impl Bundle {
         for ending in ENDINGS {
             let file = format!("{plugin}.{ending}");
             let path = catalog.join(&file);
-            let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
-            self.0.insert(Path::new(CATALOG).join(file), (bytes, 0o644));
+            let part = Part::of(&path, 0o644);
+            let part = part.with_context(|| format!("{}: run `make build` first", path.display()))?;
+            self.0.insert(Path::new(CATALOG).join(file), part);
         }
         let component = format!("{plugin}.{COMPONENT}");
         let path = catalog.join(&component);
-        match fs::read(&path) {
-            Ok(bytes) => drop(self.0.insert(Path::new(CATALOG).join(component), (bytes, 0o644))),
+        match Part::of(&path, 0o644) {
+            Ok(part) => drop(self.0.insert(Path::new(CATALOG).join(component), part)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
@@ -97,7 +142,7 @@ impl Bundle {
 
     fn bytes(&self, plugin: &str, ending: &str) -> &[u8] {
         let path = Path::new(CATALOG).join(format!("{plugin}.{ending}"));
-        self.0.get(&path).map(|(bytes, _)| bytes.as_slice()).unwrap_or_default()
+        self.0.get(&path).map(|part| part.bytes.as_slice()).unwrap_or_default()
     }
 
     /// Checks a plugin as a run would. A plugin that fails is not placed.
@@ -167,7 +212,7 @@ impl Bundle {
             )
         })?;
         for (file, bytes) in again.parts()? {
-            self.0.insert(Path::new(CATALOG).join(file), (bytes, 0o644));
+            self.0.insert(Path::new(CATALOG).join(file), Part::made(bytes));
         }
         Ok(true)
     }
@@ -182,18 +227,19 @@ impl Bundle {
         let sums: Vec<String> = self
             .0
             .iter()
-            .map(|(path, (bytes, mode))| format!("{} {mode:o} {}\n", path.display(), catalog::sha256(bytes)))
+            .map(|(path, Part { bytes, mode, .. })| format!("{} {mode:o} {}\n", path.display(), catalog::sha256(bytes)))
             .collect();
         let sum = catalog::sha256(sums.concat().as_bytes());
         format!("{}-{}", env!("CARGO_PKG_VERSION"), sum.get(..12).unwrap_or_default())
     }
 
     /// Writes the bundle below a directory as a new version. The version gets its name only when it is complete. If an
-    /// equal version exists, that version is used. Returns the version's name.
+    /// equal version exists, that version is used. With `links`, files are linked instead of copied, as far as possible.
+    /// Returns the version's name.
     ///
     /// # Errors
     /// The version can't be written.
-    pub fn write(&self, versions: &Path) -> Result<String> {
+    pub fn write(&self, versions: &Path, links: bool) -> Result<String> {
         let id = self.id();
         for number in 0.. {
             let name = if number == 0 { id.clone() } else { format!("{id}-{number}") };
@@ -208,8 +254,11 @@ impl Bundle {
                 for inner in DIRECTORIES {
                     files::make_directory(&new.join(inner))?;
                 }
-                for (path, (bytes, mode)) in &self.0 {
-                    Ready::write(&new.join(path), bytes, *mode)?.commit()?;
+                for (path, part) in &self.0 {
+                    let path = new.join(path);
+                    if !(links && part.link(&path)) {
+                        Ready::write(&path, &part.bytes, part.mode)?.commit()?;
+                    }
                 }
                 fs::rename(&new, &directory).with_context(|| format!("cannot make {}", directory.display()))?;
                 return Ok(name);
@@ -220,15 +269,6 @@ impl Bundle {
 
     /// True if a directory has exactly this content, with the right modes: all users can read, the owner can write.
     fn is_at(&self, directory: &Path) -> bool {
-        let is_same = |(path, (bytes, mode)): (&PathBuf, &(Vec<u8>, u32))| {
-            let path = directory.join(path);
-            let Ok(meta) = path.symlink_metadata() else { return false };
-            let is_own = owner(&meta) == nix::unistd::geteuid().as_raw();
-            meta.is_file()
-                && is_own
-                && meta.permissions().mode() & 0o7777 == *mode
-                && fs::read(&path).is_ok_and(|found| found == *bytes)
-        };
         let count = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
         let inner = DIRECTORIES.map(|inner| directory.join(inner));
         let files = count(directory) + inner.iter().map(|inner| count(inner)).sum::<usize>();
@@ -239,7 +279,7 @@ impl Bundle {
         files == self.0.len() + inner.len()
             && is_plain(directory)
             && inner.iter().all(|inner| is_plain(inner))
-            && self.0.iter().all(is_same)
+            && self.0.iter().all(|(path, part)| part.is_at(&directory.join(path)))
     }
 }
 
@@ -257,8 +297,4 @@ fn compile_again(catalog: &Path, plugin: &str) -> Result<PluginFiles> {
         before.digest
     );
     Source { file: &file, policy: &policy, name: plugin, catalog, shipped: false }.compile(ARCH)
-}
-
-fn owner(meta: &fs::Metadata) -> u32 {
-    std::os::unix::fs::MetadataExt::uid(meta)
 }

@@ -3,10 +3,13 @@
 
 pub mod bin_dir;
 mod bundle;
+mod divert;
+mod extras;
 pub mod files;
 pub mod layout;
 pub mod line;
 mod paths;
+mod records;
 mod remove;
 mod switch;
 mod units;
@@ -20,16 +23,21 @@ use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
-use files::Ready;
-use layout::{DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS};
+use divert::Diversions;
+use extras::Extras;
+use layout::{DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package};
 use line::line;
 use paths::InstallPaths;
 use postern_gate::places::{self, CATALOG};
+use postern_gate::policies::node_directories;
 use postern_sandbox::engine;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use switch::{switch, tidy};
+
+/// The means of an installation.
+const MEANS: [&str; 6] = ["source", "archive", "deb", "rpm", "image", "sysext"];
 
 /// The options of `postern install` and `postern upgrade`.
 #[derive(Debug, clap::Args)]
@@ -47,8 +55,11 @@ pub struct Options {
     /// Plugins, separated by commas [default: all plugins of the build; for `upgrade`: the installed plugins].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     plugins: Vec<String>,
-    /// The means of this installation, for `postern doctor`: source, archive, deb, rpm, image, sysext.
-    #[arg(long, value_name = "NAME", hide = true)]
+    /// Divert the plugins' names by dpkg: another package that brings a file of such a name places it as NAME.native.
+    #[arg(long)]
+    divert: bool,
+    /// The means of this installation, for `postern doctor`. Packages are linked and not copied.
+    #[arg(long, value_name = "NAME", hide = true, value_parser = MEANS)]
     by: Option<String>,
     /// Show the changes, and change nothing.
     #[arg(long)]
@@ -70,6 +81,7 @@ struct Installation<'a> {
     layout: InstallLayout,
     /// The files of plugins in CNI bin directories are only renewed, and no file is added.
     is_upgrade: bool,
+    means: String,
 }
 
 /// Installs a build.
@@ -79,8 +91,12 @@ struct Installation<'a> {
 pub fn install(options: &Options) -> Result<()> {
     let build = build(options)?;
     let plugins: Vec<String> = options.plugins.iter().chain(&options.names).cloned().collect();
+    ensure!(
+        plugins.iter().all(|plugin| !plugin.is_empty()),
+        "--plugins has an empty name: without the option, all are installed"
+    );
     let plugins = if plugins.is_empty() { bundle::plugins_of(&build)? } else { plugins };
-    let bins = if options.bin_dir.is_empty() { vec![PathBuf::from(CNI_BIN)] } else { options.bin_dir.clone() };
+    let bins = if options.bin_dir.is_empty() { vec![usual_bin(options)?] } else { options.bin_dir.clone() };
     Installation::of(options, build, bins, plugins, false)?.carry_out(options)
 }
 
@@ -110,6 +126,16 @@ pub fn upgrade(options: &Options) -> Result<()> {
     ensure!(!plugins.is_empty(), "{} has none of the plugins in {library}", build.display());
     let is_upgrade = options.bin_dir.is_empty();
     Installation::of(options, build, bins, plugins, is_upgrade)?.carry_out(options)
+}
+
+/// Returns the CNI bin directory that is searched first. An image's root has settings of its own.
+fn usual_bin(options: &Options) -> Result<PathBuf> {
+    let usual = || PathBuf::from(CNI_BIN);
+    if !options.place.destdir.is_empty() {
+        return Ok(usual());
+    }
+    let (_, plugins) = node_directories().map_err(anyhow::Error::msg)?;
+    Ok(plugins.into_iter().next().map_or_else(usual, PathBuf::from))
 }
 
 /// Returns the directory of the build.
@@ -146,7 +172,10 @@ impl<'a> Installation<'a> {
         let bins: Vec<PathBuf> = bins.into_iter().filter(is_new).collect();
         let host = InstallLayout::at(place.library()).host();
         let layout = InstallLayout::at(place.real(&place.library()));
-        Ok(Self { place, build, bins, plugins, host, layout, is_upgrade })
+        // An installation of its own version only repairs.
+        let noted = || layout.means().filter(|_| is_upgrade || build.starts_with(layout.directory().join(VERSIONS)));
+        let means = options.by.clone().or_else(noted).unwrap_or_else(|| "source".to_owned());
+        Ok(Self { place, build, bins, plugins, host, layout, is_upgrade, means })
     }
 
     fn carry_out(&self, options: &Options) -> Result<()> {
@@ -161,14 +190,21 @@ impl<'a> Installation<'a> {
         }
         let mut bundle = Bundle::read(&self.build, plugins)?;
         self.check()?;
+        let diversions = Diversions::new(&place.destdir, Some(&self.means));
+        let to_divert = match options.divert {
+            true => diversions.missing(self.files().map(|(bin, plugin)| bin.join(plugin)))?,
+            false => Vec::new(),
+        };
+        let extras = Extras::of(place, is_package(&self.means));
+        extras.say();
         if options.dry_run {
             let again = bundle.take_over(&layout.catalog(), &self.build)?;
-            return self.show(&bundle, &again);
+            return self.show(&bundle, &again, &to_divert);
         }
         for program in OPTIONAL.into_iter().filter(|program| !bundle.has(program)) {
             output::say(format!("this build has no {program}, and neither has the installation then"));
         }
-        let made = place.to_make(&self.bins);
+        let made = place.to_make(self.bins.iter().map(PathBuf::as_path).chain(extras.directories()));
         files::make_directory(layout.directory())?;
         let bins: Vec<PathBuf> = self.bins.iter().map(|bin| place.real(bin)).collect();
         bins.iter().try_for_each(|bin| files::make_directory(bin))?;
@@ -180,22 +216,21 @@ impl<'a> Installation<'a> {
         let again = bundle.take_over(&layout.catalog(), &self.build)?;
         let versions = layout.directory().join(VERSIONS);
         files::make_directory(&versions)?;
-        let version = bundle.write(&versions)?;
+        let version = bundle.write(&versions, is_package(&self.means))?;
         let placements = self.files().map(|(bin, plugin)| Placement::prepare(&place.real(bin), host, plugin));
         let placements = placements.collect::<Result<Vec<_>>>()?;
         // The target of the link must exist even after a power cut.
         nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
-        switch(place, layout, &version)?;
-        let command = place.real(&place.command());
-        files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
-        Ready::link(&command, host)?.commit()?;
-        match bundle.has(DHCP_SERVICE) {
-            true => units::place(place)?,
-            false => units::remove(place)?,
+        if place.destdir.is_empty() {
+            records::put_back()?;
         }
+        layout.note_diverted(&to_divert)?;
+        diversions.add(&to_divert)?;
+        switch(place, layout, &version)?;
+        extras.place(host, bundle.has(DHCP_SERVICE))?;
         self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
-        let means = options.by.clone().or_else(|| layout.means().filter(|_| self.is_upgrade));
-        layout.note_means(means.as_deref().unwrap_or("source"))?;
+        layout.note_means(&self.means)?;
+        self.note_placed()?;
         let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
         tidy(layout)?;
         for plugin in again {
@@ -210,7 +245,7 @@ impl<'a> Installation<'a> {
             layout.directory().display(),
             bins.join(" and ")
         ))?;
-        if bundle.has(DHCP_SERVICE) {
+        if bundle.has(DHCP_SERVICE) && extras.are_units_there() {
             output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
         }
         Ok(())
@@ -224,8 +259,20 @@ impl<'a> Installation<'a> {
         files.filter(|(bin, plugin)| !self.is_upgrade || Found::at(&self.place.real(bin).join(plugin)).is_ours(plugin))
     }
 
+    /// Notes the plugins' files. A file that is gone from one of these directories, and that this installation does not
+    /// place, is meant to be gone. An upgrade changes nothing there.
+    fn note_placed(&self) -> Result<()> {
+        let files: Vec<PathBuf> = self.files().map(|(bin, plugin)| bin.join(plugin)).collect();
+        let is_ours = |file: &Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            Found::at(&self.place.real(file)).is_ours(&name)
+        };
+        let is_meant = |file: &Path| self.bins.iter().any(|bin| file.parent() == Some(bin));
+        self.layout.note_placed(&files, |file| self.is_upgrade || !is_meant(file) || is_ours(file))
+    }
+
     /// Prints the changes that this installation would make.
-    fn show(&self, bundle: &Bundle, again: &[String]) -> Result<()> {
+    fn show(&self, bundle: &Bundle, again: &[String], to_divert: &[PathBuf]) -> Result<()> {
         output::text(&format!("postern {} would be installed in {}", bundle.id(), self.layout.directory().display()))?;
         for directory in &self.bins {
             let bin = self.place.real(directory);
@@ -238,6 +285,9 @@ impl<'a> Installation<'a> {
                 foreign => format!("; these earlier files would be kept as NAME.native: {}", foreign.join(", ")),
             };
             output::text(&format!("{files} would be placed in {}{kept}", bin.display()))?;
+        }
+        if !to_divert.is_empty() {
+            output::text(&format!("{} would be diverted", output::count(to_divert.len(), "name", "names")))?;
         }
         for plugin in again {
             output::text(&format!("plugin \"{plugin}\" would be compiled again, for {}", engine::fingerprint()))?;

@@ -1,6 +1,6 @@
 //! The places of an installation.
 
-use super::{files, units};
+use super::files;
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 
@@ -21,18 +21,16 @@ impl InstallPaths {
         PathBuf::from(format!("{}{}", self.destdir, path.display()))
     }
 
-    /// Returns the directories that an installation has to make first, without DESTDIR.
-    pub(super) fn to_make(&self, bins: &[PathBuf]) -> Vec<PathBuf> {
+    /// Returns the directories that an installation has to make first, without DESTDIR: its own, and others.
+    pub(super) fn to_make<'a>(&self, others: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
         let way = |path: &Path| -> Vec<PathBuf> {
             let real = self.real(path);
             let missing = files::missing(&real).len();
             path.ancestors().take(missing).filter(|path| path.parent().is_some()).map(Path::to_owned).collect()
         };
-        let (library, command) = (self.library(), self.command());
-        let units = units::directory(&self.prefix);
-        let command = command.parent().unwrap_or(Path::new("/"));
-        let paths = [library.as_path(), command, units.as_path()];
-        paths.into_iter().chain(bins.iter().map(PathBuf::as_path)).flat_map(way).collect()
+        let mut all = way(&self.library());
+        all.extend(others.flat_map(way));
+        all
     }
 
     /// Returns the directory of the installation, without DESTDIR, as its files name it.

@@ -2,10 +2,10 @@
 //! installation would use. The objects are listed before their removal.
 
 use super::bin_dir::{self, Found};
-use super::files;
-use super::layout::{InstallLayout, VERSIONS};
+use super::divert::Diversions;
+use super::layout::{BUNDLE, InstallLayout, VERSIONS};
 use super::paths::InstallPaths;
-use super::units;
+use super::{files, records, units};
 use crate::lists::CNI_BIN;
 use crate::output::{self, confirmed};
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 pub struct Uninstall {
     #[command(flatten)]
     place: InstallPaths,
-    /// Remove only the plugins' files in this CNI bin directory, if other directories have plugins' files too.
+    /// Remove only the plugins' files in this CNI bin directory.
     #[arg(long = "bin-dir", alias = "cni-bin", value_name = "DIR")]
     bin_dir: Option<PathBuf>,
     /// Remove without asking.
@@ -45,7 +45,9 @@ struct Removal {
     plugins: Vec<String>,
     /// The CNI bin directories that lose their files, without DESTDIR.
     bins: BTreeSet<PathBuf>,
-    /// Directories that keep their files; the host executable stays for them.
+    /// True if only the files of one directory are removed; the host executable stays.
+    is_partial: bool,
+    /// Directories that keep their files.
     others: Vec<PathBuf>,
     /// True if records and notes are removed as well: this is the last installation.
     is_last: bool,
@@ -102,15 +104,16 @@ impl Removal {
             let is_meant = |bin: &Path| real(bin) == real(only);
             let has_files = |bin: &Path| files_in(&place.real(bin), &host).next().is_some();
             others = bins.iter().filter(|bin| !is_meant(bin) && has_files(bin)).cloned().collect();
-            bins.retain(|bin| others.is_empty() || is_meant(bin));
+            bins.retain(|bin| is_meant(bin));
             bins.insert(only.to_owned());
         }
         let plugins = super::bundle::plugins_of(layout.directory()).unwrap_or_default();
         let own = place.library();
         let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
         let was_there = layout.host().symlink_metadata().is_ok();
-        let is_last = place.destdir.is_empty() && was_there && others.is_empty() && !INSTALLED.iter().any(is_other);
-        Self { place: place.clone(), layout, host, plugins, bins, others, is_last }
+        let is_partial = only.is_some();
+        let is_last = place.destdir.is_empty() && was_there && !is_partial && !INSTALLED.iter().any(is_other);
+        Self { place: place.clone(), layout, host, plugins, bins, is_partial, others, is_last }
     }
 
     fn is_there(&self) -> bool {
@@ -137,12 +140,12 @@ impl Removal {
             }
         }
         let library = self.layout.directory().display();
-        if self.others.is_empty() {
+        if !self.is_partial {
             let plugins = output::count(self.plugins.len(), "plugin", "plugins");
             lines.push(format!("{library}: the host and {plugins}, with their policies"));
         }
         if self.is_last {
-            let living = output::count(living(), "attachment", "attachments");
+            let living = output::count(records::living(), "attachment", "attachments");
             lines.push(format!("records and notes; the records of {living} are moved to /run"));
         }
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
@@ -152,13 +155,11 @@ impl Removal {
     /// Returns the list of objects that stay for other directories.
     fn kept(&self) -> String {
         let others: Vec<_> = self.others.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
+        let library = self.layout.directory().display();
         match others.as_slice() {
-            [] => String::new(),
-            others => format!(
-                "postern itself stays in {}, for the plugins in {}",
-                self.layout.directory().display(),
-                others.join(" and ")
-            ),
+            _ if !self.is_partial => String::new(),
+            [] => format!("postern itself stays in {library}; `postern uninstall` removes it too"),
+            others => format!("postern itself stays in {library}, for the plugins in {}", others.join(" and ")),
         }
     }
 
@@ -169,9 +170,12 @@ impl Removal {
         }
         let bins: Vec<_> = self.bins.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
         let (bins, library) = (bins.join(" and "), self.layout.directory());
-        if !self.others.is_empty() {
+        self.undivert()?;
+        if self.is_partial {
             for bin in &self.bins {
-                self.layout.forget_bin(bin)?;
+                if library.is_dir() {
+                    self.layout.forget_bin(bin)?;
+                }
                 self.give_back_own(bin);
             }
             let count = output::count(count, "file of a plugin is", "files of plugins are");
@@ -182,19 +186,37 @@ impl Removal {
         if fs::read_link(&command).is_ok_and(|target| target == self.host) {
             files::remove_all(&command)?;
         }
-        units::remove(&self.place)?;
+        if !self.layout.is_packaged() {
+            units::remove(&self.place)?;
+        }
         for part in self.layout.parts() {
             files::remove_all(&part)?;
         }
         // CNI bin directories inside the installation go first. The installation's directory follows if it has no other
         // files.
         self.bins.iter().for_each(|bin| self.give_back_own(bin));
-        if library.is_dir() && fs::remove_dir(library).is_err() {
+        let _ = fs::remove_dir(library);
+        // A package manager removes its own bundle. A container's mount point stays.
+        let is_foreign = |entry: fs::DirEntry| entry.file_name() != BUNDLE;
+        if fs::read_dir(library).into_iter().flatten().flatten().any(is_foreign) {
             output::say(format!("{} has files that were not installed, and stays", library.display()));
         }
         give_back(&self.place, made);
         output::text(&format!("postern is removed from {}, and its plugins from {bins}", library.display()))?;
-        if self.is_last { forget() } else { Ok(()) }
+        if self.is_last { records::forget() } else { Ok(()) }
+    }
+
+    /// Takes the diversions away that an installation made for the files of these directories.
+    fn undivert(&self) -> Result<()> {
+        let is_meant = |file: &PathBuf| file.parent().is_some_and(|bin| self.bins.contains(bin));
+        let diversions = Diversions::new(&self.place.destdir, None);
+        for file in self.layout.diverted().into_iter().filter(is_meant) {
+            match diversions.remove(&file) {
+                Ok(()) => self.layout.forget_diverted(&file)?,
+                Err(error) => output::say(format!("{} stays diverted: {error:#}", file.display())),
+            }
+        }
+        Ok(())
     }
 
     /// Removes an empty CNI bin directory inside the installation's own directory.
@@ -268,41 +290,4 @@ fn leads_into(link: &Path, host: &Path) -> bool {
     fs::canonicalize(link).is_ok_and(|real| {
         fs::canonicalize(host).is_ok_and(|host| host == real) || real.starts_with(library.join(VERSIONS))
     })
-}
-
-/// Returns the number of attachments that have a record.
-fn living() -> usize {
-    let attachments = postern_account::places::expected().state.join("attachments");
-    let entries = fs::read_dir(attachments).into_iter().flatten().flatten();
-    entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
-}
-
-/// Removes data that a later installation would use: records, notes on verified code and on node objects, and the
-/// index of leases. If attachments have records, the directory of records is moved instead, because a cleanup by hand
-/// may need the records. No run uses the moved records.
-fn forget() -> Result<()> {
-    let places = postern_account::places::expected();
-    let living = living();
-    if living > 0 {
-        let aside = (1..)
-            .map(|number| PathBuf::from(format!("{}.uninstalled-{number}", places.state.display())))
-            .find(|path| path.symlink_metadata().is_err())
-            .unwrap_or_default();
-        fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
-        output::text(&format!(
-            "{} had records, which no run uses any more; they are in {} until the next boot. Native \
-             plugins delete the objects of these attachments that they find by name.",
-            output::count(living, "attachment", "attachments"),
-            aside.display()
-        ))?;
-    } else {
-        files::remove_all(&places.state)?;
-    }
-    if places.library != places.state {
-        files::remove_all(&places.library)?;
-    }
-    if places.logs.exists() && places.logs != places.state {
-        output::text(&format!("the audit log stays in {}", places.logs.display()))?;
-    }
-    Ok(())
 }

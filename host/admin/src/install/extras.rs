@@ -1,0 +1,84 @@
+//! The objects of an installation outside of its own directory and the CNI bin directories: the command `postern`, and
+//! the units of the DHCP service. A container that installs on its node may have no access to their directories. Then
+//! the installation goes on without them.
+
+use super::files::{Ready, make_directory, nearest};
+use super::paths::InstallPaths;
+use super::units;
+use crate::output;
+use anyhow::Result;
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+use std::path::{Path, PathBuf};
+
+/// The objects, and the directories that can't be written.
+pub struct Extras<'a> {
+    place: &'a InstallPaths,
+    /// The directory of the command.
+    command: PathBuf,
+    units: PathBuf,
+    /// True if a package manager places the units.
+    is_package: bool,
+    /// The reasons why the command and the units are left out.
+    blocked: [Option<Errno>; 2],
+}
+
+impl<'a> Extras<'a> {
+    pub fn of(place: &'a InstallPaths, is_package: bool) -> Self {
+        let command = place.command().parent().unwrap_or(Path::new("/")).to_owned();
+        let units = units::directory(&place.prefix);
+        let [command_blocked, units_blocked] = [&command, &units].map(|directory| blocked(&place.real(directory)));
+        let blocked = [command_blocked, units_blocked.filter(|_| !is_package)];
+        Self { place, command, units, is_package, blocked }
+    }
+
+    /// Returns the directories that get objects, without DESTDIR.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        let all = [&self.command, &self.units].into_iter().zip(&self.blocked);
+        let all = all.filter(|(_, blocked)| blocked.is_none()).map(|(directory, _)| directory.as_path());
+        all.filter(|directory| !(self.is_package && *directory == self.units))
+    }
+
+    /// True if the node has the units.
+    pub fn are_units_there(&self) -> bool {
+        let [_, units] = self.blocked;
+        units.is_none()
+    }
+
+    /// Says what is left out.
+    pub fn say(&self) {
+        let objects = [("the command postern is", &self.command), ("the units of the DHCP service are", &self.units)];
+        for ((object, directory), blocked) in objects.into_iter().zip(self.blocked) {
+            if let Some(errno) = blocked {
+                let directory = self.place.real(directory);
+                output::say(format!("{object} left out: {} can't be written ({errno})", directory.display()));
+            }
+        }
+    }
+
+    /// Places the objects. Without a DHCP service, its units are removed.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn place(&self, host: &Path, has_service: bool) -> Result<()> {
+        let [command, units] = self.blocked;
+        if command.is_none() {
+            let path = self.place.real(&self.place.command());
+            make_directory(path.parent().unwrap_or(Path::new("/")))?;
+            Ready::link(&path, host)?.commit()?;
+        }
+        match (units, has_service) {
+            _ if self.is_package => Ok(()),
+            (Some(_), _) => Ok(()),
+            (None, true) => units::place(self.place),
+            (None, false) => units::remove(self.place),
+        }
+    }
+}
+
+/// Returns the reason why a directory, or the parent in which it would be made, can't be written: a read-only disk, or
+/// another owner.
+fn blocked(directory: &Path) -> Option<Errno> {
+    let refusal = access(nearest(directory), AccessFlags::W_OK | AccessFlags::X_OK).err()?;
+    [Errno::EROFS, Errno::EACCES, Errno::EPERM].contains(&refusal).then_some(refusal)
+}

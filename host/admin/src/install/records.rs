@@ -1,0 +1,77 @@
+//! Records of living attachments, when Postern is removed and installed again.
+
+use super::files;
+use crate::output;
+use anyhow::{Context, Result};
+use postern_gate::places;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Returns the number of attachments that have a record.
+pub fn living() -> usize {
+    count(&postern_account::places::expected().state)
+}
+
+fn count(state: &Path) -> usize {
+    let entries = fs::read_dir(state.join("attachments")).into_iter().flatten().flatten();
+    entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
+/// Returns the name for records that are set aside.
+fn aside(state: &Path, number: u32) -> PathBuf {
+    PathBuf::from(format!("{}.uninstalled-{number}", state.display()))
+}
+
+/// Removes data that a later installation would use: records, notes on verified code and on node objects, and the
+/// index of leases. If attachments have records, the directory of records is moved instead: a later installation, or a
+/// cleanup by hand, may need the records. No run uses the moved records.
+///
+/// # Errors
+/// An object can't be removed or moved.
+pub fn forget() -> Result<()> {
+    let places = postern_account::places::expected();
+    let living = living();
+    if living > 0 {
+        let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+        let aside = (1..).map(|number| aside(&places.state, number)).find(is_free).unwrap_or_default();
+        fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
+        output::text(&format!(
+            "{} had records, which no run uses any more; they are in {} until the next boot, and an installation before \
+             then puts them back. Native plugins delete the objects of these attachments that they find by name.",
+            output::count(living, "attachment", "attachments"),
+            aside.display()
+        ))?;
+    } else {
+        files::remove_all(&places.state)?;
+    }
+    if places.library != places.state {
+        files::remove_all(&places.library)?;
+    }
+    if places.logs.exists() && places.logs != places.state {
+        output::text(&format!("the audit log stays in {}", places.logs.display()))?;
+    }
+    Ok(())
+}
+
+/// Puts the records back that the last uninstallation set aside: attachments that live through both are known again.
+///
+/// # Errors
+/// The directory can't be moved.
+pub fn put_back() -> Result<()> {
+    let state = postern_account::places::expected().state;
+    let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let Some(aside) = (1..).map(|number| aside(&state, number)).take_while(exists).last() else { return Ok(()) };
+    let kept = |why: String| output::say(format!("the records in {} stay there: {why}", aside.display()));
+    if let Err(reason) = places::trust(&aside) {
+        kept(reason.to_string());
+        return Ok(());
+    }
+    if count(&state) > 0 {
+        kept(format!("{} has records of its own", state.display()));
+        return Ok(());
+    }
+    files::remove_all(&state)?;
+    fs::rename(&aside, &state).with_context(|| format!("cannot put {} back", aside.display()))?;
+    let known = output::count(count(&state), "attachment", "attachments");
+    output::text(&format!("the records of {known} are back from {}", aside.display()))
+}
