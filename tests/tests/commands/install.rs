@@ -94,9 +94,16 @@ fn install_and_uninstall() -> Result<()> {
     let modes = node.sh("cd /run/root; find usr opt ! -name 'bridge.native' ! -name other -printf '%M %u %p\n'")?;
     for line in modes.lines() {
         let (mode, expected) = match line {
-            line if ["-directories", "/installed-by", "/postern.d/", "/schemas/", "/postern-dhcp."]
-                .iter()
-                .any(|part| line.contains(part)) =>
+            line if [
+                "-directories",
+                "/installed-by",
+                "/placed-files",
+                "/postern.d/",
+                "/schemas/",
+                "/postern-dhcp.",
+            ]
+            .iter()
+            .any(|part| line.contains(part)) =>
             {
                 (line, "-rw-r--r-- root ")
             }

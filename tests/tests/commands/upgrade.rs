@@ -293,6 +293,20 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     ensure!(flat(&printed).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{printed}");
     ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
     ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
+
+    // The next installation knows the attachment again. It keeps both native files, and the later one comes back.
+    let printed = node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS} 2>&1"))?;
+    ensure!(
+        flat(&printed).contains("the records of 1 attachment are back from /run/postern.uninstalled-1"),
+        "{printed}"
+    );
+    let listed = node.postern_of("/usr/local/bin", "ls --no-trunc")?.words();
+    ensure!(listed.contains("alive") && listed.contains(" ok"), "{listed}");
+    call(&node, "DEL", "c1", "alive")?;
+    ensure!(node.sh(&format!("cd {BIN}; cmp ptp.native-1 {}/ptp; cat ptp.native", native.display()))? == "newer\n");
+    ensure!(node.sh("find /run/postern/attachments -type f ! -name '.*' 2>/dev/null || true")?.is_empty());
+    node.sh(&uninstall)?;
+    ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}; ls -d /run/postern* 2>/dev/null || true"))? == "newer\nptp\n");
     Ok(())
 }
 
@@ -335,6 +349,8 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     let answer = node.postern_of("/usr/local/bin", "install --from /run/empty")?;
     let words = "/run/empty/postern.d has no plugin: run `make build` first";
     ensure!(answer.status != 0 && answer.words().contains(words), "{answer:?}");
+    let answer = node.postern_of("/usr/local/bin", "install --plugins=")?;
+    ensure!(answer.status != 0 && answer.words().contains("--plugins has an empty name"), "{answer:?}");
     ensure!(tree()? == before, "an empty build was installed");
     node.postern_of("/usr/local/bin", "uninstall --yes")?.printed()?;
     ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "files are left");
@@ -358,8 +374,9 @@ fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     make("install CNI_BIN=/run/second")?;
     attach(&node, "c1", "x")?;
     let first = node.sh(&format!("ls {BIN}"))?;
-    let library =
-        || node.sh("find /usr/local/lib/postern /usr/local/bin /run/postern | grep -v bin-directories | sort");
+    let library = || {
+        node.sh("find /usr/local/lib/postern /usr/local/bin /run/postern | grep -v -e bin-directories -e placed-files | sort")
+    };
     let before = library()?;
     // A misspelt directory, the second directory, and the second directory again without its files.
     for (directory, count) in [("/run/none", 2), ("/run/second", 1), ("/run/second", 1)] {
@@ -374,8 +391,16 @@ fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     attach(&node, "c1", "y")?;
     // A copy that finds another installation's catalog belongs to that installation.
     node.sh(&format!("cp /usr/local/lib/postern/postern {BIN}/loopback; mkdir {BIN}/postern.d"))?;
-    // Uninstalling from the last directory removes everything.
-    let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
+    // Uninstalling from the last directory touches that directory alone. So does an uninstallation without plugins' files.
+    for _ in 0..2 {
+        let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
+        ensure!(
+            printed.contains("postern itself stays in /usr/local/lib/postern; `postern uninstall` removes it"),
+            "{printed}"
+        );
+        ensure!(library()? == before && node.sh(&format!("ls {BIN}"))? == "loopback\npostern.d\n", "{printed}");
+    }
+    let printed = make("uninstall")?;
     ensure!(printed.contains("postern is removed from /usr/local/lib/postern"), "{printed}");
     ensure!(node.sh(&format!("ls {BIN}; ls /usr/local/lib"))? == "loopback\npostern.d\n", "{printed}");
     Ok(())
