@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use postern_tests::proof::PRIVATE_ETC;
 use postern_tests::{Node, copy_bin, flat, plugin_bin};
 
-const LIST: &str = r#"{"cniVersion": "1.0.0", "name": "net", "plugins": [
+const LIST: &str = r#"{"cniVersion": "1.1.0", "name": "net", "plugins": [
     {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}]}"#;
 
 /// Makes a node with an installation in the first of two directories; the file of ptp and the list are in the second.

@@ -9,10 +9,11 @@ use std::path::Path;
 const BUILD: &str = "/run/build";
 const PLUGINS: &str = "host-local,ptp,static";
 
-/// Makes a node with a separate `/usr/local` and a build.
+/// Makes a node with a separate `/usr/local`, a build, and no native plugins in the usual directories.
 fn node() -> Result<Node> {
     let node = Node::new()?;
     let copy = copy_bin(&plugin_bin()?, BUILD);
+    node.sh("for bin in /opt/cni/bin /usr/lib/cni /usr/libexec/cni; do [ ! -d $bin ] || mount -t tmpfs -o mode=755 hidden $bin; done")?;
     node.sh(&format!("mount -t tmpfs -o mode=755 local /usr/local; mkdir /usr/local/lib /usr/local/bin; {copy}"))?;
     Ok(node)
 }
@@ -223,7 +224,7 @@ const CONTAINER: &str = r#"unshare --mount --propagation private sh -euc '
       mount -o "remount,bind,ro,$(echo "$options" | sed "s/^rw,\?//; s/^ro,\?//")" "$place" 2> /dev/null || true
     done < /proc/self/mountinfo
     for place in / /usr /usr/local /etc /run /run/host /run/host/usr/local /tmp; do
-      if touch $place/probe 2> /dev/null; then echo "$place can be written"; exit 9; fi
+      if [ -w $place ]; then echo "$place can be written"; exit 9; fi
     done
     exec setpriv --bounding-set=-all --inh-caps=-all "$@"' sh "#;
 

@@ -392,6 +392,7 @@ fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
     // A copy that finds another installation's catalog belongs to that installation.
     node.sh(&format!("cp /usr/local/lib/postern/postern {BIN}/loopback; mkdir {BIN}/postern.d"))?;
     // Uninstalling from the last directory touches that directory alone. So does an uninstallation without plugins' files.
+    let before = library()?;
     for _ in 0..2 {
         let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
         ensure!(

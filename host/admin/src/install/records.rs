@@ -3,7 +3,8 @@
 use super::files;
 use crate::output;
 use anyhow::{Context, Result};
-use postern_gate::places;
+use postern_account::held;
+use postern_gate::places::trust;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,20 +59,23 @@ pub fn forget() -> Result<()> {
 /// # Errors
 /// The directory can't be moved.
 pub fn put_back() -> Result<()> {
-    let state = postern_account::places::expected().state;
+    let places = postern_account::places::expected();
+    let state = &places.state;
     let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
-    let Some(aside) = (1..).map(|number| aside(&state, number)).take_while(exists).last() else { return Ok(()) };
+    let Some(aside) = (1..).map(|number| aside(state, number)).take_while(exists).last() else { return Ok(()) };
     let kept = |why: String| output::say(format!("the records in {} stay there: {why}", aside.display()));
-    if let Err(reason) = places::trust(&aside) {
+    if let Err(reason) = trust(&aside) {
         kept(reason.to_string());
         return Ok(());
     }
-    if count(&state) > 0 {
+    // A device that may not be clean has a note without an attachment.
+    let is_clean = || count(state) == 0 && held::list(&places).is_ok_and(|held| held.is_empty());
+    if state.exists() && !is_clean() {
         kept(format!("{} has records of its own", state.display()));
         return Ok(());
     }
-    files::remove_all(&state)?;
-    fs::rename(&aside, &state).with_context(|| format!("cannot put {} back", aside.display()))?;
-    let known = output::count(count(&state), "attachment", "attachments");
+    files::remove_all(state)?;
+    fs::rename(&aside, state).with_context(|| format!("cannot put {} back", aside.display()))?;
+    let known = output::count(count(state), "attachment", "attachments");
     output::text(&format!("the records of {known} are back from {}", aside.display()))
 }
