@@ -31,7 +31,7 @@ pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<
     let store = LeaseStore {
         data_dir: data_dir.to_owned(),
         network: network.to_owned(),
-        index_root: places.library.join("leases"),
+        index_root: places.lease_index(),
         boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
     };
     Leases::open_existing(&store).map_err(|e| e.to_string())

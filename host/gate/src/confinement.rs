@@ -162,9 +162,6 @@ impl Rights {
         // Records, notes on node objects, and the audit log.
         let mut paths: Vec<(&Path, Access)> =
             vec![(&fixed.places.state, Access::Own), (&fixed.places.logs, Access::Own)];
-        if !self.leases.is_empty() {
-            paths.push((&fixed.places.library, Access::Own));
-        }
         // A directory of leases gets no rule if another user could replace its path by a symbolic link. Then opening
         // the leases fails.
         let networks = self.leases.iter().filter_map(|(directory, network)| lease_directory(directory, network));
@@ -180,7 +177,9 @@ impl Rights {
             // The files in this directory show whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
-        let files = Files::with(paths, networks.map(|network| (network, Access::Own)))?;
+        let networks: Vec<Dir> = networks.collect();
+        let opened = networks.iter().chain(&self.index).map(|directory| (directory, Access::Own));
+        let files = Files::with(paths, opened)?;
         if !files.enforced() {
             tell_of_missing_landlock(&fixed.places.state);
         }

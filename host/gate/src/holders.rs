@@ -159,7 +159,7 @@ fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError
         let store = LeaseStore {
             data_dir: directory.into(),
             network: header.network.clone(),
-            index_root: fixed.places.library.join("leases"),
+            index_root: fixed.places.lease_index(),
             boot_id: postern_state::boot_id().map_err(state_error)?,
         };
         let Some(leases) = Leases::open_existing(&store).map_err(state_error)? else { continue };

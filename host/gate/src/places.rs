@@ -93,6 +93,12 @@ pub struct Places {
 }
 
 impl Places {
+    /// Returns the directory of the index of leases. A confined gate writes to no other file of the library: the
+    /// operator's catalog is there too.
+    pub fn lease_index(&self) -> PathBuf {
+        self.library.join("leases")
+    }
+
     /// Finds the directories, and makes missing directories.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ impl View<'_> {
         let store = LeaseStore {
             data_dir: PathBuf::from(directory),
             network: self.request.conf.name.clone(),
-            index_root: self.fixed.places.library.join("leases"),
+            index_root: self.fixed.places.lease_index(),
             boot_id: postern_state::boot_id()?,
         };
         if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }

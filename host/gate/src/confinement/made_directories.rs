@@ -18,10 +18,15 @@ impl MadeDirectories {
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     pub fn of(run: &Context, rights: &mut Rights) -> std::io::Result<Self> {
         let mut made = Vec::new();
+        let index = run.fixed.places.lease_index();
+        let open_index = || Dir::open(&index).ok();
+        rights.index = if rights.leases.is_empty() { None } else { open_index() };
+        let lacks_index = !rights.leases.is_empty() && rights.index.is_none();
         if run.request.verb == Verb::Add {
             let leases = rights.leases.iter().map(|(_, directory)| (directory, 0o755));
+            let index = lacks_index.then_some((&index, 0o700));
             let backups = rights.backups.iter().map(|directory| (directory, 0o700));
-            for (directory, mode) in leases.chain(backups) {
+            for (directory, mode) in leases.chain(index).chain(backups) {
                 let missing: Vec<&Path> = directory
                     .ancestors()
                     .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
@@ -31,6 +36,9 @@ impl MadeDirectories {
                     made.extend(missing.into_iter().map(Path::to_owned));
                 }
             }
+        }
+        if lacks_index {
+            rights.index = open_index();
         }
         // Directories of backups are checked again, because another user may have put a symbolic link into the path
         // while a directory was missing. Directories of leases are checked when their rule is made.

@@ -16,7 +16,7 @@ use postern_confine::Allowed;
 use postern_firewall::{ChainKind, iptables};
 use postern_policy::capability::firewall::is_zone;
 use postern_policy::{Granted, Policy};
-use postern_state::is_trusted_way;
+use postern_state::{Dir, is_trusted_way};
 use postern_types::{Capability, OpError};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -40,6 +40,8 @@ pub struct Rights {
     pub device_files: Vec<String>,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     pub leases: Vec<(PathBuf, PathBuf)>,
+    /// The directory of the index of leases. It is open, because a run may make it.
+    pub index: Option<Dir>,
     /// Directories of the native tuning plugin's files.
     pub backups: Vec<PathBuf>,
     /// Files to read.
