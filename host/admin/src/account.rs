@@ -9,8 +9,9 @@ use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::capability::device::held::HeldNote;
 use postern_gate::catalog::Manifest;
+use postern_gate::catalogs::Catalogs;
 use postern_gate::places::Places;
-use postern_gate::{places, policies};
+use postern_gate::policies;
 use postern_state::{Header, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -161,9 +162,10 @@ impl Installed {
     fn read(plugin: &str) -> Option<InstalledPlugin> {
         // A record can contain any name. Only a valid name of a plugin is looked for.
         let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
-        let catalog = places::catalog().ok()?;
-        let manifest = Manifest::read(&catalog, plugin).ok()?;
-        let policy = policies::load_with(None, &catalog, plugin).ok();
+        let catalogs = Catalogs::find().ok()?;
+        let catalog = catalogs.of(plugin).ok()?;
+        let manifest = Manifest::read(catalog, plugin).ok()?;
+        let policy = policies::load_with(None, catalog, plugin).ok();
         let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
         Some(InstalledPlugin { digest: Some(manifest.digest), versions })
     }

@@ -10,6 +10,7 @@ use crate::subject;
 use crate::versions;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{Manifest, WasiExtent};
+use postern_gate::catalogs::{self, ADDED, Catalogs};
 use postern_gate::{PROGRAM, places, policies};
 use postern_policy::Policy;
 use std::env::consts::ARCH;
@@ -143,8 +144,9 @@ fn destination(name: &str, options: &Options) -> Result<(InstallLayout, PathBuf)
     let layout = InstallLayout::own()?;
     let catalog = match &options.catalog {
         Some(catalog) => std::path::absolute(catalog).with_context(|| format!("catalog {}", catalog.display()))?,
-        None => places::catalog().map_err(anyhow::Error::msg)?,
+        None => default_catalog(&layout)?,
     };
+    refuse_twice(&catalog, name)?;
     if let Some(bin) = &options.bin {
         let host = host(&layout)?;
         Placement::check(bin, &host, name)?;
@@ -159,7 +161,44 @@ fn destination(name: &str, options: &Options) -> Result<(InstallLayout, PathBuf)
         bin_dir::judge(bin);
     }
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
+    if catalog == Path::new(ADDED) {
+        catalogs::refuse_noexec(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
+    }
     Ok((layout, catalog))
+}
+
+/// Returns the catalog for a new plugin: the installation's own, or the operator's if no command changes the
+/// installation.
+fn default_catalog(layout: &InstallLayout) -> Result<PathBuf> {
+    let catalogs = Catalogs::find().map_err(anyhow::Error::msg)?;
+    Ok(if layout.is_fixed() { catalogs.added() } else { catalogs.own() }.to_owned())
+}
+
+/// Refuses a plugin whose name the other catalog of this host has: runs look into the installation's own catalog first.
+fn refuse_twice(catalog: &Path, name: &str) -> Result<()> {
+    let Ok(catalogs) = Catalogs::find() else { return Ok(()) };
+    let (own, added) = (catalogs.own(), catalogs.added());
+    if catalog == added {
+        ensure!(
+            !catalogs::has(own, name),
+            "plugin \"{name}\" is in {} already, and runs look there first: in {} it would never run; give the component \
+             another name (--name)",
+            own.display(),
+            added.display()
+        );
+        if added.symlink_metadata().is_ok() {
+            catalogs.judge().map_err(anyhow::Error::msg)?;
+        }
+    } else if catalog == own {
+        ensure!(
+            !catalogs::has(added, name),
+            "plugin \"{name}\" is in {} already, and would not run any more beside one in {}; `postern remove {name}` removes it \
+             there, or give the component another name (--name)",
+            added.display(),
+            own.display()
+        );
+    }
+    Ok(())
 }
 
 /// Places the files of a plugin, and says so.
@@ -216,14 +255,15 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     );
     ensure!(subject::is_name(name), "\"{name}\" is no name of a plugin");
     let layout = InstallLayout::own()?;
-    let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-    places::trust(&catalog).map_err(anyhow::Error::msg)?;
-    let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
+    let catalogs = Catalogs::find().map_err(anyhow::Error::msg)?;
+    places::trust(catalogs.own()).map_err(anyhow::Error::msg)?;
+    let catalog = catalogs.of(name).map_err(anyhow::Error::msg)?;
+    let manifest = Manifest::read(catalog, name).map_err(anyhow::Error::msg)?;
     bin_dir::judge(bin);
     let kept = place(Placement::prepare(bin, &host(&layout)?, name)?, &layout, bin)?;
-    let policy = policies::load_with(None, &catalog, name).ok();
+    let policy = policies::load_with(None, catalog, name).ok();
     let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
-    report(&manifest, versions, &catalog, options, kept).print(options.json)
+    report(&manifest, versions, catalog, options, kept).print(options.json)
 }
 
 /// True if the host executable of a layout looks for plugins in this catalog, which need not exist yet.
@@ -236,9 +276,10 @@ fn finds(layout: &InstallLayout, catalog: &Path) -> bool {
     // The host executable takes the catalog beside it. If that catalog is missing, the host executable takes the
     // catalog of an installation, as this program does.
     let taken = || places::catalog().ok().filter(|_| !own.exists());
-    real(catalog).is_some_and(|catalog| {
-        real(&own).as_ref() == Some(&catalog) || taken().and_then(|taken| real(&taken)) == Some(catalog)
-    })
+    catalog == Path::new(ADDED)
+        || real(catalog).is_some_and(|catalog| {
+            real(&own).as_ref() == Some(&catalog) || taken().and_then(|taken| real(&taken)) == Some(catalog)
+        })
 }
 
 /// Returns the executable that plugins' files start.

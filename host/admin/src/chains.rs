@@ -6,7 +6,7 @@ use crate::doctor::installed;
 use crate::lists::{self, List};
 use postern_account::results;
 use postern_gate::Header;
-use postern_gate::places;
+use postern_gate::catalogs::Catalogs;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl Chains {
         let lists = lists::of_directories(directories).into_iter().filter_map(|(_, list)| list.ok());
         Self {
             lists: lists.map(|list| (list.name().to_owned(), plugins(&list))).collect(),
-            ours: places::catalog().as_deref().map(installed).unwrap_or_default(),
+            ours: Catalogs::find().as_ref().map(installed).unwrap_or_default(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::versions::{self, Answer};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::PROGRAM;
 use postern_gate::catalog::{self, Manifest, Names, WasiExtent};
-use postern_gate::places;
+use postern_gate::catalogs::Catalogs;
 use postern_policy::{Form, Policy};
 use postern_sandbox::component_process::Contents;
 use postern_sandbox::engine;
@@ -212,14 +212,10 @@ pub struct Options {
 /// Compiles a plugin for other nodes.
 pub fn run(options: &Options) -> Result<()> {
     let name = name_of(&options.file, options.name.as_deref())?;
-    let catalog = places::catalog().unwrap_or_default();
-    let source = Source {
-        file: &options.file,
-        policy: &options.policy,
-        name: &name,
-        catalog: &catalog,
-        shipped: options.shipped,
-    };
+    let catalogs = Catalogs::find().ok();
+    let catalog = catalogs.as_ref().and_then(|catalogs| catalogs.of(&name).ok()).unwrap_or(Path::new(""));
+    let source =
+        Source { file: &options.file, policy: &options.policy, name: &name, catalog, shipped: options.shipped };
     // A bundle is code for one engine, without the component.
     let plugin = PluginFiles { component: None, ..source.compile(&options.architecture)? };
     let output = std::path::absolute(&options.output).with_context(|| options.output.display().to_string())?;

@@ -26,6 +26,7 @@ mod output;
 mod own_version;
 mod plan;
 mod reapply;
+mod remove;
 mod sentences;
 mod show;
 mod subject;
@@ -85,7 +86,8 @@ enum Verb {
         /// The plugin's name: the `type` of network configurations [default: the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// The directory for code and policy [default: the catalog of this postern].
+        /// The directory for code and policy [default: the catalog of this postern; on an installation that is read-only
+        /// or an image: /var/lib/postern/postern.d].
         #[arg(long)]
         catalog: Option<PathBuf>,
         /// The CNI bin directory for the plugin's file. Without --bin, no file is placed.
@@ -107,6 +109,13 @@ enum Verb {
     /// Root places the files on a node of this version of postern with `postern add DIR/NAME.json`. The code is native code:
     /// a node runs it because root placed it there.
     Compile(compile::Options),
+    /// Remove a plugin that was added: its code, its policy, and its files in CNI bin directories. Kept files are put back.
+    ///
+    /// A plugin that comes with Postern stays. A plugin of a living attachment stays too: the attachment's DEL needs it.
+    Remove {
+        /// The plugin.
+        plugin: String,
+    },
     /// Show a plugin's imports, its policy, and its abilities in plain sentences.
     ///
     /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if a grant has no import, if an
@@ -414,6 +423,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Add { target, policy, name, catalog, bin, shipped, json } => {
             add::run(&add::Options { target, policy, name, catalog, bin, shipped, json })?;
         }
+        Verb::Remove { plugin } => remove::run(&plugin)?,
         Verb::Compile(options) => compile::run(&options)?,
         Verb::Install(options) => install::install(&options)?,
         Verb::Upgrade(options) => install::upgrade(&options)?,

@@ -8,6 +8,7 @@ use crate::lists::Network;
 use crate::own_version;
 use anyhow::{Context, Result};
 use postern_gate::catalog::Manifest;
+use postern_gate::catalogs::Catalogs;
 use postern_gate::places;
 use postern_gate::{plugin_file, policies};
 use postern_policy::{GrantView, Origin, Policy};
@@ -59,10 +60,11 @@ impl Subject {
     }
 
     fn installed(name: &str) -> Result<Self> {
-        let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-        places::trust(&catalog).map_err(anyhow::Error::msg)?;
-        let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
-        let policy = policies::load_with(None, &catalog, name).map_err(anyhow::Error::msg)?;
+        let catalogs = Catalogs::find().map_err(anyhow::Error::msg)?;
+        places::trust(catalogs.own()).map_err(anyhow::Error::msg)?;
+        let catalog = catalogs.of(name).map_err(anyhow::Error::msg)?;
+        let manifest = Manifest::read(catalog, name).map_err(anyhow::Error::msg)?;
+        let policy = policies::load_with(None, catalog, name).map_err(anyhow::Error::msg)?;
         Ok(Self {
             name: name.to_owned(),
             digest: manifest.digest,

@@ -106,11 +106,11 @@ impl Unverified {
     }
 
     /// Returns the program that the plugin's process executes, if the component imports more of WASI than this
-    /// executable has.
-    pub fn program(&self) -> Result<Option<File>, PluginError> {
+    /// executable has. The program is beside the installation's own catalog.
+    pub fn program(&self, own: &Path) -> Result<Option<File>, PluginError> {
         match self.manifest.wasi {
             WasiExtent::Small => Ok(None),
-            WasiExtent::Whole => program::open(&self.catalog, &self.plugin).map(Some),
+            WasiExtent::Whole => program::open(own, &self.plugin).map(Some),
         }
     }
 

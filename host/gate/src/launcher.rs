@@ -1,6 +1,7 @@
 //! The launcher finds a plugin's policy and code by the plugin's name, and starts a process with the code.
 
 use crate::catalog::{self, Unverified};
+use crate::catalogs::Catalogs;
 use crate::errors::obstacle;
 use crate::manifest::RunManifest;
 use crate::places;
@@ -13,14 +14,14 @@ use crate::{plugin_file, policies};
 use postern_cni::{Error, Verb, Version};
 use postern_confine::processor;
 use postern_policy::Policy;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
 /// Finds plugins and starts them. Each run has one launcher.
 pub struct Launcher {
-    catalog: Result<PathBuf, PluginError>,
+    catalogs: Result<Catalogs, PluginError>,
     engine: Engine,
     /// Plugins that were started and not yet opened, or the reasons why a start failed.
     warm: Vec<(String, Result<Started, PluginError>)>,
@@ -40,10 +41,10 @@ struct Started {
 }
 
 impl Launcher {
-    /// Makes a launcher for the catalog of this executable. Each plugin gets a process.
+    /// Makes a launcher for the catalogs of this executable. Each plugin gets a process.
     pub fn new(engine: Engine) -> Self {
-        let catalog = places::catalog().and_then(|catalog| Ok(places::trust(&catalog).map(|()| catalog)?));
-        Self { catalog, engine, warm: Vec::new(), delegates: Vec::new(), closed: false, saves_sandboxes: false }
+        let catalogs = Catalogs::find().and_then(|found| Ok(places::trust(found.own()).map(|()| found)?));
+        Self { catalogs, engine, warm: Vec::new(), delegates: Vec::new(), closed: false, saves_sandboxes: false }
     }
 
     /// From now on, no process is started for a plugin if the host does the plugin's work for `verb`.
@@ -57,38 +58,37 @@ impl Launcher {
         self.warm.retain(|(_, started)| started.as_ref().is_ok_and(|started| started.sandbox.is_some()));
     }
 
-    /// True if the catalog has compiled code of this name.
+    /// True if a catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
             || self.delegates().any(|delegate| delegate.name == plugin)
-            || plugin_file::is_name(plugin)
-                && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
+            || plugin_file::is_name(plugin) && self.catalogs.as_ref().is_ok_and(|found| found.have_code(plugin))
     }
 
-    /// True if the catalog has a policy of this name: the plugin was installed, even if its code is missing. A confined
-    /// gate can check this, but can read nothing in the catalog.
+    /// True if a catalog has a policy of this name: the plugin was installed, even if its code is missing. A confined
+    /// gate can check this, but can read nothing in a catalog.
     pub fn lists(&self, plugin: &str) -> bool {
-        let policy = format!("{plugin}.toml");
-        plugin_file::is_name(plugin)
-            && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
+        plugin_file::is_name(plugin) && self.catalogs.as_ref().is_ok_and(|found| found.have_policy(plugin))
     }
 
     /// Returns the shipped policy of a plugin. If the current policy can't be read, the shipped policy shows the
     /// objects that the plugin may have made. `None` if the file is missing.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
-        plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
+        if !plugin_file::is_name(plugin) {
+            return None;
+        }
+        policies::load_shipped(self.catalogs.as_ref().ok()?.of(plugin).ok()?, plugin)
     }
 
     /// Reads the versions of CNI that a plugin serves under its policy, and the plugin's own version. No guest is run.
     pub(crate) fn versions(&self, plugin: &str) -> Result<(Vec<Version>, Option<String>), Error> {
-        let catalog = self.catalog.as_ref().map_err(obstacle)?;
-        let read = || {
+        let read = |catalog: &Path| {
             // A missing policy is reported before other errors.
             let mut manifest = RunManifest::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
             policies::versions_with(form, catalog, plugin).and_then(|policy| Ok((policy, manifest?)))
         };
-        let (policy, manifest) = of_one_catalog(catalog, read).map_err(obstacle)?;
+        let (policy, manifest) = self.read(plugin, read).map_err(obstacle)?;
         Ok((supported(policy.as_deref(), manifest.versions.as_deref())?, manifest.version))
     }
 
@@ -155,15 +155,30 @@ impl Launcher {
         if !plugin_file::is_name(plugin) {
             return Err(PluginError(format!("invalid plugin name: {plugin}")));
         }
-        let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
-        of_one_catalog(catalog, || self.start_from(catalog, plugin))
+        self.read(plugin, |catalog| self.start_from(catalog, plugin))
+    }
+
+    /// Reads the files of a plugin in its catalog. Only after a failure is the operator's catalog looked at: a plugin of
+    /// the own catalog needs no further system call.
+    fn read<T>(&self, plugin: &str, read: impl Fn(&Path) -> Result<T, PluginError>) -> Result<T, PluginError> {
+        let catalogs = self.catalogs.as_ref().map_err(Clone::clone)?;
+        let own = of_one_catalog(catalogs.own(), || read(catalogs.own()));
+        if own.is_ok() {
+            return own;
+        }
+        match catalogs.only_added(plugin)? {
+            Some(added) => of_one_catalog(added, || read(added)),
+            None => own,
+        }
     }
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let mut code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let form = code.take_policy();
         processor::choose();
-        let start = || Sandbox::start(code.code()?, self.engine.main, code.program()?);
+        // The program for all of WASI belongs to the installation.
+        let own = self.catalogs.as_ref().map_err(Clone::clone)?.own();
+        let start = || Sandbox::start(code.code()?, self.engine.main, code.program(own)?);
         if self.saves_sandboxes {
             let policy = policies::load_with(form, catalog, plugin)?;
             let sandbox = if policy.collects_by_host() { None } else { Some(start()?) };

@@ -3,7 +3,7 @@
 //! Data goes one way:
 //!
 //! - [`protocol`] reads the request.
-//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] prepares the plugin
+//! - [`launcher`] finds the plugin in a [`catalog`] and forks its sandbox. [`begin`] prepares the plugin
 //!   ([`prepared`]), and does all other steps before a guest starts.
 //! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
 //! - [`gate`] asks [policy](postern_policy) and writes the intent into the attachment's record ([`journal`],
@@ -24,6 +24,7 @@ mod budget;
 mod call;
 pub mod capability;
 pub mod catalog;
+pub mod catalogs;
 mod cause;
 mod claims;
 mod clock;

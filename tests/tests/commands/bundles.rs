@@ -1,4 +1,5 @@
-//! `postern install`, `upgrade` and `rollback` with their options, and plugins that were compiled elsewhere.
+//! `postern install`, `upgrade` and `rollback` with their options; plugins that were compiled elsewhere, or added to an
+//! installation that no command changes.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Network, Node, copy_bin, flat, plugin_bin};
@@ -193,4 +194,110 @@ fn an_upgrade_compiles_an_added_plugin_again_or_replaces_nothing() -> Result<()>
     admin(&node, "add /run/bundle/theirs.json")?;
     admin(&node, "upgrade")?;
     runs(&node, "c3")
+}
+
+/// Makes an installation that is read-only, as in an image. `theirs` is added to it.
+fn fixed() -> Result<Node> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("mount -o remount,ro /usr/local")?;
+    let printed = node
+        .sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")
+        .map(|text| flat(&text))?;
+    ensure!(printed.contains("with its policy in /var/lib/postern/postern.d"), "{printed}");
+    Ok(node)
+}
+
+/// Returns the words of a command of the installation, and whether it succeeds.
+fn postern(node: &Node, words: &str) -> Result<(String, bool)> {
+    let printed = node.sh(&format!("/usr/local/bin/postern {words} 2>&1 && echo done || true"))?;
+    Ok((flat(&printed), printed.ends_with("done\n")))
+}
+
+#[test]
+fn a_plugin_is_added_to_an_installation_that_is_read_only() -> Result<()> {
+    let node = fixed()?;
+    let catalog = node.sh("ls /var/lib/postern/postern.d; stat -c %a /var/lib/postern/postern.d")?;
+    ensure!(catalog == "theirs.cwasm\ntheirs.json\ntheirs.toml\ntheirs.wasm\n755\n", "{catalog}");
+    runs(&node, "c1")?;
+    // Commands for people know the plugin.
+    let (printed, _) = postern(&node, "inspect theirs")?;
+    ensure!(printed.contains("/var/lib/postern/postern.d/theirs.toml"), "{printed}");
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    ensure!(printed.contains("plugins: host-local, ptp, static, theirs"), "{printed}");
+    ensure!(printed.contains("/var/lib/postern/postern.d") && !printed.contains("ERROR"), "{printed}");
+    // After a change of the engine, doctor has the command that compiles the plugin again.
+    node.sh("sed -i 's/wasmtime-48/wasmtime-47/' /var/lib/postern/postern.d/theirs.json")?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    let again = "postern add /var/lib/postern/postern.d/theirs.wasm --policy /var/lib/postern/postern.d/theirs.toml";
+    ensure!(printed.contains("for another engine") && printed.contains(again), "{printed}");
+    node.sh(&format!("/usr/local/bin/{again}"))?;
+    runs(&node, "c2")?;
+    // A second directory for runtimes is noted outside of the installation.
+    node.sh("mkdir /run/third; /usr/local/bin/postern add theirs --bin /run/third")?;
+    ensure!(node.sh("cat /var/lib/postern/bin-directories")? == "/run/third\n");
+    // A name of the installation is refused, and the message names both catalogs.
+    let (printed, is_done) = postern(&node, "add /run/theirs.wasm --name ptp --policy /run/theirs.toml")?;
+    let both = ["plugin \"ptp\" is in /usr/local/lib/postern/", "in /var/lib/postern/postern.d it would never run"];
+    ensure!(!is_done && both.iter().all(|words| printed.contains(words)), "{printed}");
+    Ok(())
+}
+
+#[test]
+fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
+    let node = fixed()?;
+    node.add_container("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
+    let network = Network::new(&node, &config)?.by(Path::new("/run/bin"));
+    let attachment = network.add("c1")?;
+    let (printed, _) = postern(&node, "ls --json")?;
+    let digest = node.sh("sha256sum < /run/theirs.wasm | cut -c 1-64")?;
+    ensure!(printed.contains(&format!("\"installed\": \"{}\"", digest.trim())), "{printed}");
+    for (plugin, words) in [
+        ("theirs", "plugin \"theirs\" works for container c1"),
+        ("ptp", "plugin \"ptp\" comes with Postern, and stays"),
+        ("none", "there is no plugin \"none\" in /usr/local/lib/postern/"),
+        ("../theirs", "is no name of a plugin"),
+    ] {
+        let (printed, is_done) = postern(&node, &format!("remove {plugin}"))?;
+        ensure!(!is_done && printed.contains(words), "{plugin}: {printed}");
+    }
+    attachment.del()?;
+    let (printed, is_done) = postern(&node, "remove theirs")?;
+    ensure!(
+        is_done && printed.contains("theirs: removed from /run/bin/theirs and /var/lib/postern/postern.d"),
+        "{printed}"
+    );
+    ensure!(node.sh("ls /var/lib/postern/postern.d")?.is_empty());
+    ensure!(node.sh("ls /run/bin")? == "host-local\nptp\nstatic\n");
+    Ok(())
+}
+
+/// An installation that is not read-only: a plugin of its own catalog is removed too, and a name stays in one catalog.
+#[test]
+fn a_name_is_in_one_catalog() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    let add = "add /run/theirs.wasm --policy /run/theirs.toml";
+    let (printed, is_done) = postern(&node, &format!("{add} --bin /run/bin"))?;
+    ensure!(is_done && printed.contains("with its policy in /usr/local/lib/postern/"), "{printed}");
+    node.sh(&format!("mkdir -p /var/lib/postern/postern.d; cp {CATALOG}/theirs.* /var/lib/postern/postern.d"))?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    let twice = "plugin \"theirs\" is in /usr/local/lib/postern/";
+    ensure!(
+        printed.contains("ERROR") && printed.contains(twice) && printed.contains("`postern remove theirs`"),
+        "{printed}"
+    );
+    runs(&node, "c1")?;
+    let (printed, is_done) = postern(&node, add)?;
+    ensure!(!is_done && printed.contains("is in /var/lib/postern/postern.d already"), "{printed}");
+    // The first removal takes the operator's copy, and the second the plugin.
+    let left = || node.sh(&format!("ls {CATALOG}/ /var/lib/postern/postern.d | grep -c theirs || true"));
+    for count in ["4\n", "0\n"] {
+        let (printed, is_done) = postern(&node, "remove theirs")?;
+        ensure!(is_done && left()? == count, "{printed}");
+    }
+    ensure!(node.sh("ls /run/bin")? == "host-local\nptp\nstatic\n");
+    Ok(())
 }

@@ -47,8 +47,9 @@ fn node() -> Result<Node> {
     Ok(attached()?.node)
 }
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "add",
+    "remove",
     "compile",
     "install",
     "upgrade",

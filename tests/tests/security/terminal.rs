@@ -136,6 +136,7 @@ fn calls() -> Vec<Vec<String>> {
         "reapply --dry-run",
         "reapply --json",
         "reapply",
+        "remove HOSTILE",
         "probe",
         "net validate HOSTILE",
         "net validate net",

@@ -151,6 +151,52 @@ fn code_that_could_be_anybodys_is_not_run() -> Result<()> {
     each(CODE, |case| case.0.to_owned(), |(script, text)| Installed::new(script)?.refuses(999, text))
 }
 
+/// Moves ptp to the operator's catalog, beside the installation.
+const MOVE: &str = "added=/var/lib/postern/postern.d; mkdir -p $added; mv ptp.* $added; cd $added";
+
+/// Changes in the operator's catalog, and the messages about them.
+const ADDED: [(&str, &str); 7] = [
+    ("chmod 775 .", "/var/lib/postern/postern.d can be written by others…`chmod go-w /var/lib/postern/postern.d`"),
+    ("chmod 1777 .", "/var/lib/postern/postern.d can be written by others than its owner (mode 1777)"),
+    ("chmod 666 ptp.cwasm", "/var/lib/postern/postern.d/ptp.cwasm can be written by others…`chmod go-w"),
+    ("mv ptp.json other.json; ln -s other.json ptp.json", "/var/lib/postern/postern.d/ptp.json is a symbolic link"),
+    ("echo >> ptp.cwasm", "the code of plugin \"ptp\" is not whole: /var/lib/postern/postern.d/ptp.cwasm has"),
+    (
+        "cp -a . /mnt/moved; cd ..; rm -r postern.d; ln -s /mnt/moved postern.d",
+        "/var/lib/postern/postern.d: …it has to be a directory, and no symbolic link",
+    ),
+    (
+        "cp -a . /mnt/moved; cd /; mount -t tmpfs -o mode=755,noexec noexec /var/lib/postern; cp -a /mnt/moved /var/lib/postern/postern.d",
+        "/var/lib/postern/postern.d is on a file system that is mounted noexec…findmnt --target",
+    ),
+];
+
+#[test]
+fn the_operators_catalog_is_judged_like_the_first() -> Result<()> {
+    let installed = Installed::new(MOVE)?;
+    installed.add_and_delete()?;
+    let log = installed.log()?;
+    ensure!(log.contains("/var/lib/postern/postern.d/ptp.toml"), "the log does not name the policy's file: {log}");
+    each(
+        ADDED,
+        |case| case.0.to_owned(),
+        |(script, text)| Installed::new(&format!("{MOVE}; {script}"))?.refuses(999, text),
+    )
+}
+
+/// A plugin in the operator's catalog replaces no plugin of the installation, whatever is wrong with the installation's.
+#[test]
+fn the_operators_catalog_replaces_no_plugin() -> Result<()> {
+    let copy = "added=/var/lib/postern/postern.d; mkdir -p $added; cp ptp.* $added; echo '[grant.nonsense]' >> $added/ptp.toml";
+    let mut installed = Installed::new(copy)?;
+    installed.add_and_delete()?;
+    // Nor does a catalog that is refused: no run of the installation's plugins looks at it.
+    installed.change("chmod 777 /var/lib/postern/postern.d")?;
+    installed.add_and_delete()?;
+    installed.change("chmod 755 /var/lib/postern/postern.d; rm ptp.cwasm")?;
+    installed.refuses(999, "there is no plugin \"ptp\" in /mnt/bin/postern.d")
+}
+
 #[test]
 fn a_delegates_code_is_held_to_the_same() -> Result<()> {
     let swap = "cp ptp.cwasm host-local.cwasm; manifest host-local size $(stat -c %s ptp.cwasm)";

@@ -1,9 +1,11 @@
 //! Installed code: complete, matching its manifest, and for this engine.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
+use crate::install::COMPONENT;
 use crate::install::layout::InstallLayout;
 use crate::lists::List;
-use postern_gate::catalog::{self, Manifest};
+use postern_gate::catalog::{self, Manifest, code_path};
+use postern_gate::catalogs::Catalogs;
 use postern_gate::shell::quoted;
 use postern_sandbox::engine;
 use std::collections::BTreeSet;
@@ -11,12 +13,13 @@ use std::fs;
 use std::path::Path;
 
 /// The plugins that come with Postern, by the directories of `guests/` (`build.rs`).
-const SHIPPED: &str = env!("POSTERN_SHIPPED");
+pub const SHIPPED: &str = env!("POSTERN_SHIPPED");
 
-/// Returns the names of the plugins in a catalog. A plugin may lack one of its files.
-pub fn installed(catalog: &Path) -> Vec<String> {
+/// Returns the names of the plugins in the catalogs. A plugin may lack one of its files.
+pub fn installed(catalogs: &Catalogs) -> Vec<String> {
     let mut names = BTreeSet::new();
-    for entry in fs::read_dir(catalog).into_iter().flatten().flatten().take(MOST) {
+    let entries = catalogs.all().flat_map(|catalog| fs::read_dir(catalog).into_iter().flatten().flatten().take(MOST));
+    for entry in entries {
         let path = entry.path();
         let is_part = path.extension().is_some_and(|ending| ["cwasm", "json", "toml"].iter().any(|one| ending == *one));
         if is_part && let Some(name) = path.file_stem().and_then(|name| name.to_str()) {
@@ -27,13 +30,13 @@ pub fn installed(catalog: &Path) -> Vec<String> {
 }
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let Ok(catalog) = &node.catalog else { return };
+    let Ok(catalogs) = &node.catalogs else { return };
     examination.look("plugins", format!("code and manifests of plugins: {}", node.plugins.join(", ")));
     if node.plugins.is_empty() {
         let remedy = Remedy::Words(format!("{} places the plugins that come with it", installer()));
         examination.found(
             Severity::Error,
-            catalog.display(),
+            catalogs.own().display(),
             "the catalog has no plugin",
             "nothing can be run",
             remedy,
@@ -41,9 +44,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     let engine = engine::fingerprint();
     for plugin in &node.plugins {
+        let Some(catalog) = node.catalog_of(plugin) else { continue };
+        if catalogs.both_have(plugin) {
+            twice(examination, catalogs, plugin);
+        }
         // Doctor must not write a note on verified code. So it reads all of the code.
         let verified = catalog::open(catalog, plugin, &engine)
-            .and_then(|code| code.program().map(|_| code))
+            .and_then(|code| code.program(catalogs.own()).map(|_| code))
             .and_then(|code| code.verify(None));
         if let Err(reason) = verified {
             let place = catalog::code_path(catalog, plugin);
@@ -83,6 +90,18 @@ fn installer() -> &'static str {
     }
 }
 
+/// Reports a plugin of the operator's catalog whose name the installation has too.
+fn twice(examination: &mut Examination, catalogs: &Catalogs, plugin: &str) {
+    let (own, added) = (catalogs.own().display(), catalogs.added().display());
+    let what = format!("plugin \"{plugin}\" is in {own} and in {added}");
+    let why = "runs use the installation's plugin, and never the operator's";
+    let remedy = Remedy::Words(format!(
+        "add the operator's component under another name, then `postern remove {}` removes it from {added}",
+        quoted(plugin)
+    ));
+    examination.found(Severity::Error, code_path(catalogs.added(), plugin).display(), what, why, remedy);
+}
+
 /// True if something can start the plugin: a file for runtimes, or a network that names it.
 fn is_called(node: &Node, plugin: &str) -> bool {
     let named = |list: &List| list.entries().iter().any(|entry| [entry.plugin(), entry.ipam()].contains(&plugin));
@@ -91,10 +110,15 @@ fn is_called(node: &Node, plugin: &str) -> bool {
     node.bins.have(plugin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }
 
-/// Returns the way to place a plugin again. The catalog does not keep the components of shipped plugins.
+/// Returns the way to place a plugin again. A catalog keeps the components of added plugins, and not those of shipped ones.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
     if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
         return Remedy::Words(format!("{} places the plugin again", installer()));
+    }
+    let kept = catalog.join(format!("{plugin}.{COMPONENT}"));
+    if kept.is_file() {
+        let (kept, policy) = (kept.display().to_string(), catalog.join(format!("{plugin}.toml")).display().to_string());
+        return Remedy::Command(format!("postern add {} --policy {}", quoted(&kept), quoted(&policy)));
     }
     let component = match Manifest::read(catalog, plugin) {
         Ok(manifest) => format!("the plugin's component (sha256:{})", manifest.digest),

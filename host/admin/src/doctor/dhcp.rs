@@ -15,8 +15,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         for (entry, request) in list.requests() {
             let is_dhcp =
                 |catalog| policies::load_with(None, catalog, entry.ipam()).is_ok_and(|it| it.knows(Capability::Dhcp));
-            let Ok(catalog) = &node.catalog else { return };
-            if entry.ipam().is_empty() || !is_dhcp(catalog) {
+            if entry.ipam().is_empty() || !node.catalog_of(entry.ipam()).is_some_and(is_dhcp) {
                 continue;
             }
             let conf = postern_cni::NetConf::parse_or_unread(request.into(), postern_cni::Lists::default());

@@ -6,6 +6,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 use postern_account::writable::{self, Obstacle};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::catalogs::Catalogs;
 use postern_gate::effect::Lease;
 use postern_gate::places;
 use postern_gate::shell::quoted;
@@ -20,11 +21,12 @@ const SPARE: u64 = 4 << 20;
 pub fn examine(examination: &mut Examination, node: &Node) {
     let places = &node.places;
     let mut paths = vec![places.state.clone(), places.library.clone(), places.logs.clone()];
-    match &node.catalog {
-        Ok(catalog) => {
-            paths.push(catalog.clone());
-            trusted(examination, catalog);
-            flags(examination, catalog, false);
+    match &node.catalogs {
+        Ok(catalogs) => {
+            paths.extend(catalogs.all().map(Path::to_owned));
+            trusted(examination, catalogs.own());
+            flags(examination, catalogs.own(), false);
+            operators_catalog(examination, catalogs);
         }
         Err(reason) => {
             let remedy = Remedy::Words("make install".to_owned());
@@ -107,6 +109,22 @@ fn refuse(examination: &mut Examination, obstacle: &Obstacle) {
     let remedy = obstacle.remedy.clone();
     let remedy = if obstacle.is_command { Remedy::Command(remedy) } else { Remedy::Words(remedy) };
     examination.found(severity, obstacle.path.display(), obstacle.what.clone(), obstacle.why, remedy);
+}
+
+/// Checks the operator's catalog, if there is one. Runs of the installation's plugins do not look at it.
+fn operators_catalog(examination: &mut Examination, catalogs: &Catalogs) {
+    let added = catalogs.added();
+    // A link that leads nowhere counts too.
+    if added.symlink_metadata().is_err() {
+        return;
+    }
+    if let Err(reason) = catalogs.judge() {
+        examination.area = "directories";
+        let reason = reason.to_string();
+        let remedy = Remedy::quoted_in(&reason);
+        let why = "every run of a plugin in this directory is refused";
+        examination.found(Severity::Error, added.display(), reason, why, remedy);
+    }
 }
 
 /// Checks the operator's policies one by one: a run is refused only if its plugin has a policy in this directory.

@@ -145,7 +145,9 @@ fn trials() -> Result<Trials, String> {
 
 /// Returns the imports of the installed plugins.
 fn imports(node: &Node) -> Vec<(String, Imports)> {
-    let Ok(catalog) = &node.catalog else { return Vec::new() };
-    let read = |plugin: &String| Some((plugin.clone(), Imports::parse(&Manifest::read(catalog, plugin).ok()?.imports)));
+    let read = |plugin: &String| {
+        let manifest = Manifest::read(node.catalog_of(plugin)?, plugin).ok()?;
+        Some((plugin.clone(), Imports::parse(&manifest.imports)))
+    };
     node.plugins.iter().filter_map(read).collect()
 }

@@ -73,10 +73,10 @@ fn examine_plugin(examination: &mut Examination, node: &Node, list: &List, (entr
         let severity = if node.bins.searched.iter().any(|bin| bin.is_dir()) { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
-    let Ok(catalog) = &node.catalog else { return };
+    let Some(catalog) = node.catalog_of(plugin) else { return };
     let Ok(policy) = policies::load_with(None, catalog, plugin) else { return };
     for called in [plugin, entry.ipam()].into_iter().filter(|called| is_installed(called)) {
-        examine_version(examination, catalog, list, &request, called);
+        examine_version(examination, node, list, &request, called);
     }
     if policy.knows(Capability::Delegate) {
         let granted = policy.resolve(&request.clone().into(), "").ok();
@@ -111,7 +111,8 @@ fn examine_plugin(examination: &mut Examination, node: &Node, list: &List, (entr
 }
 
 /// Compares the list's version with a plugin's versions.
-fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, request: &Value, plugin: &str) {
+fn examine_version(examination: &mut Examination, node: &Node, list: &List, request: &Value, plugin: &str) {
+    let Some(catalog) = node.catalog_of(plugin) else { return };
     let (Ok(policy), Ok(manifest)) = (policies::load_with(None, catalog, plugin), Manifest::read(catalog, plugin))
     else {
         return;

@@ -18,7 +18,7 @@ mod served;
 mod state;
 mod vlans;
 
-pub use code::installed;
+pub use code::{SHIPPED, installed};
 
 use crate::account::WITHIN;
 use crate::lists::{CNI_BIN, List};
@@ -32,7 +32,8 @@ use postern_account::{
     all_namespaces,
 };
 use postern_gate::PluginError;
-use postern_gate::places::{self, Places};
+use postern_gate::catalogs::Catalogs;
+use postern_gate::places::Places;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -144,8 +145,8 @@ impl Examination {
 /// The data that the checks share: directories, and the state of the node.
 struct Node {
     places: Places,
-    /// The catalog, or the reason why there is none.
-    catalog: Result<PathBuf, PluginError>,
+    /// The catalogs, or the reason why there is none.
+    catalogs: Result<Catalogs, PluginError>,
     /// Names of the installed plugins.
     plugins: Vec<String>,
     lists: Vec<List>,
@@ -185,6 +186,11 @@ impl Bins {
 }
 
 impl Node {
+    /// Returns the catalog of a plugin. `None` if there is none, or if runs refuse it: the check of directories says so.
+    fn catalog_of(&self, plugin: &str) -> Option<&Path> {
+        self.catalogs.as_ref().ok()?.of(plugin).ok()
+    }
+
     /// True if `postern gc --native` offers to remove a leftover with this mark.
     fn is_offered(&self, mark: &str) -> bool {
         let offered = self.native.get_or_init(|| {
@@ -241,8 +247,8 @@ pub fn run(conf_dir: Option<&Path>, bin: Option<PathBuf>, json: bool) -> Result<
 
 fn prepare(examination: &mut Examination, conf_dir: Option<&Path>, bin: Option<PathBuf>) -> Node {
     let places = postern_account::places::expected();
-    let catalog = places::catalog();
-    let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
+    let catalogs = Catalogs::find();
+    let plugins = catalogs.as_ref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, &node_file::list_directories(conf_dir));
     let bins = Bins::of(bin);
     let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
@@ -254,7 +260,7 @@ fn prepare(examination: &mut Examination, conf_dir: Option<&Path>, bin: Option<P
         }
         Err(reason) => (Err(reason), Vec::new()),
     };
-    Node { places, catalog, plugins, lists, bins, node_state, accounts, native: OnceCell::new() }
+    Node { places, catalogs, plugins, lists, bins, node_state, accounts, native: OnceCell::new() }
 }
 
 fn text(report: &Report) -> String {

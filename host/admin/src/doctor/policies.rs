@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    if node.catalog.is_err() {
+    if node.catalogs.is_err() {
         return;
     }
     examination.look("policies", "policies, compared with the imports of plugins");

@@ -34,12 +34,12 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 /// Compares the ports of attachments with the network's demands, as the gate does before it accepts an ADD. The demands
 /// come from the plugin's policy and the present configuration of the network.
 fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
-    let Ok(catalog) = &node.catalog else { return };
     examination.look("ports", "VLANs and isolation of attachments' ports");
     for list in &node.lists {
         for (entry, request) in list.requests() {
-            let granted = policies::load_with(None, catalog, entry.plugin())
-                .ok()
+            let granted = node
+                .catalog_of(entry.plugin())
+                .and_then(|catalog| policies::load_with(None, catalog, entry.plugin()).ok())
                 .map(|policy| policy.resolve(&request.into(), ""));
             let Some(Ok(granted)) = granted else { continue };
             let of_network = |account: &&Account| {

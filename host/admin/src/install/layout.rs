@@ -12,15 +12,18 @@
 //! PREFIX/lib/postern/installed-by                  the means of the last installation
 //! ```
 //!
+//! An image of a system extension has PREFIX/lib/postern without versions, and nothing writes to it. The operator's plugins
+//! and the list of their CNI bin directories are then in /var/lib/postern.
+//!
 //! A run's executable stays in one version during the whole run, and uses the catalog beside it. A host executable at
 //! another place (a build, a package of a distribution) has its catalog in the same directory, and no versions.
 
-use super::files::Ready;
+use super::files::{self, Ready};
 use crate::component::COMPILER;
 use anyhow::Result;
 use postern_gate::PROGRAM;
-use postern_gate::places::CATALOG;
 pub use postern_gate::places::VERSIONS;
+use postern_gate::places::{self, CATALOG};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +51,8 @@ const PLACED: &str = "placed-files";
 const DIVERTED: &str = "diverted-files";
 /// The file with the means of the last installation: source, archive, deb, rpm, image, sysext.
 const MEANS: &str = "installed-by";
+/// The means of an installation that is an image of a system extension.
+const SYSEXT: &str = "sysext";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
@@ -136,9 +141,20 @@ impl InstallLayout {
         self.note(MADE, made)
     }
 
+    /// True if no command changes the installation: it belongs to an image, or its file system is read-only.
+    pub fn is_fixed(&self) -> bool {
+        self.means().as_deref() == Some(SYSEXT) || places::is_blocked(&self.0)
+    }
+
+    /// Returns the directory of the operator's files, for an installation that no command changes.
+    fn of_operator() -> Self {
+        Self(PathBuf::from(places::LIBRARY))
+    }
+
     /// Returns the CNI bin directories that files were placed in, as far as they are known.
     pub fn bins(&self) -> Vec<PathBuf> {
-        self.list(BINS)
+        let own = self.list(BINS);
+        if self.is_fixed() { own.into_iter().chain(Self::of_operator().list(BINS)).collect() } else { own }
     }
 
     /// Notes a CNI bin directory, so that `doctor` and `make uninstall` know of it.
@@ -147,7 +163,12 @@ impl InstallLayout {
     /// The list can't be written.
     pub fn note_bin(&self, bin: &Path) -> Result<()> {
         // The directory of the host executable itself needs no note.
-        if bin == self.0 { Ok(()) } else { self.note(BINS, &[bin.to_owned()]) }
+        if bin == self.0 || self.bins().iter().any(|noted| noted == bin) {
+            return Ok(());
+        }
+        let at = if self.is_fixed() { &Self::of_operator() } else { self };
+        files::make_directory(at.directory())?;
+        at.note(BINS, &[bin.to_owned()])
     }
 
     /// Takes a CNI bin directory and its files out of the lists.

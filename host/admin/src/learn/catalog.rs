@@ -9,6 +9,7 @@ use crate::versions::{self, Answer};
 use anyhow::{Context, Result};
 use postern_gate::PROGRAM;
 use postern_gate::catalog::{Manifest, Names, WasiExtent, code_path, sha256};
+use postern_gate::catalogs::Catalogs;
 use postern_gate::places;
 use postern_policy::Limits;
 use std::env::consts::ARCH;
@@ -64,24 +65,19 @@ impl CopiedFiles {
     pub fn pack(target: &str) -> Result<Self> {
         let own = std::env::current_exe()?;
         let host = own.with_file_name("postern");
-        let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-        places::trust(&catalog).map_err(anyhow::Error::msg)?;
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&catalog).with_context(|| format!("catalog {}", catalog.display()))? {
-            let path = entry?.path();
-            places::trust(&path).map_err(anyhow::Error::msg)?;
-            // No run reads a component.
-            let is_component = path.extension().is_some_and(|ending| ending == COMPONENT);
-            if let (Some(name), true) = (path.file_name(), path.is_file() && !is_component) {
-                let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-                files.push((name.to_string_lossy().into_owned(), bytes));
-            }
+        let catalogs = Catalogs::find().map_err(anyhow::Error::msg)?;
+        places::trust(catalogs.own()).map_err(anyhow::Error::msg)?;
+        let mut files = files_of(catalogs.own(), |_| true)?;
+        // A refused catalog has no plugin for a run.
+        if catalogs.judge().is_ok() {
+            files.extend(files_of(catalogs.added(), |plugin| !catalogs.both_have(plugin))?);
         }
         let component = match subject::is_file(target) {
             true => Some(ReadComponent::of(Path::new(target))?),
             false => {
                 // So the error for a missing plugin is the error of `inspect`.
-                Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
+                let catalog = catalogs.of(target).map_err(anyhow::Error::msg)?;
+                Manifest::read(catalog, target).map_err(anyhow::Error::msg)?;
                 None
             }
         };
@@ -147,6 +143,23 @@ impl CopiedFiles {
         write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&manifest)?)?;
         Ok(Unpacked { digest: manifest.digest, imports: manifest.imports, names_no_versions })
     }
+}
+
+/// Reads the files of the wanted plugins in a catalog.
+fn files_of(catalog: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(catalog).with_context(|| format!("catalog {}", catalog.display()))? {
+        let path = entry?.path();
+        places::trust(&path).map_err(anyhow::Error::msg)?;
+        // No run reads a component.
+        let is_component = path.extension().is_some_and(|ending| ending == COMPONENT);
+        let plugin = path.file_stem().unwrap_or_default().to_string_lossy();
+        if let (Some(name), true) = (path.file_name(), path.is_file() && !is_component && is_wanted(&plugin)) {
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            files.push((name.to_string_lossy().into_owned(), bytes));
+        }
+    }
+    Ok(files)
 }
 
 /// Gives the plugin a policy.

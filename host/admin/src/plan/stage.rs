@@ -14,6 +14,7 @@ use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, IpConfig, Verb, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
 use postern_gate::capability::{device, notes, resolv_conf};
+use postern_gate::catalogs::Catalogs;
 use postern_gate::rehearsal::{
     self, BadEnd, Common, GuestState, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
 };
@@ -31,7 +32,7 @@ use std::time::Instant;
 /// The simulated node, and the guests that act on it.
 pub struct Stage {
     launcher: Launcher,
-    catalog: PathBuf,
+    catalogs: Catalogs,
     /// The present state of the node.
     pub kernel: Kernel,
     forwarding: [bool; 2],
@@ -108,15 +109,15 @@ impl Stage {
     /// # Errors
     /// There is no catalog, or it is not trusted.
     pub fn new(node: Node) -> Result<Self, PluginError> {
-        let catalog = places::catalog()?;
-        places::trust(&catalog)?;
+        let catalogs = Catalogs::find()?;
+        places::trust(catalogs.own())?;
         let engine = Engine {
             main: |channel, code| postern_sandbox::child::run(channel, code),
             fingerprint: postern_sandbox::engine::fingerprint,
         };
         Ok(Self {
             launcher: Launcher::new(engine),
-            catalog,
+            catalogs,
             kernel: node.kernel,
             forwarding: node.forwarding,
             leases: BTreeMap::new(),
@@ -147,7 +148,8 @@ impl Stage {
 
     /// Returns the files of a plugin's policy.
     pub fn policy_files(&self, plugin: &str) -> Vec<String> {
-        let shipped = self.catalog.join(format!("{plugin}.toml"));
+        let catalog = self.catalogs.of(plugin).unwrap_or(self.catalogs.own());
+        let shipped = catalog.join(format!("{plugin}.toml"));
         let own = Path::new(postern_policy::OPERATOR_DIRECTORY).join(format!("{plugin}.toml"));
         let files = std::iter::once(shipped).chain(own.is_file().then_some(own));
         files.map(|path| path.display().to_string()).collect()

@@ -13,7 +13,7 @@ use super::{Places, Report, contents, policy, text};
 use crate::lists::{self, List};
 use crate::plan::{self, Call, Refusal};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use postern_gate::places;
+use postern_gate::catalogs::Catalogs;
 use postern_net::{Cache, Cached};
 use postern_policy::{Policy, PolicyError, Text};
 use serde::Serialize;
@@ -87,7 +87,7 @@ fn concerns(entry: &lists::Entry, names: &[&str]) -> bool {
 
 /// Reads the new policies of the operator.
 fn policies(file: &Path, plugin: Option<&str>) -> Result<Vec<(String, Policy)>> {
-    let catalog = places::catalog().map_err(|error| anyhow!("{error}"))?;
+    let catalogs = Catalogs::find().map_err(|error| anyhow!("{error}"))?;
     let files: Vec<PathBuf> = if file.is_dir() {
         ensure!(plugin.is_none(), "--plugin goes with a policy file, and {} is a directory", file.display());
         let entries = fs::read_dir(file).with_context(|| file.display().to_string())?.flatten();
@@ -105,6 +105,7 @@ fn policies(file: &Path, plugin: Option<&str>) -> Result<Vec<(String, Policy)>> 
             None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
         ensure!(!name.contains('/') && !name.is_empty(), "\"{name}\" is no plugin's name");
+        let catalog = catalogs.of(&name).map_err(|error| anyhow!("{error}"))?;
         let shipped = catalog.join(format!("{name}.toml"));
         let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
         ensure!(

@@ -3,7 +3,9 @@
 use super::finding::{Sheet, below};
 use super::network::Entry;
 use crate::lists;
-use postern_gate::{catalog, places};
+use crate::subject;
+use postern_gate::catalog;
+use postern_gate::catalogs::Catalogs;
 use postern_keys::nearest;
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,8 +69,9 @@ fn missing(
 }
 
 fn is_in_catalog(plugin: &str) -> bool {
-    let is_name = !plugin.is_empty() && !plugin.contains('/');
-    is_name && places::catalog().is_ok_and(|catalog| catalog::code_path(&catalog, plugin).is_file())
+    let has =
+        |catalogs: Catalogs| catalogs.of(plugin).is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file());
+    subject::is_name(plugin) && Catalogs::find().is_ok_and(has)
 }
 
 /// Returns the names of the programs in these directories, and of all plugins that are shipped with Postern.
