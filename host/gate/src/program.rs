@@ -28,7 +28,7 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let path = directory.join(PROGRAM);
     places::open_trusted(&path)?.ok_or_else(|| {
         PluginError(format!(
-            "plugin \"{plugin}\" imports all of WASI, and needs {}, which is missing; `make install` installs it",
+            "plugin \"{plugin}\" imports all of WASI, and needs {}, which is missing: install the package {PROGRAM}",
             path.display()
         ))
     })

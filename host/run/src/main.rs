@@ -111,6 +111,7 @@ fn hand_over(sibling: &str, arguments: Vec<OsString>) -> ! {
             std::process::exit(1);
         }
     }
-    postern_gate::say!("postern: there is no {sibling} beside {}; `make install` installs {sibling}", own.display());
+    let package = if sibling == DHCP { "postern-dhcp" } else { "postern" };
+    postern_gate::say!("postern: there is no {sibling} beside {}: install the package {package}", own.display());
     std::process::exit(1);
 }

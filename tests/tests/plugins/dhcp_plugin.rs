@@ -178,7 +178,7 @@ fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
     del.success()?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Refusal::of(&place.net.call("ADD", "c1")?)?
-        .expect(999, "error dialing DHCP daemon…start the service: `systemctl enable --now postern-dhcp.socket`")?;
+        .expect(999, "error dialing DHCP daemon…start the service (package postern-dhcp): `systemctl enable --now postern-dhcp.socket`")?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     // By default STATUS succeeds, like the native STATUS, which asks no service: a kubelet evicts the pods of a node
     // that is not ready.

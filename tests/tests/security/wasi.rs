@@ -74,7 +74,7 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
     for (spoil, words) in [
         (
             format!("rm {there}"),
-            "plugin \"reaching\" imports all of WASI, and needs /run/copy/postern-wasi, which is missing…make install",
+            "plugin \"reaching\" imports all of WASI, and needs /run/copy/postern-wasi, which is missing: install the package postern-wasi",
         ),
         (format!("chmod o+w {there}"), "/run/copy/postern-wasi…others"),
         (format!("mv {there} {there}.real; ln -s {there}.real {there}"), "/run/copy/postern-wasi is a symbolic link"),

@@ -199,7 +199,8 @@ impl DhcpConnections {
 }
 
 /// The hint if no service answers.
-const START: &str = "start the service: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
+const START: &str =
+    "start the service (package postern-dhcp): `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
 
 /// Returns the error for a service whose socket exists, but that takes no connection.
 fn stuck(socket: &str) -> OpError {
