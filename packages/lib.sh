@@ -8,7 +8,8 @@
 #   stage    the staging tree, which packages/stage fills
 # Archives and packages are compressed with the level POSTERN_LEVEL, if it is set: tests need no small files.
 # It exports SOURCE_DATE_EPOCH, the time of each file in an artefact: the time of the commit, if the caller sets no other time.
-maintainer="Postern maintainers <maintainers@postern.example>"
+# POSTERN_MAINTAINER, "NAME <ADDRESS>", is the packages' maintainer. The default is an address that nobody reads.
+maintainer=${POSTERN_MAINTAINER:-Postern maintainers <maintainers@postern.example>}
 begin() {
   arch=$1
   case $arch in
