@@ -186,7 +186,7 @@ uninstall:
 	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--bin-dir "$(CNI_BIN)")
 
 # Every artefact is made of one staging tree.
-ARTEFACTS := archive deb rpm sysext
+ARTEFACTS := archive deb rpm image sysext
 dist:
 	@tests/install-packages dist
 	@packages/programs $(ARCH)
