@@ -83,9 +83,9 @@ part-wasi: part-run
 	+@cargo build --release --target $(RUN) -p postern-wasi
 	@echo "--> built: postern-wasi"
 
-# If the environment has flags, cargo ignores the flags of a configuration file.
+# If the environment has flags or a wrapper, cargo ignores those of a configuration file.
 part-guests:
-	+@env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 \
+	+@env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS -u RUSTC_WRAPPER -u CARGO_BUILD_RUSTC_WRAPPER cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 \
 		$(PACKAGES:%=-p %) $(GUESTS:%=--bin postern-%)
 	@echo "--> built: the plugins, as WASI components"
 
