@@ -1,14 +1,16 @@
 //! `cargo xtask surface`: writes the files that are made from `wit/*.wit` and `wit/surface.toml`. With `--check` it
-//! writes nothing, and fails if a file differs.
+//! writes nothing, and fails if a file differs. `model` reads both sources. Each other module writes one kind of file from
+//! the model, as plain Rust that people read and step through.
 //!
-//! `model` reads both sources. Each other module writes one kind of file from the model, as plain Rust that people read
-//! and step through. Nothing of this crate is shipped.
+//! `cargo xtask sbom` and `cargo xtask audit-data` list the crates of one executable or component (`packages/sbom`).
+//! Nothing of this crate is shipped.
 
 mod code;
 mod lists;
 mod model;
 mod operations;
 mod sandbox;
+mod sbom;
 mod sdk;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,15 +25,33 @@ type Written = (PathBuf, String);
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let check = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["surface"] => false,
-        ["surface", "--check"] => true,
-        _ => bail!("usage: cargo xtask surface [--check]"),
-    };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["surface"] => write_surface(&root, false),
+        ["surface", "--check"] => write_surface(&root, true),
+        ["sbom", file, package, target, ..] => {
+            let cargo = arguments.get(4..).unwrap_or_default();
+            print(sbom::bill(&root, Path::new(file), package, target, cargo)?.as_bytes())
+        }
+        ["audit-data", package, target, ..] => {
+            let cargo = arguments.get(3..).unwrap_or_default();
+            print(&sbom::audit_data(&root, package, target, cargo)?)
+        }
+        _ => bail!(
+            "usage: cargo xtask surface [--check] | sbom FILE PACKAGE TARGET [CARGO-OPTION...] | audit-data PACKAGE TARGET \
+             [CARGO-OPTION...]"
+        ),
+    }
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    Ok(std::io::stdout().lock().write_all(bytes)?)
+}
+
+fn write_surface(root: &Path, check: bool) -> Result<()> {
     let surface = Surface::read(&root.join("wit"))?;
     let mut stale = Vec::new();
-    for (path, text) in written(&surface, &root)? {
+    for (path, text) in written(&surface, root)? {
         let file = root.join(&path);
         if fs::read_to_string(&file).is_ok_and(|have| have == text) {
             continue;
