@@ -11,6 +11,7 @@
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   install the built files, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin
 # make dist      archives and packages of a release, in target/dist/ARCH: ARCH=x86_64 or aarch64 (default: this machine's)
+# make dist-check  make dist, a second build in another place, and a comparison of all bytes (test-long)
 # make uninstall remove all installed files; with CNI_BIN= only this directory's plugins
 
 PREFIX  ?= /usr/local
@@ -38,7 +39,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist clean
+.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist dist-check clean
 
 # The demo runs two plugins and no service, so only these are built for it. `make build` then builds the rest.
 DEMO := PROGRAMS=postern GUESTS="bridge host-local"
@@ -192,6 +193,10 @@ dist:
 	@packages/programs $(ARCH)
 	@packages/stage $(ARCH)
 	@for artefact in $(ARTEFACTS); do packages/$$artefact $(ARCH); done
+	@packages/checksums $(ARCH)
+
+dist-check: dist
+	@packages/rebuild $(ARCH)
 
 clean:
 	cargo clean
