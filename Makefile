@@ -12,6 +12,7 @@
 # make install   install the built files, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin
 # make dist      archives and packages of a release, in target/dist/ARCH: ARCH=x86_64 or aarch64 (default: this machine's)
 # make dist-check  make dist, a second build in another place, and a comparison of all bytes (test-long)
+# make release   VERSION=X.Y.Z KEY=FILE: all tests, archives and packages, signed checksums, changelog and tag (packages/release says more)
 # make uninstall remove all installed files; with CNI_BIN= only this directory's plugins
 
 PREFIX  ?= /usr/local
@@ -39,7 +40,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist dist-check clean
+.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist dist-check release clean
 
 # The demo runs two plugins and no service, so only these are built for it. `make build` then builds the rest.
 DEMO := PROGRAMS=postern GUESTS="bridge host-local"
@@ -197,6 +198,9 @@ dist:
 
 dist-check: dist
 	@packages/rebuild $(ARCH)
+
+release:
+	@packages/release "$(VERSION)" "$(KEY)" $(if $(DRY_RUN),--dry-run)
 
 clean:
 	cargo clean
