@@ -15,6 +15,10 @@
 # make release   VERSION=X.Y.Z KEY=FILE: all tests, archives and packages, signed checksums, changelog and tag (packages/release says more)
 # make uninstall remove all installed files; with CNI_BIN= only this directory's plugins
 
+# `postern --version` says the commit. An archive of the sources has no git: whoever builds it names the commit.
+POSTERN_COMMIT ?= $(shell git --git-dir=.git rev-parse HEAD 2>/dev/null)
+export POSTERN_COMMIT := $(POSTERN_COMMIT)
+
 PREFIX  ?= /usr/local
 # If the caller of `make uninstall` names a directory, no other directory loses plugins.
 ONLY_BIN := $(CNI_BIN)

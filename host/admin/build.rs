@@ -1,4 +1,5 @@
-//! Passes the names of the shipped plugins, the directories of `guests/`, to `postern doctor`.
+//! Passes the names of the shipped plugins, the directories of `guests/`, to `postern doctor`, and the version of the WIT to
+//! `postern --version`.
 
 #[path = "../link.rs"]
 mod link;
@@ -28,5 +29,11 @@ fn main() -> std::io::Result<()> {
     }
     names.sort();
     println!("cargo::rustc-env=POSTERN_SHIPPED={}", names.join(" "));
+    // A line of each file is `package postern:cni@0.1.1;`.
+    let world = Path::new(&own).join("../../wit/world.wit");
+    println!("cargo::rerun-if-changed={}", world.display());
+    let text = fs::read_to_string(world)?;
+    let package = text.lines().find_map(|line| line.strip_prefix("package ")?.strip_suffix(';'));
+    println!("cargo::rustc-env=POSTERN_WIT={}", package.ok_or(std::io::ErrorKind::InvalidData)?);
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! The command line of `postern`. The executable that runtimes start executes this program, which contains the
-//! compiler.
+//! The command line of `postern`. The executable that runtimes start executes the program of this crate, `postern-admin`.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "what people see goes through `output`")]
 
 mod account;
@@ -31,11 +30,12 @@ mod sentences;
 mod show;
 mod subject;
 mod validate;
+mod version;
 mod versions;
 mod words;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -60,11 +60,20 @@ const USAGE: u8 = 2;
 ///      inspect --diff: the new component can do more. plan: policy refuses
 ///      an operation. doctor: there are warnings only.
 #[derive(Parser)]
-#[command(name = "postern", bin_name = "postern", version, propagate_version = true)]
+#[command(name = "postern", bin_name = "postern", disable_version_flag = true, args_conflicts_with_subcommands = true)]
+#[command(override_usage = "postern <COMMAND>\n       postern --version [--json]", arg_required_else_help = true)]
 #[command(term_width = output::WIDTH, verbatim_doc_comment)]
 struct Cli {
+    /// Print version, commit, architecture, engine and WIT version.
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// With --version: print one JSON object. Later versions may add keys.
+    ///
+    /// Keys: version, commit, architecture, engine, wit.
+    #[arg(long, requires = "version")]
+    json: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
@@ -212,6 +221,8 @@ enum Verb {
     Log(log::Options),
     /// List the attachments of this node and their states.
     ///
+    /// On a terminal, states have colours, except if NO_COLOR is set.
+    ///
     /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has
     /// not ended); replaced (another program, which keeps no records, detached the living container or attached it
     /// anew); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the
@@ -241,8 +252,10 @@ enum Verb {
     ///
     /// For use after `nft flush ruleset`, `iptables-restore`, or the reload of a firewall. It compares the records with
     /// the node, as `doctor` does, and puts missing rules back. These are rules for masquerading, spoofing protection,
-    /// forwards of ports, the firewall, the isolation of bridges, and limits of rates. Links, addresses and routes are
-    /// not touched. Containers keep running.
+    /// forwards of ports, the protection of the node's 127.0.0.0/8, the firewall (iptables, or a zone of firewalld), the
+    /// isolation of bridges, and limits of rates. Links, addresses and routes are not touched. Containers keep running.
+    ///
+    /// An attachment whose ADD or DEL has not ended is left out. Attachments that are gone are left to `postern gc`.
     ///
     /// Exit status: 0 all rules are there; 1 some rules could not be put back or looked at.
     Reapply {
@@ -310,6 +323,8 @@ enum Verb {
     Upgrade(install::Options),
     /// Switch new runs back to the version before the last installation.
     ///
+    /// Each installation keeps the version that it replaces. A second rollback switches to the newer version again.
+    ///
     /// Exit status: 0 done, or shown; 1 there is no earlier version, or an error.
     Rollback(install::Rollback),
     /// Remove Postern from this node: host, plugins, their files, records. Native plugins are put back (`make uninstall`).
@@ -322,7 +337,8 @@ enum Verb {
     /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
     Probe,
-    /// Remove the garbage of attachments that are gone. With --node, remove objects that no attachment uses.
+    /// Remove the garbage of attachments that are gone, and look at held devices again. With --node, remove objects that no
+    /// attachment uses.
     ///
     /// The objects are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
@@ -330,10 +346,13 @@ enum Verb {
     /// gone, it was made before the last boot, or its ADD was killed before its answer. Objects in use by a live
     /// namespace stay. They also stay if their use is unknown.
     ///
-    /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too. They are found by their
-    /// names. They are leases and masquerading rules of addresses that no live namespace has, and spoofing protection
-    /// of ports that are gone. Leases of the last five minutes stay, and so do attachments in the runtime's cache
-    /// (/var/lib/cni/results) with a live namespace.
+    /// If the runtimes' cache has the list of such an attachment, DEL of the whole list is called: its native plugins remove
+    /// their objects too. A device that was held because it may not be clean is looked at again, and freed if it is clean.
+    ///
+    /// With --native, leftovers of native plugins are removed too. They are found by their names: leases, masquerading,
+    /// port mappings and forwarding of addresses that no live namespace has; spoofing protection of ports that are gone;
+    /// unused `ifb` links; files of flannel and tuning; attachments that only the runtimes' cache (/var/lib/cni/results)
+    /// has. Leases of the last five minutes stay, and so do attachments in the cache with a live namespace.
     ///
     /// Exit status: 0 everything was removed, or shown; 1 an object could not be removed or looked at.
     Gc {
@@ -343,10 +362,11 @@ enum Verb {
         /// Print one JSON object. Later versions may add keys.
         ///
         /// Keys: garbage [{network, container, interface, plugin (null: all), reason, removes [words], programs [{plugin, program}]
-        /// (executed with DEL; null: none)}], kept [{network, container,
-        /// interface, reason}], held [{object, network, container, interface, reasons}], live (attachments in use), problems, done (true if anything was removed). With --native, else
-        /// null: cached [{network, container, interface, programs}], native [{kind, network, container, interface (each null if unknown), object, reason}],
-        /// native_kept [{object, reason}].
+        /// (executed with DEL; null: none), delegates_in (directories of their delegates)}], kept [{network, container,
+        /// interface, reason}], held [{object, network, container, interface, reasons}], live (attachments in use), problems,
+        /// done (true if anything was removed). With --native, else null: cached [{network, container, interface, programs,
+        /// delegates_in}], native [{kind, network, container, interface (each null if unknown), object, reason}], native_kept
+        /// [{object, reason}].
         #[arg(long)]
         json: bool,
         /// Remove leftovers of native plugins too.
@@ -375,9 +395,10 @@ enum Verb {
         /// It also removes the virtual functions of a card. Virtual links have no driver.
         #[arg(long)]
         unbind: bool,
-        /// Remove only bridges, VLAN gateways and nftables tables that Postern made and no attachment uses.
+        /// Remove only bridges, VLAN gateways, isolations of bridges, the switch `route_localnet` of links, and nftables
+        /// tables that Postern made and no attachment uses.
         ///
-        /// JSON keys: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
+        /// JSON keys: unused [{kind, name}], kept [words], notes [words], problems, removed [{kind, name}], done.
         #[arg(long, conflicts_with_all = ["native", "unbind"])]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.
@@ -386,7 +407,8 @@ enum Verb {
     },
 }
 
-fn main() -> ExitCode {
+/// Carries out the command line. `commit` is the commit that the program is built from.
+pub fn main(commit: Option<&str>) -> ExitCode {
     if std::env::args_os().next().is_some_and(|called| called == postern_gate::tap::NAME) {
         postern_gate::tap::main();
         return ExitCode::SUCCESS;
@@ -412,7 +434,15 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    run(cli.verb).unwrap_or_else(|error| {
+    let done = match cli.verb {
+        Some(verb) => run(verb),
+        None if cli.version => version::run(commit, cli.json).map(|()| ExitCode::SUCCESS),
+        None => {
+            output::usage(&Cli::command().render_usage().to_string());
+            return ExitCode::from(USAGE);
+        }
+    };
+    done.unwrap_or_else(|error| {
         output::say(format!("{error:#}"));
         ExitCode::FAILURE
     })
