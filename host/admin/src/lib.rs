@@ -9,6 +9,7 @@ mod chains;
 mod compile;
 mod component;
 mod detach;
+mod dhcp;
 mod diff;
 mod doctor;
 mod gc;
@@ -288,6 +289,11 @@ enum Verb {
         #[command(flatten)]
         places: net::Places,
     },
+    /// Keep the DHCP leases of attachments alive: the service of the plugin dhcp.
+    Dhcp {
+        #[command(subcommand)]
+        verb: dhcp::Verb,
+    },
     /// Find faults of this node. Show the effect and the remedy of each fault. Changes nothing.
     ///
     /// The kernel's features are tested in temporary namespaces. The kernel may load modules for that.
@@ -480,6 +486,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Net { verb, places } => return Ok(net::run(verb, places)),
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(conf_dir.as_deref(), bin, json),
+        Verb::Dhcp { verb } => return dhcp::run(&verb),
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
