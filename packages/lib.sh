@@ -57,6 +57,19 @@ kilobytes() { find "$1" -type f -printf '%s\n' | awk '{ total += int(($1 + 1023)
 # sums DIRECTORY: prints the SHA-256 of each file below a directory, as `sha256sum --check` reads them.
 sums() { (cd "$1" && find . -type f -printf '%P\n' | sort | xargs -r -d '\n' sha256sum); }
 
+# place_manual SHARE ZSH FISH: places the manual's pages and the completions below /usr/share. Distributions name the directories of
+# zsh and fish differently.
+place_manual() {
+  local page completions=$stage/share/completions
+  for page in "$stage"/share/man/man?/*; do
+    install -d "$1/man/man${page##*.}"
+    gzip -9n < "$page" > "$1/man/man${page##*.}/${page##*/}.gz"
+  done
+  install -D -m 644 "$completions/postern.bash" "$1/bash-completion/completions/postern"
+  install -D -m 644 "$completions/_postern" "$1/zsh/$2/_postern"
+  install -D -m 644 "$completions/postern.fish" "$1/fish/$3/postern.fish"
+}
+
 # filled FILE: prints a template with its values. @FUNCTIONS@ is the text of scripts/functions.sh.
 filled() {
   sed -e '/^@FUNCTIONS@$/{r packages/scripts/functions.sh' -e 'd}' "$1" |

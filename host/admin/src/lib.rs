@@ -21,6 +21,7 @@ mod learn;
 mod lists;
 mod log;
 mod ls;
+mod manual;
 mod net;
 mod output;
 mod own_version;
@@ -343,6 +344,16 @@ enum Verb {
     /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
     Probe,
+    /// Write the manual's pages and the completions for shells to a directory, for packages.
+    #[command(hide = true)]
+    Manual {
+        /// The directory. It is made if it is missing.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// The day on each page.
+        #[arg(value_name = "YYYY-MM-DD")]
+        date: String,
+    },
     /// Remove the garbage of attachments that are gone, and look at held devices again. With --node, remove objects that no
     /// attachment uses.
     ///
@@ -489,6 +500,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Dhcp { verb } => return dhcp::run(&verb),
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
+        Verb::Manual { directory, date } => manual::write(&Cli::command(), &directory, &date)?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
         Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, timeout, unbind, .. } => {
             let places = lists::places(conf_dir.as_deref(), cni_path.as_deref())?;

@@ -1,12 +1,13 @@
 //! `cargo xtask surface`: writes the files that are made from `wit/*.wit` and `wit/surface.toml`. With `--check` it
 //! writes nothing, and fails if a file differs. `model` reads both sources. Each other module writes one kind of file from
-//! the model, as plain Rust that people read and step through.
+//! the model, as plain Rust that people read and step through. `cargo xtask manual` writes pages of the manual.
 //!
 //! `cargo xtask sbom` and `cargo xtask audit-data` list the crates of one executable or component (`packages/sbom`).
 //! Nothing of this crate is shipped.
 
 mod code;
 mod lists;
+mod manual;
 mod model;
 mod operations;
 mod sandbox;
@@ -37,8 +38,9 @@ fn main() -> Result<()> {
             let cargo = arguments.get(3..).unwrap_or_default();
             print(&sbom::audit_data(&root, package, target, cargo)?)
         }
+        ["manual", directory, date] => manual::write(&root, Path::new(directory), date),
         _ => bail!(
-            "usage: cargo xtask surface [--check] | sbom FILE PACKAGE TARGET [CARGO-OPTION...] | audit-data PACKAGE TARGET \
+            "usage: cargo xtask surface [--check] | manual DIR YYYY-MM-DD | sbom FILE PACKAGE TARGET [CARGO-OPTION...] | audit-data PACKAGE TARGET \
              [CARGO-OPTION...]"
         ),
     }
