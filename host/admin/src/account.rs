@@ -1,11 +1,12 @@
 //! The shared part of `ls` and `show`: an attachment in the form for people and for scripts.
 
+use crate::output;
 use crate::subject;
 use crate::versions;
 use anyhow::Result;
 use postern_account::attachment::{Account, Deviation, Fact, State};
 use postern_account::busy::Holder;
-use postern_account::node_state;
+use postern_account::node_state::{self, Accounts};
 use postern_account::utc;
 use postern_gate::capability::device::held::HeldNote;
 use postern_gate::catalog::Manifest;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest time to look at the node's namespaces. A thousand namespaces take less than a second.
-pub const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(20);
 
 /// The number of digits of a digest, or of a container's ID, that people see.
 pub const SHORT: usize = 12;
@@ -171,13 +172,20 @@ impl Installed {
     }
 }
 
+/// Looks at records and kernel.
+///
+/// # Errors
+/// A text for people: the kernel can't be looked at.
+pub fn look(places: &Places) -> Result<Accounts, String> {
+    output::during("looking at the node's namespaces", || node_state::settled(places, WITHIN))
+}
+
 /// Returns an account of all attachments of this host, sorted by network, container and interface.
 ///
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn attachments() -> Result<Vec<Attachment>> {
-    let (_, accounts) =
-        node_state::settled(&postern_account::places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
+    let (_, accounts) = look(&postern_account::places::expected()).map_err(anyhow::Error::msg)?;
     let accounts = accounts.map_err(anyhow::Error::msg)?;
     let mut installed = Installed::default();
     let mut attachments: Vec<Attachment> =

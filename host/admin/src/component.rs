@@ -6,6 +6,7 @@
 
 use crate::capability::groups_of;
 use crate::imports::Imports;
+use crate::output;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog::{self, WasiExtent};
@@ -83,7 +84,9 @@ impl Component {
     /// # Errors
     /// The compiler is not installed, refuses the component, or takes more than its limits for a component of this size.
     pub fn compile(&self, architecture: &str) -> Result<Vec<u8>> {
-        component_process::compile(&compiler()?, architecture, &self.wasm)
+        let compiler = compiler()?;
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        output::during(&format!("compiling {name}"), || component_process::compile(&compiler, architecture, &self.wasm))
             .map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }
 }

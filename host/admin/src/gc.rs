@@ -96,14 +96,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let find = || garbage::find(&places, &leaves_rules).map_err(Error::msg);
-    let report = find()?;
+    let report = output::during("looking for garbage", find)?;
     let whole = |item: &Garbage| item.is_whole().then(|| of(&detacher, &item.header).ok().flatten()).flatten();
     let lists: Vec<Option<Detachment>> = report.garbage.iter().map(whole).collect();
     let (cached, unclear) = match options.native {
         true => unrecorded(&detacher, &places)?,
         false => (Vec::new(), Vec::new()),
     };
-    let native = options.native.then(|| adopt::find(scope)).transpose().map_err(Error::msg)?;
+    let find_native = || output::during("looking for leftovers of native plugins", || adopt::find(scope));
+    let native = options.native.then(find_native).transpose().map_err(Error::msg)?;
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
     // Leftovers that a list's DEL removes are shown again one by one, but count once.
     let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
@@ -120,7 +121,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let act = count > 0 && (options.yes || !options.json && confirmed(&question(left, held.len()))?);
     let (mut removed, mut partly, mut freed, mut failed) = (0, 0, 0, Vec::new());
-    if act {
+    let mut remove = || -> Result<()> {
         let config = |network: &str, plugin: &str| config(&options.conf_dirs, network, plugin);
         let rules = LazyServed::default();
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
@@ -177,8 +178,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 Err(error) => failed.push(error),
             }
         }
-    }
-    if act {
         for device in &held {
             match held::mend(&places, device, options.unbind) {
                 Ok(None) => freed += 1,
@@ -188,6 +187,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 Err(error) => failed.push(error),
             }
         }
+        Ok(())
+    };
+    if act {
+        output::during("removing garbage", &mut remove)?;
     }
     if options.json {
         output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &held, &failed, act))?;

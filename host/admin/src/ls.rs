@@ -1,8 +1,9 @@
 //! `postern ls`: the attachments of this node.
 
 use crate::account::{self, Attachment, Plugin, SHORT, short};
-use crate::output::{self, WIDTH, one_line};
+use crate::output::{self, Colour, WIDTH, one_line};
 use anyhow::Result;
+use postern_account::attachment::State;
 use postern_account::writable;
 
 /// The columns.
@@ -30,7 +31,22 @@ pub fn run(json: bool, whole: bool) -> Result<()> {
     if attachments.is_empty() {
         return output::text("no attachments");
     }
-    output::text(&table(&attachments, whole))
+    output::coloured(&table(&attachments, whole), &colours(&attachments))
+}
+
+/// Returns the words of the attachments' states with their colours.
+pub fn colours(attachments: &[Attachment]) -> Vec<(String, Colour)> {
+    attachments.iter().map(|one| (one.words(), colour(one.state))).collect()
+}
+
+fn colour(state: State) -> Colour {
+    match state {
+        State::Ok => Colour::Good,
+        State::Incomplete | State::Replaced | State::ContainerGone | State::PreviousBoot | State::Held => {
+            Colour::Doubtful
+        }
+        State::Stuck | State::Drift | State::Damaged => Colour::Bad,
+    }
 }
 
 /// Returns the table of some attachments.
@@ -111,7 +127,6 @@ fn named(plugin: &Plugin, whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_account::attachment::State;
     use std::path::PathBuf;
 
     fn attachment(container: &str) -> Attachment {

@@ -1,9 +1,14 @@
 //! Output for people and for scripts. All text for people goes through here. Text from outside goes through
 //! [`postern_cni::terminal`]. Only a line with a single long word is wider than [`WIDTH`].
 
+mod colour;
+mod progress;
+
 use anyhow::Result;
+pub use colour::Colour;
 pub use postern_cni::terminal::one_line;
 use postern_cni::terminal::{self, printable};
+pub use progress::during;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
@@ -23,6 +28,15 @@ const GLUE: char = '\u{a0}';
 /// Standard output can't be written. A closed pipe is no error.
 pub fn text(text: &str) -> Result<()> {
     write(&fit(text))
+}
+
+/// Prints a text as [`text`] does. On a terminal, some words at the beginning or at the end of a line have colours.
+///
+/// # Errors
+/// As [`text`].
+pub fn coloured(text: &str, words: &[(impl AsRef<str>, Colour)]) -> Result<()> {
+    let fitted = fit(text);
+    write(&if colour::are_wanted() { colour::paint(&fitted, words) } else { fitted })
 }
 
 /// Prints an object for scripts, in ASCII.

@@ -25,7 +25,7 @@ struct Row {
 /// Records or kernel can't be looked at.
 pub fn run(dry_run: bool, json: bool) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
-    let report = reapply::find(&places).map_err(Error::msg)?;
+    let report = output::during("looking at the node's rules", || reapply::find(&places)).map_err(Error::msg)?;
     let nft = SharedNft::default();
     let (mut rows, mut problems) = (Vec::new(), report.problems.clone());
     for (header, missing) in &report.wiped {

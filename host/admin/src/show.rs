@@ -2,7 +2,7 @@
 
 use crate::account::{self, Attachment, Plugin, short};
 use crate::ls;
-use crate::output::{self, one_line};
+use crate::output::{self, Colour, one_line};
 use anyhow::{Result, bail};
 use postern_cni::Version;
 use postern_state::Stage;
@@ -20,8 +20,9 @@ pub fn run(container: &str, json: bool) -> Result<()> {
     if json {
         return output::json(&meant);
     }
+    let colours: Vec<(String, Colour)> = meant.iter().flat_map(|one| ls::colours(std::slice::from_ref(*one))).collect();
     let texts: Vec<String> = meant.into_iter().map(text).collect();
-    output::text(&texts.join("\n\n"))
+    output::coloured(&texts.join("\n\n"), &colours)
 }
 
 /// Returns the attachments of the container that matches.

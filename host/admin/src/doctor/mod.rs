@@ -20,13 +20,13 @@ mod vlans;
 
 pub use code::{SHIPPED, installed};
 
-use crate::account::WITHIN;
+use crate::account;
 use crate::lists::{CNI_BIN, List};
-use crate::output::{self, one_line};
+use crate::output::{self, Colour, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
 use postern_account::attachment::Account;
-use postern_account::node_state::{self, NodeState};
+use postern_account::node_state::NodeState;
 use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces,
@@ -47,6 +47,9 @@ const WARNINGS: u8 = 3;
 const ELSEWHERE: &str = "run `postern doctor` as root in the host's PID namespace, where it sees all namespaces";
 /// The largest number of files and names that one check looks at. Further files and names are only counted.
 const MOST: usize = 4096;
+
+/// The colours of the words at the beginning of findings, and of the last line.
+const COLOURS: [(&str, Colour); 3] = [("ERROR", Colour::Bad), ("WARNING", Colour::Doubtful), ("healthy", Colour::Good)];
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -236,7 +239,7 @@ pub fn run(conf_dir: Option<&Path>, bin: Option<PathBuf>, json: bool) -> Result<
     if json {
         output::json(&report)?;
     } else {
-        output::text(&text(&report))?;
+        output::coloured(&text(&report), &COLOURS)?;
     }
     Ok(ExitCode::from(match worst {
         Some(Severity::Error) => ERRORS,
@@ -251,7 +254,7 @@ fn prepare(examination: &mut Examination, conf_dir: Option<&Path>, bin: Option<P
     let plugins = catalogs.as_ref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, &node_file::list_directories(conf_dir));
     let bins = Bins::of(bin);
-    let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
+    let (node_state, accounts) = match account::look(&places) {
         Ok((node_state, Ok(accounts))) => (Ok(node_state), accounts),
         Ok((_, Err(reason))) => {
             // The check of directories reports records that can't be trusted. No check uses the content of the records.
