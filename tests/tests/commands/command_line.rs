@@ -2,8 +2,9 @@
 //! question.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Network, Node, flat, plugin_bin};
+use postern_tests::{Answer, Network, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -47,10 +48,12 @@ fn node() -> Result<Node> {
     Ok(attached()?.node)
 }
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 18] = [
     "add",
     "remove",
     "compile",
+    "net",
+    "dhcp",
     "install",
     "upgrade",
     "rollback",
@@ -66,6 +69,14 @@ const VERBS: [&str; 16] = [
     "reapply",
 ];
 
+/// Returns the verbs that a help lists.
+pub fn verbs(help: &str) -> Vec<String> {
+    let (_, list) = help.split_once("\nCommands:\n").unwrap_or_default();
+    let lines = list.lines().take_while(|line| line.starts_with(' '));
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
 #[test]
 fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
     let node = Node::new()?;
@@ -76,7 +87,7 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
         calls.push((vec![verb, "-h"], 0));
         calls.push((vec![verb, "--nothing"], 2));
     }
-    for verb in ["validate", "schema"] {
+    for verb in ["add", "check", "del", "gc", "status", "validate", "schema"] {
         calls.push((vec!["net", verb, "--help"], 0));
         calls.push((vec!["net", verb, "--nothing"], 2));
     }
@@ -90,10 +101,89 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
         }
     }
     let help = postern(&node, &["--help"])?.stdout;
-    ensure!(help.contains("Usage: postern <COMMAND>"), "{help}");
+    ensure!(help.contains("Usage: postern <COMMAND>\n       postern --version [--json]"), "{help}");
+    let listed: BTreeSet<String> = verbs(&help).into_iter().collect();
+    let expected: BTreeSet<String> = VERBS.into_iter().map(str::to_owned).collect();
+    ensure!(listed == expected, "{listed:?}: {help}");
     for status in 0..=3 {
         ensure!(help.contains(&format!("\n  {status}  ")), "no exit status {status}: {help}");
     }
+    Ok(())
+}
+
+#[test]
+fn the_version_names_the_build() -> Result<()> {
+    let node = Node::new()?;
+    let text = postern(&node, &["--version"])?.stdout;
+    ensure!(text.starts_with(&format!("postern {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+    let object = postern(&node, &["--version", "--json"])?.json()?;
+    for key in ["version", "commit", "architecture", "engine", "wit"] {
+        let value = object[key].as_str().with_context(|| format!("no {key}: {object}"))?;
+        ensure!(text.contains(value), "{key} is not in {text}");
+    }
+    let commit = object["commit"].as_str().unwrap_or_default();
+    let is_commit = commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit());
+    ensure!(is_commit || commit == "unknown" || std::env::var("POSTERN_COMMIT").as_deref() == Ok(commit), "{commit}");
+    ensure!(object["architecture"] == std::env::consts::ARCH, "{object}");
+    ensure!(object["engine"] == installed_engine(&node)?, "{object}");
+    ensure!(object["wit"].as_str().is_some_and(|wit| wit.starts_with("postern:cni@0.")), "{object}");
+    // Only --version has this --json.
+    for arguments in [&["--json"][..], &["--json", "ls"], &["--version", "ls"]] {
+        let printed = postern(&node, arguments)?;
+        ensure!(printed.status == 2 && printed.stdout.is_empty(), "{arguments:?}: {}", printed.stdout);
+    }
+    Ok(())
+}
+
+/// Returns the engine that the plugins under test are compiled for.
+fn installed_engine(node: &Node) -> Result<Value> {
+    Ok(postern(node, &["inspect", "static", "--json"])?.json()?["engine"].clone())
+}
+
+/// Runs a command on a terminal of its own, and returns all that the terminal got.
+fn on_terminal(node: &Node, environment: &str, command: &str) -> Result<String> {
+    node.sh(&format!("TERM=xterm {environment} script --quiet --return --command '{command}' /dev/null < /dev/null"))
+}
+
+#[test]
+fn colours_are_for_terminals_whose_users_want_them() -> Result<()> {
+    let node = node()?;
+    let postern = plugin_bin()?.join("postern").display().to_string();
+    let ls = format!("{postern} ls");
+    ensure!(on_terminal(&node, "", &ls)?.contains("  \u{1b}[32mok\u{1b}[0m\r\n"));
+    for environment in ["NO_COLOR=1", "TERM=dumb"] {
+        let shown = on_terminal(&node, environment, &ls)?;
+        ensure!(shown.contains("  ok\r\n") && !shown.contains('\u{1b}'), "{environment}: {shown}");
+    }
+    ensure!(on_terminal(&node, "NO_COLOR=", &ls)?.contains('\u{1b}'), "an empty NO_COLOR counts as unset");
+    node.sh("ip link delete $(ip -o link | sed -n 's/.*: \\(veth[0-9a-f]*\\)@.*/\\1/p' | head -1)")?;
+    ensure!(on_terminal(&node, "", &ls)?.contains("\u{1b}[31mdrift\u{1b}[0m"));
+    let doctor = on_terminal(&node, "", &format!("{postern} doctor --conf-dir /run/net.d || true"))?;
+    ensure!(doctor.contains("\u{1b}[31mERROR\u{1b}[0m") || doctor.contains("\u{1b}[33mWARNING\u{1b}[0m"), "{doctor}");
+    Ok(())
+}
+
+#[test]
+fn a_line_on_a_terminal_says_what_takes_long() -> Result<()> {
+    let node = Node::new()?;
+    let wasm = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-ptp.wasm");
+    // A compiler that waits.
+    node.sh(&format!(
+        "{}; cd /run/build; mv postern-compiler slow; printf '#!/bin/sh\nsleep 3; exec /run/build/slow \"$@\"\n' > postern-compiler
+         chmod 755 postern-compiler; cp {} /run/theirs.wasm",
+        copy_bin(&plugin_bin()?, "/run/build"),
+        wasm.display()
+    ))?;
+    let compile =
+        "/run/build/postern compile /run/theirs.wasm --policy /run/build/postern.d/ptp.toml --output /run/out";
+    let shown = on_terminal(&node, "", compile)?;
+    let line = "\rpostern: compiling theirs.wasm: 2 s";
+    ensure!(shown.contains(line), "{shown:?}");
+    let (_, after) = shown.rsplit_once("postern: compiling").context("no line")?;
+    let erased = after.split_once('\r').is_some_and(|(_, rest)| rest.trim_start_matches(' ').starts_with('\r'));
+    ensure!(erased && after.contains("theirs: compiled for"), "the line stays: {shown:?}");
+    let piped = node.sh(&format!("{compile} 2>&1"))?;
+    ensure!(piped.starts_with("theirs: compiled for"), "{piped:?}");
     Ok(())
 }
 
@@ -102,8 +192,20 @@ fn help_says_all_that_a_verb_prints_or_restores() -> Result<()> {
     let node = Node::new()?;
     let states =
         ["ok", "stuck", "incomplete", "replaced", "container gone", "previous boot", "drift", "damaged", "held"];
-    let rules = ["masquerading", "spoofing protection", "forwards of ports", "isolation of bridges", "limits of rates"];
-    for (verb, words) in [("ls", &states[..]), ("reapply", &rules[..])] {
+    let rules = [
+        "masquerading",
+        "spoofing protection",
+        "forwards of ports",
+        "127.0.0.0/8",
+        "firewalld",
+        "isolation of bridges",
+        "limits of rates",
+    ];
+    let garbage =
+        ["DEL of the whole list", "port mappings", "`ifb` links", "held", "route_localnet", "delegates_in", "notes"];
+    let dhcp = ["serve", "DHCP"];
+    let found = [("ls", &states[..]), ("reapply", &rules[..]), ("gc", &garbage[..]), ("dhcp", &dhcp[..])];
+    for (verb, words) in found {
         let help = flat(&postern(&node, &[verb, "--help"])?.stdout);
         for word in words {
             ensure!(help.contains(word), "{verb} --help lacks \"{word}\": {help}");

@@ -7,6 +7,7 @@ mod compile;
 mod inspect;
 mod install;
 mod learn;
+mod manual;
 mod net;
 mod net_files;
 mod node_directories;
