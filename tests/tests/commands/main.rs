@@ -1,6 +1,7 @@
 //! The commands that people use: postern's command line, and its installation.
 
 mod account;
+mod before;
 mod bundles;
 mod command_line;
 mod compile;
