@@ -57,7 +57,7 @@ fn each_verb_and_option_of_the_help_has_its_place() -> Result<()> {
             ensure!(fish.contains(&format!(" -l {option} ")), "{name}: fish lacks --{option}");
         }
         if let Some(verb) = words.last() {
-            ensure!(zsh.contains(&format!("\n({verb})\n")), "zsh lacks {verb}");
+            ensure!(zsh.contains(&format!("({verb})\n_arguments")), "zsh lacks {verb}");
             ensure!(fish.contains(&format!("-a \"{verb}\"")), "fish lacks {verb}");
         }
     }
