@@ -152,10 +152,10 @@ impl Linked {
             });
             let needs: Vec<&usize> = one.needs.iter().filter_map(|need| places.get(need)).collect();
             if !needs.is_empty() {
-                package["dependencies"] = json!(needs);
+                set(&mut package, "dependencies", json!(needs));
             }
             if *key == self.root {
-                package["root"] = json!(true);
+                set(&mut package, "root", json!(true));
             }
             package
         });
@@ -173,15 +173,22 @@ impl Crate {
             "version": key.1,
         });
         if !self.licence.is_empty() {
-            component["licenses"] = json!([{ "expression": self.licence }]);
+            set(&mut component, "licenses", json!([{ "expression": self.licence }]));
         }
         if !self.local {
-            component["purl"] = json!(reference(key));
+            set(&mut component, "purl", json!(reference(key)));
         }
         if let Some(checksum) = checksum {
-            component["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
+            set(&mut component, "hashes", json!([{ "alg": "SHA-256", "content": checksum }]));
         }
         component
+    }
+}
+
+/// Adds a key to an object.
+fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert(key.to_owned(), value);
     }
 }
 
