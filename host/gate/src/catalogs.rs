@@ -86,8 +86,9 @@ impl Catalogs {
     /// # Errors
     /// The defect, with the path.
     pub fn judge(&self) -> Result<(), PluginError> {
-        places::directory(&self.added)?;
+        // The owner of a link is named first: another user's link is an attack, and root's is a mistake.
         places::trust(&self.added)?;
+        places::directory(&self.added)?;
         refuse_noexec(&self.added)
     }
 }

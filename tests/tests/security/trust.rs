@@ -176,7 +176,8 @@ fn the_operators_catalog_is_judged_like_the_first() -> Result<()> {
     let installed = Installed::new(MOVE)?;
     installed.add_and_delete()?;
     let log = installed.log()?;
-    ensure!(log.contains("/var/lib/postern/postern.d/ptp.toml"), "the log does not name the policy's file: {log}");
+    let digest = installed.node.sh("jq -r .digest /var/lib/postern/postern.d/ptp.json")?;
+    ensure!(digest.len() == 65 && log.contains(digest.trim()), "the log lacks the component {digest}: {log}");
     each(
         ADDED,
         |case| case.0.to_owned(),
