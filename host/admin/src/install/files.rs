@@ -2,7 +2,7 @@
 
 use crate::output;
 use anyhow::{Context, Result};
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -45,13 +45,12 @@ impl Ready {
     pub fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
         let ready = Self { new: beside(path), path: path.to_owned() };
         let _ = fs::remove_file(&ready.new);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&ready.new)
-            .and_then(|mut file| file.write_all(bytes))
-            .and_then(|()| fs::set_permissions(&ready.new, Permissions::from_mode(mode)));
+        let written =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&ready.new).and_then(|mut file| {
+                file.write_all(bytes)?;
+                // By the descriptor: meanwhile another object may have got this name.
+                file.set_permissions(Permissions::from_mode(mode))
+            });
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(ready)
     }
@@ -131,7 +130,11 @@ pub fn make_directory(path: &Path) -> Result<()> {
         DirBuilder::new()
             .mode(0o755)
             .create(part)
-            .and_then(|()| fs::set_permissions(part, Permissions::from_mode(0o755)))
+            .and_then(|()| {
+                let itself = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+                let made = OpenOptions::new().read(true).custom_flags(itself).open(part)?;
+                made.set_permissions(Permissions::from_mode(0o755))
+            })
             .with_context(|| format!("cannot make the directory {}", part.display()))?;
     }
     Ok(())
