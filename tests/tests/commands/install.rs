@@ -172,6 +172,44 @@ fn after_an_installation_the_index_of_claims_is_filled_again() -> Result<()> {
     Ok(())
 }
 
+/// A link in an image's root is meant for the node. Here it leads to the builder's own directories.
+#[test]
+fn an_installation_stays_below_destdir() -> Result<()> {
+    let node = Node::new()?;
+    let bin = plugin_bin()?;
+    let bin = bin.display();
+    let call = |words: &str| format!("{bin}/postern-admin {words} --destdir /run/root 2>&1");
+    let library = "usr/local/lib/postern";
+    each(
+        ["opt/cni".to_owned(), "usr".to_owned(), library.to_owned(), format!("{library}/versions")],
+        Clone::clone,
+        |link| {
+            node.sh(&format!(
+                "rm -rf /run/root /run/mine; mkdir -p /run/mine/bin /run/root/$(dirname {link}); ln -s /run/mine /run/root/{link}"
+            ))?;
+            let mine = || node.sh("find /run/mine");
+            let before = mine()?;
+            for words in ["install --plugins ptp", "uninstall --yes"] {
+                let printed = flat(&node.sh(&format!("! {}", call(words)))?);
+                ensure!(printed.contains("leads out of DESTDIR, to /run/mine"), "{words}: {printed}");
+                ensure!(mine()? == before, "{words}: {}", mine()?);
+            }
+            Ok(())
+        },
+    )?;
+    // A relative link stays below the root.
+    node.sh("rm -rf /run/root; mkdir -p /run/root/var/opt; ln -s var/opt /run/root/opt")?;
+    node.sh(&call("install --plugins ptp"))?;
+    ensure!(node.sh("ls /run/root/var/opt/cni/bin")? == "ptp\n");
+    // The root of this node is no image: all checks of an installation on the node are made.
+    node.sh("mount -t tmpfs -o mode=755 local /usr/local; mkdir -m 777 /usr/local/lib")?;
+    for root in ["/", "//", "/run/.."] {
+        let printed = node.sh(&format!("! {bin}/postern-admin install --destdir {root} --bin-dir /run/bin 2>&1"))?;
+        ensure!(flat(&printed).contains("`chmod go-w /usr/local/lib`"), "{root}: {printed}");
+    }
+    Ok(())
+}
+
 #[test]
 fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
     let node = Node::new()?;

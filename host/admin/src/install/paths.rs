@@ -1,14 +1,17 @@
 //! The places of an installation.
 
-use super::files;
-use anyhow::{Result, ensure};
+use super::{files, units};
+use anyhow::{Context, Result, ensure};
+use postern_gate::places::VERSIONS;
+use std::convert::Infallible;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The place of an installation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallPaths {
     /// The root of an image or a package: a prefix of each path. No installed file contains this prefix.
-    #[arg(long, value_name = "DIR", default_value = "")]
+    #[arg(long, value_name = "DIR", default_value = "", value_parser = root)]
     pub(super) destdir: String,
     /// The directory for `lib/postern` and `bin/postern`.
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
@@ -48,11 +51,40 @@ impl InstallPaths {
         let bins = bins.into_iter().map(|bin| ("CNI_BIN", bin));
         for (name, path) in [("PREFIX", &self.prefix)].into_iter().chain(bins) {
             ensure!(path.is_absolute() && path.to_str().is_some(), "{name} has to be an absolute path: {path:?}");
+            self.keep_below(path)?;
         }
         ensure!(
             self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(),
             "DESTDIR has to be an absolute path"
         );
+        let library = self.library();
+        // The command itself is a link to a path of the node.
+        let commands = self.prefix.join("bin");
+        let own = [library.join(VERSIONS), library, commands, units::directory(&self.prefix)];
+        own.iter().try_for_each(|path| self.keep_below(path))
+    }
+
+    /// Refuses a path that leads out of DESTDIR: a link in an image's root, or `..`. The links are meant for the node, and
+    /// lead to the builder's own directories here.
+    pub(super) fn keep_below(&self, path: &Path) -> Result<()> {
+        let (root, real) = (Path::new(&self.destdir), self.real(path));
+        if self.destdir.is_empty() || !root.exists() {
+            return Ok(());
+        }
+        let canonical = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
+        let leads_to = canonical(files::nearest(&real))?;
+        ensure!(
+            leads_to.starts_with(canonical(root)?),
+            "{} leads out of DESTDIR, to {}: make the link relative, or name another directory (--prefix, --bin-dir)",
+            real.display(),
+            leads_to.display()
+        );
         Ok(())
     }
+}
+
+/// Returns DESTDIR. The root of this node is no image.
+fn root(text: &str) -> Result<String, Infallible> {
+    let is_this_node = fs::canonicalize(text).is_ok_and(|real| real == Path::new("/"));
+    Ok(if is_this_node { String::new() } else { text.to_owned() })
 }

@@ -70,6 +70,7 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
     let layout = InstallLayout::at(options.place.real(&options.place.library()));
     let _lock = layout.directory().is_dir().then(|| files::lock(layout.directory())).transpose()?;
     let removal = Removal::of(&options.place, layout, options.bin_dir.as_deref());
+    removal.bins.iter().try_for_each(|bin| options.place.keep_below(bin))?;
     if !removal.is_there() {
         output::text(&format!(
             "there was no postern in {}; --prefix names another place",
