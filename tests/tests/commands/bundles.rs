@@ -179,7 +179,7 @@ fn an_upgrade_compiles_an_added_plugin_again_or_replaces_nothing() -> Result<()>
     other()?;
     node.sh(hide)?;
     let before = tree()?;
-    let printed = refused(&node, "upgrade")?;
+    let printed = refused(&node, "upgrade --without-missing")?;
     ensure!(ways(&printed) && tree()? == before, "{printed}");
     node.sh(&format!("{show}; mv {CATALOG}/theirs.wasm /run/component"))?;
     let before = tree()?;
@@ -192,8 +192,39 @@ fn an_upgrade_compiles_an_added_plugin_again_or_replaces_nothing() -> Result<()>
     // The way out of a node without a compiler.
     node.sh(hide)?;
     admin(&node, "add /run/bundle/theirs.json")?;
-    admin(&node, "upgrade")?;
+    admin(&node, "upgrade --without-missing")?;
     runs(&node, "c3")
+}
+
+#[test]
+fn a_build_with_fewer_programs_takes_none_away() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    let first = current(&node)?;
+    node.sh(&format!("rm {BUILD}/postern-wasi {BUILD}/postern-dhcpd"))?;
+    for words in ["upgrade", "upgrade --dry-run", "install --bin-dir /run/bin --plugins ptp"] {
+        let printed = refused(&node, words)?;
+        for expected in
+            ["has no postern-dhcpd, postern-wasi", "add postern-dhcp, postern-wasi of the same", "--without-missing"]
+        {
+            ensure!(printed.contains(expected), "{words}: {printed}");
+        }
+        ensure!(current(&node)? == first, "{words} replaced the version");
+    }
+    admin(&node, "upgrade --without-missing")?;
+    ensure!(node.sh("ls /usr/local/lib/postern/current/ | grep -c -e wasi -e dhcpd || true")? == "0\n");
+    // A rollback says what the earlier version lacks, even if it lacks all plugins.
+    admin(&node, "rollback")?;
+    let printed = admin(&node, "rollback --dry-run")?;
+    ensure!(printed.contains("lacks these programs: postern-dhcpd, postern-wasi"), "{printed}");
+    node.sh("rm /usr/local/lib/postern/previous/postern.d/*")?;
+    let printed = admin(&node, "rollback --dry-run")?;
+    ensure!(printed.contains("lacks these plugins, whose runs fail then: host-local, ptp, static"), "{printed}");
+    // An installation was killed between its two links.
+    node.sh("cd /usr/local/lib/postern; ln -sfn $(readlink current) previous")?;
+    let printed = refused(&node, "rollback")?;
+    ensure!(printed.contains("was interrupted before it replaced") && printed.contains("install again"), "{printed}");
+    Ok(())
 }
 
 /// Makes an installation that is read-only, as in an image. `theirs` is added to it.

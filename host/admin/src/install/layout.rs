@@ -56,6 +56,11 @@ const SYSEXT: &str = "sysext";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
+/// Returns the package of an optional program.
+pub fn package_of(program: &str) -> &str {
+    if program == DHCP_SERVICE { "postern-dhcp" } else { program }
+}
+
 /// True if a package manager calls the installation.
 pub fn is_package(means: &str) -> bool {
     ["deb", "rpm"].contains(&means)

@@ -25,7 +25,7 @@ use bin_dir::{Found, Placement};
 use bundle::Bundle;
 use divert::Diversions;
 use extras::Extras;
-use layout::{DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package};
+use layout::{CURRENT, DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package, package_of};
 use line::line;
 use paths::InstallPaths;
 use postern_gate::places::{self, CATALOG};
@@ -61,6 +61,9 @@ pub struct Options {
     /// The means of this installation, for `postern doctor`. Packages are linked and not copied.
     #[arg(long, value_name = "NAME", hide = true, value_parser = MEANS)]
     by: Option<String>,
+    /// Optional programs that the build lacks may go from the installation: a package's script calls.
+    #[arg(long, hide = true)]
+    without_missing: bool,
     /// Show the changes, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -197,6 +200,9 @@ impl<'a> Installation<'a> {
         };
         let extras = Extras::of(place, is_package(&self.means));
         extras.say();
+        if !options.without_missing {
+            self.check_programs(&bundle)?;
+        }
         if options.dry_run {
             let again = bundle.take_over(&layout.catalog(), &self.build)?;
             return self.show(&bundle, &again, &to_divert);
@@ -248,6 +254,23 @@ impl<'a> Installation<'a> {
         if bundle.has(DHCP_SERVICE) && extras.are_units_there() {
             output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
         }
+        Ok(())
+    }
+
+    /// Refuses a build that lacks an optional program of the present version: a new base without its other archives.
+    fn check_programs(&self, bundle: &Bundle) -> Result<()> {
+        let present = self.layout.directory().join(CURRENT);
+        let lost: Vec<&str> =
+            OPTIONAL.into_iter().filter(|program| !bundle.has(program) && present.join(program).is_file()).collect();
+        let packages: Vec<&str> = lost.iter().map(|program| package_of(program)).collect();
+        ensure!(
+            lost.is_empty(),
+            "{} has no {}, and the installation would lose it: add {} of the same version to the build, then install \
+             again. Or let the program go: --without-missing",
+            self.build.display(),
+            lost.join(", "),
+            packages.join(", ")
+        );
         Ok(())
     }
 

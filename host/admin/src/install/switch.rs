@@ -2,7 +2,7 @@
 
 use super::bundle::plugins_of;
 use super::files::{self, Ready};
-use super::layout::{CURRENT, InstallLayout, LINKS, PREVIOUS, VERSIONS};
+use super::layout::{CURRENT, InstallLayout, LINKS, OPTIONAL, PREVIOUS, VERSIONS};
 use super::paths::InstallPaths;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
@@ -105,11 +105,24 @@ pub fn rollback(options: &Rollback) -> Result<()> {
         bail!("{library} has no earlier version than {current}: an installation keeps the version that it replaces");
     };
     let before = before.to_string_lossy().into_owned();
-    let plugins = |version: &str| plugins_of(&layout.directory().join(VERSIONS).join(version));
-    let (now, then) = (plugins(&current)?, plugins(&before)?);
-    let lost: Vec<&str> = now.iter().filter(|plugin| !then.contains(plugin)).map(String::as_str).collect();
-    if !lost.is_empty() {
-        output::say(format!("{before} lacks these plugins, whose runs fail then: {}", lost.join(", ")));
+    // An installation notes the earlier version first.
+    ensure!(
+        before != current,
+        "the last installation in {library} was interrupted before it replaced {current}: install again"
+    );
+    let directory = |version: &str| layout.directory().join(VERSIONS).join(version);
+    let plugins = |version: &str| plugins_of(&directory(version)).unwrap_or_default();
+    let programs = |version: &str| {
+        OPTIONAL.into_iter().map(str::to_owned).filter(|name| directory(version).join(name).is_file()).collect()
+    };
+    for (objects, now, then) in [
+        ("plugins, whose runs fail then", plugins(&current), plugins(&before)),
+        ("programs", programs(&current), programs(&before)),
+    ] {
+        let lost: Vec<&str> = now.iter().filter(|name| !then.contains(name)).map(String::as_str).collect();
+        if !lost.is_empty() {
+            output::say(format!("{before} lacks these {objects}: {}", lost.join(", ")));
+        }
     }
     if options.dry_run {
         return output::text(&format!("new runs would use {before} instead of {current}"));
