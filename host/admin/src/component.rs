@@ -10,6 +10,7 @@ use crate::output;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog::{self, WasiExtent};
+use postern_gate::places::trust;
 use postern_sandbox::component_process::{self, Contents};
 use postern_sandbox::needs_all_of_wasi;
 use std::fs::File;
@@ -93,14 +94,18 @@ impl Component {
 
 /// Returns the program that compiles: it lies beside this one.
 fn compiler() -> Result<PathBuf> {
-    let compiler = std::env::current_exe()?.with_file_name(COMPILER);
+    let own = std::env::current_exe()?;
+    let compiler = own.with_file_name(COMPILER);
     ensure!(
         compiler.is_file(),
         "there is no {}, which compiles components: install the package postern-compiler, or a build that has this program. Or \
          let `postern compile` compile the plugin on another machine, and run `postern add DIR/NAME.json` here",
         compiler.display()
     );
-    postern_gate::places::trust(&compiler).map_err(anyhow::Error::msg)?;
+    // A user who can change this program, as in a user's own build, needs no compiler to get this process's privileges.
+    if trust(&own).is_ok() {
+        trust(&compiler).map_err(anyhow::Error::msg)?;
+    }
     Ok(compiler)
 }
 

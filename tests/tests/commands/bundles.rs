@@ -227,6 +227,22 @@ fn a_build_with_fewer_programs_takes_none_away() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_users_build_compiles_an_added_plugin_again() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json; chmod 775 {BUILD}/postern-compiler"))?;
+    let printed = refused(&node, "upgrade")?;
+    ensure!(printed.contains("has code for another engine, and nothing was replaced"), "{printed}");
+    // Whoever can replace the compiler could replace this program too.
+    node.sh(&format!("chmod 755 {BUILD}/postern-compiler; chmod 777 {BUILD}"))?;
+    let printed = admin(&node, "upgrade")?;
+    ensure!(printed.contains("plugin \"theirs\" was compiled again"), "{printed}");
+    ensure!(printed.contains("The present files of /run/build are installed"), "{printed}");
+    runs(&node, "c1")
+}
+
 /// Makes an installation that is read-only, as in an image. `theirs` is added to it.
 fn fixed() -> Result<Node> {
     let node = node()?;
