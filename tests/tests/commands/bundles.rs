@@ -243,6 +243,31 @@ fn a_users_build_compiles_an_added_plugin_again() -> Result<()> {
     runs(&node, "c1")
 }
 
+#[test]
+fn an_added_plugin_stays_or_nothing_is_replaced() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    let first = current(&node)?;
+    node.sh(&format!("chmod 664 {CATALOG}/theirs.cwasm; echo '# second' >> {BUILD}/postern.d/ptp.toml"))?;
+    let printed = refused(&node, "upgrade")?;
+    let ways = ["theirs.cwasm can be written by others", "`chmod go-w ", "`postern remove theirs`"];
+    ensure!(ways.iter().all(|words| printed.contains(words)) && current(&node)? == first, "{printed}");
+    node.sh(&format!("chmod 644 {CATALOG}/theirs.cwasm"))?;
+    // The directories above an image's root are not the directories on the node.
+    let library = "/run/shared/root/usr/local/lib/postern";
+    node.sh("mkdir -p /run/shared/root; chmod 777 /run/shared")?;
+    admin(&node, "install --destdir /run/shared/root --plugins ptp")?;
+    node.sh(&format!("cp -a {CATALOG}/theirs.* {library}/postern.d/; echo '# third' >> {BUILD}/postern.d/ptp.toml"))?;
+    admin(&node, "install --destdir /run/shared/root --plugins ptp")?;
+    ensure!(node.sh(&format!("ls {library}/versions | wc -l; ls {library}/postern.d/theirs.json"))?.starts_with("2\n"));
+    // There too, nobody but root may change the files themselves.
+    node.sh(&format!("chmod 664 {library}/postern.d/theirs.cwasm"))?;
+    let printed = refused(&node, "install --destdir /run/shared/root --plugins ptp")?;
+    ensure!(printed.contains("theirs.cwasm can be written by others"), "{printed}");
+    Ok(())
+}
+
 /// Makes an installation that is read-only, as in an image. `theirs` is added to it.
 fn fixed() -> Result<Node> {
     let node = node()?;

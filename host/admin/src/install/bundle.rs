@@ -3,6 +3,7 @@
 
 use super::files::{self, Ready};
 use super::layout::{OPTIONAL, PROGRAMS, SCHEMAS};
+use super::paths::InstallPaths;
 use crate::compile::{PluginFiles, Source};
 use crate::component::{COMPILER, Component};
 use crate::output;
@@ -155,8 +156,9 @@ impl Bundle {
     /// again. Returns these plugins.
     ///
     /// # Errors
-    /// A file can't be read. Or a plugin has code for another engine, and can't be compiled here.
-    pub fn take_over(&mut self, catalog: &Path, build: &Path) -> Result<Vec<String>> {
+    /// A file can't be read, or other users can change it. Or a plugin has code for another engine, and can't be compiled
+    /// here.
+    pub fn take_over(&mut self, place: &InstallPaths, catalog: &Path, build: &Path) -> Result<Vec<String>> {
         let mut again = Vec::new();
         for entry in fs::read_dir(catalog).into_iter().flatten() {
             let path = entry?.path();
@@ -169,11 +171,13 @@ impl Bundle {
                 continue;
             }
             // An installation must not make files trusted that runs refuse.
-            let is_trusted = |ending: &&str| places::trust(&catalog.join(format!("{plugin}.{ending}"))).is_ok();
-            if !ENDINGS.iter().all(is_trusted) {
-                output::say(format!("plugin \"{plugin}\" is left out: users other than root can change its files"));
-                continue;
-            }
+            let files = ENDINGS.map(|ending| catalog.join(format!("{plugin}.{ending}")));
+            files.iter().try_for_each(|file| place.trust(file)).with_context(|| {
+                format!(
+                    "other users can change plugin \"{plugin}\", and nothing was replaced: repair its files, or let the \
+                     plugin go by `postern remove {plugin}`, then install again"
+                )
+            })?;
             self.add(catalog, plugin)?;
             let [manifest, policy, code] = ENDINGS.map(|ending| self.bytes(plugin, ending));
             let engine = PluginFiles::of(manifest, policy, code).ok().map(|files| files.manifest.engine);

@@ -204,7 +204,7 @@ impl<'a> Installation<'a> {
             self.check_programs(&bundle)?;
         }
         if options.dry_run {
-            let again = bundle.take_over(&layout.catalog(), &self.build)?;
+            let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
             return self.show(&bundle, &again, &to_divert);
         }
         for program in OPTIONAL.into_iter().filter(|program| !bundle.has(program)) {
@@ -219,7 +219,7 @@ impl<'a> Installation<'a> {
         for (bin, plugin) in self.files() {
             Placement::check(&place.real(bin), host, plugin)?;
         }
-        let again = bundle.take_over(&layout.catalog(), &self.build)?;
+        let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
         let versions = layout.directory().join(VERSIONS);
         files::make_directory(&versions)?;
         let version = bundle.write(&versions, is_package(&self.means))?;

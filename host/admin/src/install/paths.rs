@@ -2,9 +2,9 @@
 
 use super::{files, units};
 use anyhow::{Context, Result, ensure};
-use postern_gate::places::VERSIONS;
+use postern_gate::places::{self, VERSIONS};
 use std::convert::Infallible;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// The place of an installation.
@@ -79,6 +79,19 @@ impl InstallPaths {
             real.display(),
             leads_to.display()
         );
+        Ok(())
+    }
+
+    /// Refuses a file that users other than root could change. The directories above an image's root are not the
+    /// directories on the node, so only the file and its directory count there.
+    pub(super) fn trust(&self, path: &Path) -> Result<()> {
+        if self.destdir.is_empty() {
+            return places::trust(path).map_err(anyhow::Error::msg);
+        }
+        for object in [path, path.parent().unwrap_or(path)] {
+            let open = File::open(object).with_context(|| object.display().to_string())?;
+            places::trust_file(object, open).map_err(anyhow::Error::msg)?;
+        }
         Ok(())
     }
 }
