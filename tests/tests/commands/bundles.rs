@@ -268,6 +268,26 @@ fn an_added_plugin_stays_or_nothing_is_replaced() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_builds_code_of_an_added_plugin_is_proven() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    admin(&node, "compile /run/theirs.wasm --policy /run/theirs.toml -o /run/bundle")?;
+    admin(&node, "add /run/bundle/theirs.json")?;
+    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json"))?;
+    let code = format!("{BUILD}/postern.d/theirs.cwasm");
+    node.sh(&format!("cp {code} /run/code; echo >> {code}"))?;
+    let printed = refused(&node, "upgrade --plugins ptp")?;
+    ensure!(printed.contains("plugin \"theirs\" of the build /run/build is not in order"), "{printed}");
+    node.sh(&format!("cp /run/code {code}"))?;
+    admin(&node, "upgrade --plugins ptp")?;
+    // The build has no component, and the component of the earlier code is not kept beside the new code.
+    let files = node.sh(&format!("cd {CATALOG}/; echo theirs.*"))?;
+    ensure!(files == "theirs.cwasm theirs.json theirs.toml\n", "{files}");
+    runs(&node, "c1")
+}
+
 /// Makes an installation that is read-only, as in an image. `theirs` is added to it.
 fn fixed() -> Result<Node> {
     let node = node()?;

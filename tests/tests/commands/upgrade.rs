@@ -206,13 +206,13 @@ fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
             "rm /run/first/postern.d/ptp.json",
             "cp $from/postern.d/ptp.json /run/first/postern.d",
             String::new(),
-            "run `make build` first",
+            "unpack the archive again, or run `make build` first",
         ),
         (
             "echo >> /run/first/postern.d/ptp.cwasm",
             "cp $from/postern.d/ptp.cwasm /run/first/postern.d",
             String::new(),
-            "is not in order; run `make build` again",
+            "is not in order; unpack the archive again, or run `make build` again",
         ),
         ("true", "true", "--prefix '/a place'".to_owned(), "only by an absolute path without white space"),
         ("true", "true", format!("--prefix /{long}"), "and the kernel reads 254"),
@@ -347,7 +347,7 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
     // A build without plugins can't be installed.
     node.sh(&format!("mkdir -p /run/empty/postern.d; cp {bin}/postern* /run/empty 2>/dev/null || true"))?;
     let answer = node.postern_of("/usr/local/bin", "install --from /run/empty")?;
-    let words = "/run/empty/postern.d has no plugin: run `make build` first";
+    let words = "/run/empty/postern.d has no plugin: unpack the archive again, or run `make build` first";
     ensure!(answer.status != 0 && answer.words().contains(words), "{answer:?}");
     let answer = node.postern_of("/usr/local/bin", "install --plugins=")?;
     ensure!(answer.status != 0 && answer.words().contains("--plugins has an empty name"), "{answer:?}");

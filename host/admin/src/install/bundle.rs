@@ -35,13 +35,21 @@ pub const COMPONENT: &str = "wasm";
 /// The build has no plugins.
 pub fn plugins_of(build: &Path) -> Result<Vec<String>> {
     let catalog = build.join(CATALOG);
-    let entries = fs::read_dir(&catalog).with_context(|| format!("{}: run `make build` first", catalog.display()))?;
+    let entries = fs::read_dir(&catalog).with_context(|| missing(&catalog))?;
     let names = entries.flatten().map(|entry| entry.path());
     let names = names.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
     let mut plugins: Vec<String> = names.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
     plugins.sort();
-    ensure!(!plugins.is_empty(), "{} has no plugin: run `make build` first", catalog.display());
+    ensure!(!plugins.is_empty(), "{} has no plugin: {AGAIN} first", catalog.display());
     Ok(plugins)
+}
+
+/// The ways to a whole build.
+const AGAIN: &str = "unpack the archive again, or run `make build`";
+
+/// Returns the words for a file that a build lacks.
+fn missing(path: &Path) -> String {
+    format!("{}: {AGAIN} first", path.display())
 }
 
 /// Files by their place in a version of an installation.
@@ -99,8 +107,7 @@ impl Bundle {
         let mut bundle = Self::default();
         for program in PROGRAMS {
             let path = build.join(program);
-            let part = Part::of(&path, 0o755);
-            let part = part.with_context(|| format!("{}: run `make build` first", path.display()))?;
+            let part = Part::of(&path, 0o755).with_context(|| missing(&path))?;
             bundle.0.insert(program.into(), part);
         }
         for program in OPTIONAL {
@@ -115,20 +122,34 @@ impl Bundle {
             bundle.0.insert(Path::new(SCHEMAS).join(name), Part::made(text.into_bytes()));
         }
         for plugin in plugins {
-            bundle.add(&build.join(CATALOG), plugin)?;
-            bundle.prove(&build.join(CATALOG), plugin).with_context(|| {
-                format!("plugin \"{plugin}\" of the build {} is not in order; run `make build` again", build.display())
-            })?;
+            bundle.take(build, plugin)?;
         }
         Ok(bundle)
+    }
+
+    /// Adds a plugin of a build.
+    fn take(&mut self, build: &Path, plugin: &str) -> Result<()> {
+        let catalog = build.join(CATALOG);
+        self.add(&catalog, plugin)?;
+        self.prove(&catalog, plugin).with_context(|| {
+            format!("plugin \"{plugin}\" of the build {} is not in order; {AGAIN} again", build.display())
+        })
+    }
+
+    /// Refuses files that users other than root could change.
+    ///
+    /// # Errors
+    /// The file or directory that they could change, and how to correct that.
+    pub fn trust(&self) -> Result<()> {
+        let sources = self.0.values().filter_map(|part| part.source.as_deref());
+        sources.map(places::trust).collect::<Result<(), _>>().map_err(anyhow::Error::msg)
     }
 
     fn add(&mut self, catalog: &Path, plugin: &str) -> Result<()> {
         for ending in ENDINGS {
             let file = format!("{plugin}.{ending}");
             let path = catalog.join(&file);
-            let part = Part::of(&path, 0o644);
-            let part = part.with_context(|| format!("{}: run `make build` first", path.display()))?;
+            let part = Part::of(&path, 0o644).with_context(|| missing(&path))?;
             self.0.insert(Path::new(CATALOG).join(file), part);
         }
         let component = format!("{plugin}.{COMPONENT}");
@@ -139,6 +160,13 @@ impl Bundle {
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
         Ok(())
+    }
+
+    /// Takes a plugin out.
+    fn leave_out(&mut self, plugin: &str) {
+        for ending in ENDINGS.into_iter().chain([COMPONENT]) {
+            self.0.remove(&Path::new(CATALOG).join(format!("{plugin}.{ending}")));
+        }
     }
 
     fn bytes(&self, plugin: &str, ending: &str) -> &[u8] {
@@ -197,13 +225,13 @@ impl Bundle {
     /// true if the plugin was compiled.
     fn renew(&mut self, catalog: &Path, plugin: &str, build: &Path) -> Result<bool> {
         if build.join(CATALOG).join(format!("{plugin}.json")).is_file() {
-            return self.add(&build.join(CATALOG), plugin).map(|()| false);
+            // The component of the earlier code does not belong to this code.
+            self.leave_out(plugin);
+            return self.take(build, plugin).map(|()| false);
         }
         let version = Manifest::read(catalog, plugin).ok().and_then(|manifest| manifest.version);
         if version.is_some_and(|version| own_version::is_shipped(&version)) {
-            for ending in ENDINGS {
-                self.0.remove(&Path::new(CATALOG).join(format!("{plugin}.{ending}")));
-            }
+            self.leave_out(plugin);
             output::say(format!("plugin \"{plugin}\" does not come with this version, and is left out"));
             return Ok(false);
         }
