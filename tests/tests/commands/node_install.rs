@@ -191,9 +191,9 @@ fn a_packages_files_are_linked_and_may_go() -> Result<()> {
     install("source")?;
     ensure!(links()? == "1 1 1 1\n", "an installation from source has links: {}", links()?);
     node.sh(&format!("{BUILD}/postern-admin uninstall --yes"))?;
+    node.sh(&format!("chmod g-w {bundle}/postern-wasi"))?;
     install("deb")?;
-    // Others can write the last file, so it is copied.
-    ensure!(links()? == "2 2 2 1\n", "{}", links()?);
+    ensure!(links()? == "2 2 2 2\n", "{}", links()?);
     let modes = node.sh(
         "cd /usr/local/lib/postern/current/; stat -c %a postern postern-wasi postern.d/ptp.cwasm | paste -sd ' '",
     )?;
@@ -213,6 +213,24 @@ fn a_packages_files_are_linked_and_may_go() -> Result<()> {
     let printed = admin(&node, &format!("install --by rpm --bin-dir /run/bin --plugins {PLUGINS}"))?;
     ensure!(node.sh(&format!("stat -c %h {BUILD}/postern"))? == "1\n", "{printed}");
     runs(&node, "/run/bin", "c3")
+}
+
+#[test]
+fn files_of_others_are_noted_or_refused() -> Result<()> {
+    let node = node()?;
+    node.sh(&format!("chmod 664 {BUILD}/postern.d/ptp.cwasm"))?;
+    let install = |by: &str| format!("install --by {by} --bin-dir /run/bin --plugins {PLUGINS}");
+    // All files of a package or an image belong to root.
+    for by in ["deb", "rpm", "image", "sysext"] {
+        let printed = refused(&node, &install(by))?;
+        ensure!(printed.contains("/run/build/postern.d/ptp.cwasm can be written by others"), "{by}: {printed}");
+        ensure!(printed.contains("Nothing of /run/build was installed"), "{by}: {printed}");
+        ensure!(node.sh("ls /usr/local/lib")?.is_empty(), "{by}");
+    }
+    // A user may have unpacked an archive.
+    let printed = admin(&node, &install("archive"))?;
+    ensure!(printed.contains("The present files of /run/build are installed"), "{printed}");
+    Ok(())
 }
 
 /// Calls a command as a container of a DaemonSet does: only two directories of the node can be written, the root is

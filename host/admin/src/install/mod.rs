@@ -28,7 +28,7 @@ use extras::Extras;
 use layout::{CURRENT, DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package, package_of};
 use line::line;
 use paths::InstallPaths;
-use postern_gate::places::{self, CATALOG};
+use postern_gate::places;
 use postern_gate::policies::node_directories;
 use postern_sandbox::engine;
 use std::collections::BTreeSet;
@@ -183,16 +183,20 @@ impl<'a> Installation<'a> {
 
     fn carry_out(&self, options: &Options) -> Result<()> {
         let Self { place, layout, plugins, host, .. } = self;
-        for from in [self.build.clone(), self.build.join(CATALOG)] {
-            if let Some(mode) = files::writable_by_others(&from) {
-                let from = from.display();
-                output::say(format!(
-                    "{from} can be written by others than its owner (mode {mode:o}): its present files are installed"
-                ));
-            }
-        }
         let mut bundle = Bundle::read(&self.build, plugins)?;
+        if let Err(reason) = bundle.trust() {
+            let build = self.build.display();
+            // A package or an image has only files of root. A user may have unpacked an archive, or built the sources.
+            ensure!(
+                options.by.as_deref().is_none_or(|means| ["source", "archive"].contains(&means)),
+                "{reason}. Nothing of {build} was installed"
+            );
+            output::say(format!("{reason}. The present files of {build} are installed"));
+        }
         self.check()?;
+        if !options.without_missing {
+            self.check_programs(&bundle)?;
+        }
         let diversions = Diversions::new(&place.destdir, Some(&self.means));
         let to_divert = match options.divert {
             true => diversions.missing(self.files().map(|(bin, plugin)| bin.join(plugin)))?,
@@ -200,9 +204,6 @@ impl<'a> Installation<'a> {
         };
         let extras = Extras::of(place, is_package(&self.means));
         extras.say();
-        if !options.without_missing {
-            self.check_programs(&bundle)?;
-        }
         if options.dry_run {
             let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
             return self.show(&bundle, &again, &to_divert);
