@@ -158,7 +158,7 @@ fn names_are_diverted_in_a_debian_root() -> Result<()> {
         // One directory loses its diversions, then the other.
         admin(&node, "uninstall --yes --bin-dir /run/other")?;
         ensure!(list()?.lines().count() == 3, "{}", list()?);
-        admin(&node, "uninstall --yes")?;
+        admin(&node, "uninstall --yes --from-package")?;
         ensure!(list()?.is_empty(), "{}", list()?);
         ensure!(node.sh("ls /run/bin")? == "ptp\n");
     }
@@ -206,7 +206,7 @@ fn a_packages_files_are_linked_and_may_go() -> Result<()> {
     runs(&node, "/run/bin", "c1")?;
     node.sh(&format!("rm -r {bundle}; mkdir {bundle}; echo theirs > {bundle}/file"))?;
     runs(&node, "/run/bin", "c2")?;
-    let printed = flat(&node.sh(&format!("{BUILD}/postern-admin uninstall --yes 2>&1"))?);
+    let printed = flat(&node.sh(&format!("{BUILD}/postern-admin uninstall --yes --from-package 2>&1"))?);
     ensure!(!printed.contains("files that were not installed"), "{printed}");
     ensure!(node.sh(&format!("ls /usr/local/lib/postern; cat {bundle}/file"))? == "bundle\ntheirs\n");
     // The bundle is on another file system.
@@ -230,6 +230,32 @@ fn files_of_others_are_noted_or_refused() -> Result<()> {
     // A user may have unpacked an archive.
     let printed = admin(&node, &install("archive"))?;
     ensure!(printed.contains("The present files of /run/build are installed"), "{printed}");
+    Ok(())
+}
+
+#[test]
+fn a_packages_manager_removes_its_installation() -> Result<()> {
+    let node = node()?;
+    let state = || node.sh("find /run/postern /var/lib/postern -printf '%p %y %m %s\\n' | sort");
+    for (by, command) in [("deb", "`apt remove postern`"), ("rpm", "`dnf remove postern`")] {
+        admin(&node, &format!("install --by {by} --bin-dir /run/bin --plugins {PLUGINS}"))?;
+        // Another directory does not change the means.
+        admin(&node, "upgrade --bin-dir /run/other")?;
+        ensure!(node.sh("cat /usr/local/lib/postern/installed-by")?.trim() == by, "{by}");
+        for words in ["uninstall --yes", "uninstall --dry-run"] {
+            let printed = refused(&node, words)?;
+            ensure!(printed.contains(command) && printed.contains("--from-package"), "{words}: {printed}");
+        }
+        runs(&node, "/run/bin", &format!("c-{by}"))?;
+        // The package's purge removes records and notes.
+        let before = state()?;
+        let printed = admin(&node, "uninstall --yes --from-package --keep-state")?;
+        ensure!(state()? == before && !before.is_empty(), "{printed}");
+        ensure!(node.sh("ls /usr/local/lib")?.is_empty(), "{printed}");
+    }
+    admin(&node, &format!("install --by deb --bin-dir /run/bin --plugins {PLUGINS}"))?;
+    admin(&node, "uninstall --yes --from-package")?;
+    ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
     Ok(())
 }
 

@@ -91,6 +91,11 @@ impl InstallLayout {
         Self(directory)
     }
 
+    /// True if a directory is one of this installation's versions.
+    pub fn has_version(&self, directory: &Path) -> bool {
+        directory.starts_with(self.0.join(VERSIONS))
+    }
+
     /// Returns the layout's directory.
     pub fn directory(&self) -> &Path {
         &self.0

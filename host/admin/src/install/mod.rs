@@ -127,8 +127,14 @@ pub fn upgrade(options: &Options) -> Result<()> {
     let same = || in_build.into_iter().filter(|plugin| installed.contains(plugin)).collect();
     let plugins: Vec<String> = if named.is_empty() { same() } else { named };
     ensure!(!plugins.is_empty(), "{} has none of the plugins in {library}", build.display());
-    let is_upgrade = options.bin_dir.is_empty();
-    Installation::of(options, build, bins, plugins, is_upgrade)?.carry_out(options)
+    if layout.has_version(&build) {
+        output::say(format!(
+            "{} is the installed version; a new version is installed by its own program: `DIR/postern-admin upgrade`",
+            build.display()
+        ));
+    }
+    let installation = Installation::of(options, build, bins, plugins, true)?;
+    Installation { is_upgrade: options.bin_dir.is_empty(), ..installation }.carry_out(options)
 }
 
 /// Returns the CNI bin directory that is searched first. An image's root has settings of its own.
@@ -176,7 +182,7 @@ impl<'a> Installation<'a> {
         let host = InstallLayout::at(place.library()).host();
         let layout = InstallLayout::at(place.real(&place.library()));
         // An installation of its own version only repairs.
-        let noted = || layout.means().filter(|_| is_upgrade || build.starts_with(layout.directory().join(VERSIONS)));
+        let noted = || layout.means().filter(|_| is_upgrade || layout.has_version(&build));
         let means = options.by.clone().or_else(noted).unwrap_or_else(|| "source".to_owned());
         Ok(Self { place, build, bins, plugins, host, layout, is_upgrade, means })
     }

@@ -8,7 +8,7 @@ use super::paths::InstallPaths;
 use super::{files, records, units};
 use crate::lists::CNI_BIN;
 use crate::output::{self, confirmed};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use postern_gate::places::INSTALLED;
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +29,12 @@ pub struct Uninstall {
     /// Show what would be removed, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// A package's script calls: records and notes stay as they are. The script removes them when the package is purged.
+    #[arg(long, hide = true)]
+    keep_state: bool,
+    /// A package's script calls, or the package is gone: the installation may be removed.
+    #[arg(long, hide = true)]
+    from_package: bool,
     /// Always an error: a user who names a plugin wants to remove that plugin, and not all of Postern.
     #[arg(hide = true)]
     plugin: Option<String>,
@@ -69,7 +75,17 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
     options.place.check(&options.bin_dir)?;
     let layout = InstallLayout::at(options.place.real(&options.place.library()));
     let _lock = layout.directory().is_dir().then(|| files::lock(layout.directory())).transpose()?;
-    let removal = Removal::of(&options.place, layout, options.bin_dir.as_deref());
+    if let Some((means, command)) =
+        package_manager(&layout).filter(|_| !options.from_package && options.bin_dir.is_none())
+    {
+        bail!(
+            "{} belongs to a package ({means}), whose manager would not know of the removal: {command} removes it. If the \
+             package is gone already, add --from-package",
+            layout.directory().display()
+        );
+    }
+    let mut removal = Removal::of(&options.place, layout, options.bin_dir.as_deref());
+    removal.is_last &= !options.keep_state;
     removal.bins.iter().try_for_each(|bin| options.place.keep_below(bin))?;
     if !removal.is_there() {
         output::text(&format!(
@@ -92,6 +108,15 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
         }
     }
     removal.carry_out().map(|()| ExitCode::SUCCESS)
+}
+
+/// Returns the means of an installation that belongs to a package, and the command that removes the package.
+fn package_manager(layout: &InstallLayout) -> Option<(&'static str, &'static str)> {
+    match layout.means()?.as_str() {
+        "deb" => Some(("deb", "`apt remove postern`")),
+        "rpm" => Some(("rpm", "`dnf remove postern`")),
+        _ => None,
+    }
 }
 
 impl Removal {
