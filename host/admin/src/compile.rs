@@ -1,7 +1,7 @@
 //! From a component file to the three files of a plugin: code, manifest and policy. `postern add` places them on this
 //! node. `postern compile` writes them to a directory, for nodes without a compiler.
 
-use crate::component::{Component, wasi_extent};
+use crate::component::{COMPILER, Component, wasi_extent};
 use crate::install::COMPONENT;
 use crate::install::files::{self, Ready};
 use crate::output;
@@ -212,12 +212,19 @@ pub struct Options {
 /// Compiles a plugin for other nodes.
 pub fn run(options: &Options) -> Result<()> {
     let name = name_of(&options.file, options.name.as_deref())?;
+    // The component is compiled for this machine first, which takes long.
+    let architecture = options.architecture.as_str();
+    ensure!(
+        architecture == ARCH || engine::ARCHITECTURES.contains(&architecture),
+        "{COMPILER} does not compile for the architecture \"{architecture}\", but for {}",
+        engine::ARCHITECTURES.join(" and ")
+    );
     let catalogs = Catalogs::find().ok();
     let catalog = catalogs.as_ref().and_then(|catalogs| catalogs.of(&name).ok()).unwrap_or(Path::new(""));
     let source =
         Source { file: &options.file, policy: &options.policy, name: &name, catalog, shipped: options.shipped };
     // A bundle is code for one engine, without the component.
-    let plugin = PluginFiles { component: None, ..source.compile(&options.architecture)? };
+    let plugin = PluginFiles { component: None, ..source.compile(architecture)? };
     let output = std::path::absolute(&options.output).with_context(|| options.output.display().to_string())?;
     files::make_directory(&output)?;
     for (file, bytes) in plugin.parts()? {

@@ -20,6 +20,9 @@ pub fn fingerprint() -> String {
     fingerprint_for(std::env::consts::ARCH)
 }
 
+/// The architectures that Postern runs on, by Rust's names (`std::env::consts::ARCH`).
+pub const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+
 /// Returns the name of the engine that a node of an architecture (`x86_64`, `aarch64`) has, in this version of Postern.
 pub fn fingerprint_for(architecture: &str) -> String {
     format!("wasmtime-{WASMTIME}-{architecture}-{REVISION}")

@@ -124,6 +124,10 @@ fn a_plugin_that_was_compiled_elsewhere_is_added() -> Result<()> {
     ensure!(node.sh("ls /run/bundle")? == "theirs.cwasm\ntheirs.json\ntheirs.toml\n");
     let unknown = "compile /run/theirs.wasm --policy /run/theirs.toml --architecture riscv64 -o /run/bundle";
     ensure!(refused(&node, unknown)?.contains("does not compile for the architecture \"riscv64\""), "riscv64");
+    // The name of an architecture is known without a compilation.
+    node.sh(&format!("mv {BUILD}/postern-compiler /run/hidden"))?;
+    ensure!(refused(&node, unknown)?.contains("does not compile for the architecture \"riscv64\""), "no compiler");
+    node.sh(&format!("mv /run/hidden {BUILD}/postern-compiler"))?;
     // The installation has no compiler from here on.
     node.sh("rm /usr/local/lib/postern/current/postern-compiler")?;
     let postern =
