@@ -320,13 +320,13 @@ enum Verb {
     /// runs use the new version at one instant. A foreign file of a plugin's name is kept as PLUGIN.native. Plugins that
     /// were added stay; a plugin with code for another engine is compiled again.
     ///
-    /// Exit status: 0 done, or shown; 1 an error: nothing was replaced.
+    /// Exit status: 0 done, or shown; 1 an error: the version was not replaced, unless the error says so.
     Install(install::Options),
     /// Install another version in place of the present version: the same plugins, in the same CNI bin directories.
     ///
     /// Runs that have begun end with the present version. `postern rollback` switches back.
     ///
-    /// Exit status: 0 done, or shown; 1 an error: nothing was replaced.
+    /// Exit status: 0 done, or shown; 1 an error: the version was not replaced, unless the error says so.
     Upgrade(install::Options),
     /// Switch new runs back to the version before the last installation.
     ///

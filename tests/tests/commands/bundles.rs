@@ -67,6 +67,9 @@ fn a_dry_run_changes_nothing() -> Result<()> {
     ensure!(shown.contains("2 files of plugins would be placed in /run/bin"), "{shown}");
     ensure!(shown.contains("kept as NAME.native: ptp") && shown.contains("nothing was changed"), "{shown}");
     ensure!(tree()? == before, "install");
+    // What an installation would refuse, its dry run refuses.
+    let printed = refused(&node, "install --bin-dir /run/theirs.toml --plugins ptp --dry-run")?;
+    ensure!(printed.contains("there is no CNI bin directory /run/theirs.toml"), "{printed}");
     install(&node)?;
     node.sh(&format!("echo '# second' >> {BUILD}/postern.d/ptp.toml"))?;
     admin(&node, "upgrade")?;
@@ -232,18 +235,22 @@ fn a_build_with_fewer_programs_takes_none_away() -> Result<()> {
 }
 
 #[test]
-fn a_users_build_compiles_an_added_plugin_again() -> Result<()> {
+fn the_builds_code_of_an_added_plugin_is_proven() -> Result<()> {
     let node = node()?;
     install(&node)?;
     node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
-    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json; chmod 775 {BUILD}/postern-compiler"))?;
-    let printed = refused(&node, "upgrade")?;
-    ensure!(printed.contains("has code for another engine, and nothing was replaced"), "{printed}");
-    // Whoever can replace the compiler could replace this program too.
-    node.sh(&format!("chmod 755 {BUILD}/postern-compiler; chmod 777 {BUILD}"))?;
-    let printed = admin(&node, "upgrade")?;
-    ensure!(printed.contains("plugin \"theirs\" was compiled again"), "{printed}");
-    ensure!(printed.contains("The present files of /run/build are installed"), "{printed}");
+    admin(&node, "compile /run/theirs.wasm --policy /run/theirs.toml -o /run/bundle")?;
+    admin(&node, "add /run/bundle/theirs.json")?;
+    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json"))?;
+    let code = format!("{BUILD}/postern.d/theirs.cwasm");
+    node.sh(&format!("cp {code} /run/code; echo >> {code}"))?;
+    let printed = refused(&node, "upgrade --plugins ptp")?;
+    ensure!(printed.contains("plugin \"theirs\" of the build /run/build is not in order"), "{printed}");
+    node.sh(&format!("cp /run/code {code}"))?;
+    admin(&node, "upgrade --plugins ptp")?;
+    // The build has no component, and the component of the earlier code is not kept beside the new code.
+    let files = node.sh(&format!("cd {CATALOG}/; echo theirs.*"))?;
+    ensure!(files == "theirs.cwasm theirs.json theirs.toml\n", "{files}");
     runs(&node, "c1")
 }
 
@@ -273,23 +280,38 @@ fn an_added_plugin_stays_or_nothing_is_replaced() -> Result<()> {
 }
 
 #[test]
-fn the_builds_code_of_an_added_plugin_is_proven() -> Result<()> {
+fn a_users_build_compiles_an_added_plugin_again() -> Result<()> {
     let node = node()?;
     install(&node)?;
     node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
-    admin(&node, "compile /run/theirs.wasm --policy /run/theirs.toml -o /run/bundle")?;
-    admin(&node, "add /run/bundle/theirs.json")?;
-    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json"))?;
-    let code = format!("{BUILD}/postern.d/theirs.cwasm");
-    node.sh(&format!("cp {code} /run/code; echo >> {code}"))?;
-    let printed = refused(&node, "upgrade --plugins ptp")?;
-    ensure!(printed.contains("plugin \"theirs\" of the build /run/build is not in order"), "{printed}");
-    node.sh(&format!("cp /run/code {code}"))?;
-    admin(&node, "upgrade --plugins ptp")?;
-    // The build has no component, and the component of the earlier code is not kept beside the new code.
-    let files = node.sh(&format!("cd {CATALOG}/; echo theirs.*"))?;
-    ensure!(files == "theirs.cwasm theirs.json theirs.toml\n", "{files}");
+    node.sh(&format!("sed -i 's/wasmtime-48/wasmtime-47/' {CATALOG}/theirs.json; chmod 775 {BUILD}/postern-compiler"))?;
+    let printed = refused(&node, "upgrade")?;
+    ensure!(printed.contains("has code for another engine, and nothing was replaced"), "{printed}");
+    // Whoever can replace the compiler could replace this program too.
+    node.sh(&format!("chmod 755 {BUILD}/postern-compiler; chmod 777 {BUILD}"))?;
+    let printed = admin(&node, "upgrade")?;
+    ensure!(printed.contains("plugin \"theirs\" was compiled again"), "{printed}");
+    ensure!(printed.contains("The present files of /run/build are installed"), "{printed}");
     runs(&node, "c1")
+}
+
+#[test]
+fn an_error_says_if_the_version_is_in_use() -> Result<()> {
+    let node = node()?;
+    node.sh("mkdir -p /usr/local/lib/postern/placed-files")?;
+    let printed = refused(&node, "install --bin-dir /run/bin --plugins ptp")?;
+    let version = current(&node)?.trim().trim_start_matches("versions/").to_owned();
+    let words = format!("new runs use {version}, but the installation is not complete");
+    ensure!(printed.contains(&words) && printed.contains("placed-files"), "{printed}");
+    node.sh("rmdir /usr/local/lib/postern/placed-files")?;
+    install(&node)?;
+    // The installed program has no other version to install.
+    let (printed, is_done) = postern(&node, "upgrade")?;
+    ensure!(
+        is_done && printed.contains("is the installed version; a new version is installed by its own"),
+        "{printed}"
+    );
+    Ok(())
 }
 
 /// Makes an installation that is read-only, as in an image. `theirs` is added to it.

@@ -240,12 +240,11 @@ impl<'a> Installation<'a> {
         layout.note_diverted(&to_divert)?;
         diversions.add(&to_divert)?;
         switch(place, layout, &version)?;
-        extras.place(host, bundle.has(DHCP_SERVICE))?;
-        self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
-        layout.note_means(&self.means)?;
-        self.note_placed()?;
-        let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
-        tidy(layout)?;
+        let kept = self.finish(&extras, bundle.has(DHCP_SERVICE), placements).with_context(|| {
+            format!(
+                "new runs use {version}, but the installation is not complete: repair the cause, then install again"
+            )
+        })?;
         for plugin in again {
             output::text(&format!("plugin \"{plugin}\" was compiled again, for {}", engine::fingerprint()))?;
         }
@@ -262,6 +261,23 @@ impl<'a> Installation<'a> {
             output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
         }
         Ok(())
+    }
+
+    /// Places the objects beside the version that new runs use already. Returns the kept files.
+    fn finish(
+        &self,
+        extras: &Extras<'_>,
+        has_service: bool,
+        placements: Vec<Placement>,
+    ) -> Result<Vec<Option<PathBuf>>> {
+        let layout = &self.layout;
+        extras.place(&self.host, has_service)?;
+        self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
+        layout.note_means(&self.means)?;
+        self.note_placed()?;
+        let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
+        tidy(layout)?;
+        Ok(kept)
     }
 
     /// Refuses a build that lacks an optional program of the present version: a new base without its other archives.
@@ -333,6 +349,12 @@ impl<'a> Installation<'a> {
             for bin in &self.bins {
                 let path = place.real(&bin.join(plugin));
                 ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
+            }
+        }
+        // A missing CNI bin directory is made.
+        for (bin, plugin) in self.files().map(|(bin, plugin)| (place.real(bin), plugin)) {
+            if bin.symlink_metadata().is_ok() {
+                Placement::check(&bin, host, plugin)?;
             }
         }
         let command = place.real(&place.command());
