@@ -141,8 +141,8 @@ impl Bundle {
     /// # Errors
     /// The file or directory that they could change, and how to correct that.
     pub fn trust(&self) -> Result<()> {
-        let sources = self.0.values().filter_map(|part| part.source.as_deref());
-        sources.map(places::trust).collect::<Result<(), _>>().map_err(anyhow::Error::msg)
+        let mut sources = self.0.values().filter_map(|part| part.source.as_deref());
+        sources.try_for_each(places::trust).map_err(anyhow::Error::msg)
     }
 
     fn add(&mut self, catalog: &Path, plugin: &str) -> Result<()> {
