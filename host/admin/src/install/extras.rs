@@ -17,26 +17,22 @@ pub struct Extras<'a> {
     /// The directory of the command.
     command: PathBuf,
     units: PathBuf,
-    /// True if a package manager places the units.
-    is_package: bool,
     /// The reasons why the command and the units are left out.
     blocked: [Option<Errno>; 2],
 }
 
 impl<'a> Extras<'a> {
-    pub fn of(place: &'a InstallPaths, is_package: bool) -> Self {
+    pub fn of(place: &'a InstallPaths) -> Self {
         let command = place.command().parent().unwrap_or(Path::new("/")).to_owned();
         let units = units::directory(&place.prefix);
-        let [command_blocked, units_blocked] = [&command, &units].map(|directory| blocked(&place.real(directory)));
-        let blocked = [command_blocked, units_blocked.filter(|_| !is_package)];
-        Self { place, command, units, is_package, blocked }
+        let blocked = [&command, &units].map(|directory| blocked(&place.real(directory)));
+        Self { place, command, units, blocked }
     }
 
     /// Returns the directories that get objects, without DESTDIR.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
         let all = [&self.command, &self.units].into_iter().zip(&self.blocked);
-        let all = all.filter(|(_, blocked)| blocked.is_none()).map(|(directory, _)| directory.as_path());
-        all.filter(|directory| !(self.is_package && *directory == self.units))
+        all.filter(|(_, blocked)| blocked.is_none()).map(|(directory, _)| directory.as_path())
     }
 
     /// True if the node has the units.
@@ -68,7 +64,6 @@ impl<'a> Extras<'a> {
             Ready::link(&path, host)?.commit()?;
         }
         match (units, has_service) {
-            _ if self.is_package => Ok(()),
             (Some(_), _) => Ok(()),
             (None, true) => units::place(self.place),
             (None, false) => units::remove(self.place),

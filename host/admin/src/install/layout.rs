@@ -224,11 +224,6 @@ impl InstallLayout {
         self.change(DIVERTED, &[], |noted| noted != file)
     }
 
-    /// True if a package manager made the installation: it has units and bundle of its own.
-    pub fn is_packaged(&self) -> bool {
-        self.means().is_some_and(|means| is_package(&means))
-    }
-
     /// Returns the means of the last installation, if it is known.
     pub fn means(&self) -> Option<String> {
         let text = fs::read_to_string(self.0.join(MEANS)).ok()?;

@@ -208,7 +208,7 @@ impl<'a> Installation<'a> {
             true => diversions.missing(self.files().map(|(bin, plugin)| bin.join(plugin)))?,
             false => Vec::new(),
         };
-        let extras = Extras::of(place, is_package(&self.means));
+        let extras = Extras::of(place);
         extras.say();
         if options.dry_run {
             let again = bundle.take_over(place, &layout.catalog(), &self.build)?;

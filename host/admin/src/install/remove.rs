@@ -212,9 +212,7 @@ impl Removal {
         if fs::read_link(&command).is_ok_and(|target| target == self.host) {
             files::remove_all(&command)?;
         }
-        if !self.layout.is_packaged() {
-            units::remove(&self.place)?;
-        }
+        units::remove(&self.place)?;
         for part in self.layout.parts() {
             files::remove_all(&part)?;
         }
