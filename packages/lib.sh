@@ -30,6 +30,9 @@ begin() {
   umask 022
 }
 
+# package_version: prints the version as dpkg and rpm compare versions: a pre-release, such as 0.3.0-rc.1, is older only with a tilde.
+package_version() { echo "$version" | tr - '~'; }
+
 # staged: fails if there is no staging tree.
 staged() {
   [ -x "$stage/base/postern" ] || { echo "${0##*/}: there is no $stage/base: packages/stage $arch" >&2; exit 1; }
