@@ -1,37 +1,68 @@
 # Functions of the packages' scripts (packages/scripts/functions.sh). A package only brings a bundle; its scripts call the product's
-# own install. So no package manager deletes the files of a version that runs still use.
-bundle=/usr/lib/postern/bundle/@VERSION@
+# own install. So no package manager deletes the files of a version that runs still use. No script names its own version: the base may
+# be another one already.
 by=@BY@
+library=/usr/lib/postern
 state=/run/postern
 say() { echo "postern: $*" >&2; }
 
-# place DIRECTORY [--divert]: installs the bundle; the plugins' files come into a CNI bin directory. With --divert, another package
-# that brings a file of the same name puts the file beside ours, as NAME.native.
+# bundle: prints the directory of the bundle. While rpm upgrades, there are two, and neither is the right one before the end.
+bundle() {
+  set -- $library/bundle/*/postern-admin
+  [ $# = 1 ] && [ -x "$1" ] && echo "${1%/*}"
+}
+
+# place DIRECTORY [OPTION...]: installs the bundle; the plugins' files come into a CNI bin directory. With --divert, another package that
+# brings a file of the same name puts the file beside ours, as NAME.native.
 place() {
-  "$bundle/postern-admin" install --from "$bundle" --prefix /usr --by "$by" --bin-dir "$1" ${2:+"$2"}
+  from=$(bundle) || { say "there is no bundle in $library/bundle: install the package postern again"; return 1; }
+  directory=$1
+  shift
+  "$from/postern-admin" install --from "$from" --prefix /usr --by "$by" --bin-dir "$directory" "$@"
 }
 
-# take_back [DIRECTORY]: removes the plugins' files from a CNI bin directory with their diversions, and puts the native plugins back;
-# without a directory, removes the whole installation.
+# installed: true if a package made the present installation. An archive may have replaced the package's installation.
+installed() { [ "$(cat $library/installed-by 2> /dev/null)" = "$by" ]; }
+
+# without: installs what the removal of an optional package has left.
+without() {
+  if installed && bundle > /dev/null; then place $library/bin --without-missing; fi
+}
+
+# take_back [OPTION...]: calls the uninstall of the installed version. With --bin-dir, removes the plugins' files from a CNI bin directory
+# with their diversions, and puts the native plugins back. Does nothing where nothing is installed.
 take_back() {
-  "$bundle/postern-admin" uninstall --yes --prefix /usr ${1:+--bin-dir "$1"}
+  [ ! -x $library/postern-admin ] || $library/postern-admin uninstall --yes --from-package --prefix /usr "$@"
 }
 
-# replaced OURS THEIRS DIRECTORY, for rpm: another package changed its files in a CNI bin directory. OURS and THEIRS are the numbers of
-# installed packages. The last native package takes its files with it, also those that were kept as NAME.native.
-replaced() {
-  [ "$1" != 0 ] || return 0
-  if [ "$2" = 0 ]; then
-    for plugin in "$bundle"/postern.d/*.json; do
-      plugin=${plugin##*/}
-      rm -f "$3/${plugin%.json}.native"
-    done
+# remove: removes the installation, and says how to end living attachments. Records and leases stay, so that a later installation knows
+# the attachments again.
+remove() {
+  installed || return 0
+  take_back --keep-state
+  count=$(living)
+  if [ "$count" != 0 ]; then
+    say "attachments that are alive: $count. Their records stay in $state, and the audit log stays in /var/log/postern."
+    say "To end them: install postern again and delete their containers; \`postern gc\` removes what deleted containers left."
   fi
+}
+
+# natives CHANGE COUNT DIRECTORY, for rpm: another package, of which COUNT versions are there, has "written" native plugins over our files,
+# or has "deleted" our files as its own. The plugin that it replaced or deleted so is our NAME.native. A first package replaces nothing
+# of its own. Without an installation, or between two bundles, the end of the transaction places the files.
+natives() {
+  installed && bundle > /dev/null || return 0
+  for plugin in "$library"/postern.d/*.json; do
+    plugin=${plugin##*/}
+    file=$3/${plugin%.json}
+    case $1-$2 in
+      written-1) ;;
+      written-*) [ "$(head -c 2 "$file" 2> /dev/null)" != "$(printf '\177E')" ] || rm -f "$file.native" ;;
+      *) [ -e "$file" ] || rm -f "$file.native" ;;
+    esac
+  done
   place "$3"
 }
-
-# installed: true if an installation of this package is there. An optional package may be removed after the base.
-installed() { [ -x "$bundle/postern-admin" ] && [ -e /usr/lib/postern/current ]; }
 
 # living: prints the number of attachments that have records. Records do not outlive a boot, and neither do attachments.
 living() {
@@ -40,31 +71,19 @@ living() {
   echo $count
 }
 
-# other_installation: true if `make install` or an archive made an installation that uses the same records.
-other_installation() { [ -e /usr/local/lib/postern/current ]; }
-
-# kept: says what a removal keeps, and how to end living attachments. An uninstall may have set their records aside: the records get
-# their place back, so that a later installation knows the attachments again.
-kept() {
-  [ -e "$state" ] || [ ! -e "$state.uninstalled-1" ] || mv "$state.uninstalled-1" "$state"
-  count=$(living)
-  if [ "$count" != 0 ]; then
-    say "attachments that are alive: $count. Their records stay in $state, and the audit log stays in /var/log/postern."
-    say "To end them: install postern again and delete their containers; \`postern gc\` removes what deleted containers left."
-  fi
-}
-
-# forget: removes records, index of leases, log and configuration. Refuses while attachments are alive.
+# forget DIRECTORY...: removes records, leases, and these directories. Refuses while attachments are alive.
 forget() {
+  for other in /usr/local/lib/postern "$library"; do
+    if [ -e "$other/postern" ]; then
+      say "$other is another installation, which uses the same records, log and settings: they stay"
+      return 0
+    fi
+  done
   count=$(living)
-  if other_installation; then
-    say "/usr/local/lib/postern is another installation, which uses the same records, log and settings: they stay"
-    return 0
-  fi
   if [ "$count" != 0 ]; then
     say "not purged: attachments that are alive: $count. Only their records in $state say how to remove them."
     say "Install postern again and delete their containers, or boot the node; then purge."
     return 1
   fi
-  rm -rf "$state" "$state".uninstalled-* /var/lib/postern /var/log/postern /etc/postern /usr/lib/postern
+  rm -rf "$state" "$state".uninstalled-* /var/lib/postern "$@"
 }
