@@ -1,7 +1,7 @@
 # Sourced by the scripts in packages/, in the top directory: names, and the steps that several artefacts share.
 #
-# begin ARCH: checks the architecture, and sets
-#   arch     x86_64 or aarch64
+# begin ARCH [all]: checks the architecture, and sets
+#   arch     x86_64 or aarch64; `all`, if the script allows this word, for what is for both
 #   version  the version in Cargo.toml (POSTERN_VERSION sets another, for tests of upgrades)
 #   triple   Rust's target for the node
 #   dist     the directory of the artefacts, target/dist/ARCH (POSTERN_DIST sets another)
@@ -13,7 +13,7 @@ maintainer=${POSTERN_MAINTAINER:-Postern maintainers <maintainers@postern.exampl
 begin() {
   arch=$1
   case $arch in
-    x86_64 | aarch64) ;;
+    x86_64 | aarch64 | "${2:-x86_64}") ;;
     *) echo "${0##*/}: \"$arch\" is no architecture of a node: x86_64 or aarch64" >&2; exit 2 ;;
   esac
   version=${POSTERN_VERSION:-$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)}
