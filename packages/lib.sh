@@ -46,6 +46,13 @@ need() {
 # has PART: true if the stage has this part. A stage of ready programs (packages/stage --from) may lack optional parts.
 has() { [ -n "$(ls -A "$stage/$1" 2> /dev/null)" ]; }
 
+# xtask ARGUMENT...: runs a program of host/xtask. A build needs no private namespaces, as tests do (.cargo/config.toml).
+xtask() {
+  local host
+  host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
+  env "CARGO_TARGET_${host}_RUNNER=env" cargo run --quiet --locked --package xtask -- "$@"
+}
+
 # even DIRECTORY: gives each object the modes and the time that it has on every machine.
 even() {
   find "$1" -type d -exec chmod 755 {} +
