@@ -44,7 +44,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist dist-check release clean
+.PHONY: demo build here setup parts part-run part-wasi part-guests part-admin part-tests part-test-guests part-fetched bin check test test-all test-long fuzz faults kills lint bench install uninstall dist dist-check release clean
 
 # The demo runs two plugins and no service, so only these are built for it. `make build` then builds the rest.
 DEMO := PROGRAMS=postern GUESTS="bridge host-local"
@@ -84,6 +84,13 @@ part-run:
 	+@cargo build --release --target $(RUN) -p postern -p postern-dhcp-service $(patsubst %,--bin %,$(filter-out postern-wasi,$(PROGRAMS)))
 	@echo "--> built: $(filter-out postern-wasi,$(PROGRAMS))"
 
+# This machine compiles the plugins, and starts what it builds. An x86_64 postern-admin beside an arm64 host would fit neither machine.
+part-run part-wasi part-guests part-admin part-tests bin: | here
+here:
+	@case "$(RUN)" in "$(firstword $(subst -, ,$(HOST)))"-*) ;; *) \
+		echo "RUN=$(RUN) is for another architecture than this machine ($(HOST)): make dist ARCH=$(firstword $(subst -, ,$(RUN))) builds for other nodes" >&2; \
+		exit 1 ;; esac
+
 # This part waits for part-run, because cargo lets only one call use a build directory.
 part-wasi: part-run
 	+@cargo build --release --target $(RUN) -p postern-wasi
@@ -96,8 +103,8 @@ part-guests:
 	@echo "--> built: the plugins, as WASI components"
 
 part-admin:
-	+@cargo build --profile admin -p postern-admin
-	+@cargo build --profile admin -p postern-compiler
+	+@cargo build --profile admin --target $(HOST) -p postern-admin
+	+@cargo build --profile admin --target $(HOST) -p postern-compiler
 	@echo "--> built: postern-admin, which people call, and postern-compiler"
 
 part-tests:
