@@ -4,7 +4,8 @@
 # debian_debs SUITE DIRECTORY PACKAGE...: downloads the packages and all that they depend on, as files.
 # debian_fetch SUITE DIRECTORY PACKAGE...: downloads and unpacks the packages under DIRECTORY, without dependencies. Prints
 # "PACKAGE VERSION" lines. META>BEGINNING stands for the dependencies of META whose names start with BEGINNING. The mirror is
-# $POSTERN_DEBIAN_MIRROR, or the mirror that this machine's apt uses for its release.
+# $POSTERN_DEBIAN_MIRROR, or the mirror that this machine's apt uses for its release. `$architecture`, if it is set, is Debian's name of
+# another architecture than this machine's.
 
 debian_mirror() {
   if [ -n "${POSTERN_DEBIAN_MIRROR-}" ]; then echo "$POSTERN_DEBIAN_MIRROR"; return; fi
@@ -35,6 +36,7 @@ debian_begin() {
     -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
     -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false -o Acquire::Retries=3 -o APT::Update::Post-Invoke-Success::=
     -o DPkg::Post-Invoke::=)
+  [ -z "${architecture-}" ] || options+=(-o "APT::Architecture=$architecture" -o "APT::Architectures::=$architecture")
 }
 
 debian_fetch() {
