@@ -21,7 +21,6 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_close,
-    libc::SYS_open,
     libc::SYS_openat,
     libc::SYS_fcntl,
     libc::SYS_statx,
@@ -31,8 +30,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_brk,
-    libc::SYS_mkdir,
-    libc::SYS_unlink,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
     libc::SYS_exit_group,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
@@ -40,6 +39,25 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_getdents64,
     libc::SYS_mremap,
     libc::SYS_getrandom,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+];
+
+/// The calls that change the mode or the owner of a file.
+const MODES: &[libc::c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
 ];
 
 fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[CallRule]) {
@@ -151,8 +169,8 @@ fn calls_that_escapes_need_are_absent() {
         refused(call, [path, 0, 0, 0]);
     }
     // Landlock does not cover modes of files. So the filter must refuse every call that changes a mode.
-    for call in [libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_chown, libc::SYS_setxattr] {
-        refused(call, [path, 0o4755, 0, 0]);
+    for call in MODES {
+        refused(*call, [path, 0o4755, 0, 0]);
     }
     for domain in [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_UNIX, libc::AF_VSOCK] {
         refused(libc::SYS_socket, [domain as usize, libc::SOCK_DGRAM as usize, 0, 0]);
