@@ -14,7 +14,8 @@ const WITHOUT_TABLES: &str =
 enum Proof {
     /// An empty program can be linked.
     Linked,
-    /// The empty program can also be started. A program for another architecture can't.
+    /// The empty program can also be started. A program for another architecture is linked only, and the same linker
+    /// must make a program for this machine that can be started.
     Started,
 }
 
@@ -77,13 +78,26 @@ fn words<'a>(through: &[&'a str], flags: &'a [String]) -> Vec<&'a str> {
 }
 
 fn works_with(flags: &[&str], proof: Proof) -> bool {
-    let (Ok(rustc), Ok(target), Ok(out)) = (var("RUSTC"), var("TARGET"), var("OUT_DIR")) else { return false };
-    let (source, empty) = (Path::new(&out).join("empty.rs"), Path::new(&out).join("empty"));
-    if std::fs::write(&source, "fn main() {}").is_err() {
+    let (Ok(target), Ok(host), Ok(own)) = (var("TARGET"), var("HOST"), var("CARGO_CFG_TARGET_ARCH")) else {
         return false;
+    };
+    let Some(here) = host.split('-').next() else { return false };
+    let starts = |target: &str| empty_program(target, flags).is_some_and(|mut program| succeeds(&mut program));
+    match proof {
+        Proof::Linked => empty_program(&target, flags).is_some(),
+        Proof::Started if here == own => starts(&target),
+        // Rust's names of targets begin with the architecture.
+        Proof::Started => empty_program(&target, flags).is_some() && starts(&target.replacen(&own, here, 1)),
     }
+}
+
+/// Links an empty program for a target with these flags, and returns the command that starts the program.
+fn empty_program(target: &str, flags: &[&str]) -> Option<Command> {
+    let (Ok(rustc), Ok(out)) = (var("RUSTC"), var("OUT_DIR")) else { return None };
+    let (source, empty) = (Path::new(&out).join("empty.rs"), Path::new(&out).join("empty"));
+    std::fs::write(&source, "fn main() {}").ok()?;
     let mut command = Command::new(rustc);
-    command.args(["--target", &target, "--crate-type", "bin", "-C", "panic=abort", "-o"]).arg(&empty).arg(source);
+    command.args(["--target", target, "--crate-type", "bin", "-C", "panic=abort", "-o"]).arg(&empty).arg(source);
     if let Ok(linker) = var("RUSTC_LINKER") {
         command.args(["-C", &format!("linker={linker}")]);
     }
@@ -92,8 +106,9 @@ fn works_with(flags: &[&str], proof: Proof) -> bool {
     for flag in flags {
         command.args(["-C", &format!("link-arg={flag}")]);
     }
-    let succeeds = |command: &mut Command| {
-        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-    };
-    succeeds(&mut command) && (proof == Proof::Linked || succeeds(&mut Command::new(empty)))
+    succeeds(&mut command).then(|| Command::new(empty))
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
