@@ -320,8 +320,9 @@ enum Verb {
     /// runs use the new version at one instant. A foreign file of a plugin's name is kept as PLUGIN.native. Plugins that
     /// were added stay; a plugin with code for another engine is compiled again.
     ///
-    /// Exit status: 0 done, or shown; 1 an error: the version was not replaced, unless the error says so.
-    Install(install::Options),
+    /// Exit status: 0 done, shown, or nothing had to be done; 1 an error: the version was not replaced, unless the error
+    /// says so. --watch has more.
+    Install(install::Install),
     /// Install another version in place of the present version: the same plugins, in the same CNI bin directories.
     ///
     /// Runs that have begun end with the present version. `postern rollback` switches back.
@@ -472,7 +473,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Remove { plugin } => remove::run(&plugin)?,
         Verb::Compile(options) => compile::run(&options)?,
-        Verb::Install(options) => install::install(&options)?,
+        Verb::Install(options) => return install::install(&options),
         Verb::Upgrade(options) => install::upgrade(&options)?,
         Verb::Rollback(options) => install::rollback(&options)?,
         Verb::Uninstall(options) => return install::uninstall(&options),

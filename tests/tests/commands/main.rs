@@ -18,3 +18,4 @@ mod plugin_files;
 mod upgrade;
 mod validate;
 mod versions;
+mod watch;

@@ -10,6 +10,7 @@ use postern_gate::places::{self, CATALOG, INSTALLED};
 use postern_gate::plugin_file::{self, HOST, PluginFile};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The ending for a foreign file that had a plugin's name.
@@ -69,6 +70,13 @@ impl Found {
             Self::Nothing | Self::Foreign | Self::Directory => false,
         }
     }
+}
+
+/// True if a path has exactly the file of this plugin and this host executable, and all users can execute the file.
+pub fn is_placed(path: &Path, host: &Path, plugin: &str) -> bool {
+    let own = PluginFile { host: host.to_owned(), plugin: plugin.to_owned() };
+    let is_executable = || path.symlink_metadata().is_ok_and(|meta| meta.permissions().mode() & 0o111 == 0o111);
+    Found::at(path) == Found::File(own) && is_executable()
 }
 
 /// True if a copy of the host executable in this directory has a catalog outside of `library`: beside the copy, or in

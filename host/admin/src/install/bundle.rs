@@ -300,7 +300,7 @@ impl Bundle {
     }
 
     /// True if a directory has exactly this content, with the right modes: all users can read, the owner can write.
-    fn is_at(&self, directory: &Path) -> bool {
+    pub fn is_at(&self, directory: &Path) -> bool {
         let count = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
         let inner = DIRECTORIES.map(|inner| directory.join(inner));
         let files = count(directory) + inner.iter().map(|inner| count(inner)).sum::<usize>();

@@ -9,6 +9,7 @@ use crate::output;
 use anyhow::Result;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The objects, and the directories that can't be written.
@@ -68,6 +69,13 @@ impl<'a> Extras<'a> {
             (None, true) => units::place(self.place),
             (None, false) => units::remove(self.place),
         }
+    }
+
+    /// True if each object that [`Extras::place`] places is there.
+    pub fn are_placed(&self, host: &Path, has_service: bool) -> bool {
+        let [command, units] = self.blocked;
+        let has_command = || fs::read_link(self.place.real(&self.place.command())).is_ok_and(|target| target == host);
+        (command.is_some() || has_command()) && (units.is_some() || units::are_placed(self.place, has_service))
     }
 }
 

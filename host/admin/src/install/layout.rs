@@ -10,6 +10,7 @@
 //! PREFIX/lib/postern/placed-files                  plugins' files in CNI bin directories, one per line
 //! PREFIX/lib/postern/diverted-files                files that Debian's dpkg knows as diverted, one per line
 //! PREFIX/lib/postern/installed-by                  the means of the last installation
+//! PREFIX/lib/postern/given-up                      plugins' files that `install --watch` leaves to another installer
 //! ```
 //!
 //! An image of a system extension has PREFIX/lib/postern without versions, and nothing writes to it. The operator's plugins
@@ -53,6 +54,8 @@ const DIVERTED: &str = "diverted-files";
 const MEANS: &str = "installed-by";
 /// The means of an installation that is an image of a system extension.
 const SYSEXT: &str = "sysext";
+/// The list of plugins' files that another installer changed again and again.
+const GIVEN_UP: &str = "given-up";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
@@ -238,9 +241,23 @@ impl InstallLayout {
         Ready::write(&self.0.join(MEANS), format!("{means}\n").as_bytes(), 0o644)?.commit()
     }
 
+    /// Returns the plugins' files that `postern install --watch` leaves to another installer.
+    pub fn given_up(&self) -> Vec<PathBuf> {
+        self.list(GIVEN_UP)
+    }
+
+    /// Notes these files, and no others.
+    ///
+    /// # Errors
+    /// The list can't be written.
+    pub fn note_given_up(&self, paths: &[PathBuf]) -> Result<()> {
+        files::remove_all(&self.0.join(GIVEN_UP))?;
+        self.note(GIVEN_UP, paths)
+    }
+
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
-        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS, PLACED, DIVERTED];
+        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS, PLACED, DIVERTED, GIVEN_UP];
         LINKS.into_iter().rev().chain(parts).map(|name| self.0.join(name))
     }
 }

@@ -13,10 +13,12 @@ mod records;
 mod remove;
 mod switch;
 mod units;
+mod watch;
 
 pub use bundle::{COMPONENT, ENDINGS};
 pub use remove::{Uninstall, uninstall};
 pub use switch::{Rollback, rollback};
+pub use watch::{Install, install};
 
 use crate::lists::CNI_BIN;
 use crate::output;
@@ -87,11 +89,8 @@ struct Installation<'a> {
     means: String,
 }
 
-/// Installs a build.
-///
-/// # Errors
-/// A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
-pub fn install(options: &Options) -> Result<()> {
+/// Returns the installation of a build. Changes nothing.
+fn installation(options: &Options) -> Result<Installation<'_>> {
     let build = build(options)?;
     let plugins: Vec<String> = options.plugins.iter().chain(&options.names).cloned().collect();
     ensure!(
@@ -100,13 +99,13 @@ pub fn install(options: &Options) -> Result<()> {
     );
     let plugins = if plugins.is_empty() { bundle::plugins_of(&build)? } else { plugins };
     let bins = if options.bin_dir.is_empty() { vec![usual_bin(options)?] } else { options.bin_dir.clone() };
-    Installation::of(options, build, bins, plugins, false)?.carry_out(options)
+    Installation::of(options, build, bins, plugins, false)
 }
 
 /// Installs a build in place of an earlier version: the same plugins, in the same CNI bin directories.
 ///
 /// # Errors
-/// As [`install`], or there is no earlier version.
+/// As [`Installation::carry_out`], or there is no earlier version.
 pub fn upgrade(options: &Options) -> Result<()> {
     let build = build(options)?;
     let layout = InstallLayout::at(options.place.real(&options.place.library()));
@@ -187,6 +186,10 @@ impl<'a> Installation<'a> {
         Ok(Self { place, build, bins, plugins, host, layout, is_upgrade, means })
     }
 
+    /// Carries out the installation.
+    ///
+    /// # Errors
+    /// A check failed, and nothing was placed. Or the disk is full, and the earlier version continues to work.
     fn carry_out(&self, options: &Options) -> Result<()> {
         let Self { place, layout, plugins, host, .. } = self;
         let mut bundle = Bundle::read(&self.build, plugins)?;
@@ -227,6 +230,11 @@ impl<'a> Installation<'a> {
             Placement::check(&place.real(bin), host, plugin)?;
         }
         let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
+        let has_units = bundle.has(DHCP_SERVICE) && extras.are_units_there();
+        if to_divert.is_empty() && self.is_done(&bundle, &extras) {
+            tidy(layout)?;
+            return self.say_installed(&bundle.id(), has_units, "; nothing had to be done");
+        }
         let versions = layout.directory().join(VERSIONS);
         files::make_directory(&versions)?;
         let version = bundle.write(&versions, is_package(&self.means))?;
@@ -251,13 +259,18 @@ impl<'a> Installation<'a> {
         for kept in kept.into_iter().flatten() {
             output::text(&format!("the earlier file is kept as {}", kept.display()))?;
         }
-        let bins: Vec<String> = bins.iter().map(|bin| bin.display().to_string()).collect();
+        self.say_installed(&version, has_units, "")
+    }
+
+    /// Says where the installation is, and what the DHCP service needs.
+    fn say_installed(&self, version: &str, has_units: bool, rest: &str) -> Result<()> {
+        let bins: Vec<String> = self.bins.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
         output::text(&format!(
-            "postern {version} is installed in {}, its plugins in {}",
-            layout.directory().display(),
+            "postern {version} is installed in {}, its plugins in {}{rest}",
+            self.layout.directory().display(),
             bins.join(" and ")
         ))?;
-        if bundle.has(DHCP_SERVICE) && extras.are_units_there() {
+        if has_units {
             output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")?;
         }
         Ok(())
@@ -309,12 +322,28 @@ impl<'a> Installation<'a> {
     /// place, is meant to be gone. An upgrade changes nothing there.
     fn note_placed(&self) -> Result<()> {
         let files: Vec<PathBuf> = self.files().map(|(bin, plugin)| bin.join(plugin)).collect();
-        let is_ours = |file: &Path| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            Found::at(&self.place.real(file)).is_ours(&name)
-        };
-        let is_meant = |file: &Path| self.bins.iter().any(|bin| file.parent() == Some(bin));
-        self.layout.note_placed(&files, |file| self.is_upgrade || !is_meant(file) || is_ours(file))
+        self.layout.note_placed(&files, |file| self.stays_noted(file))
+    }
+
+    /// True if the note of a plugin's file stays.
+    fn stays_noted(&self, file: &Path) -> bool {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let is_ours = || Found::at(&self.place.real(file)).is_ours(&name);
+        let is_meant = self.bins.iter().any(|bin| file.parent() == Some(bin));
+        self.is_upgrade || !is_meant || is_ours()
+    }
+
+    /// True if new runs use exactly this bundle, and each object of the installation is in its place and noted.
+    fn is_done(&self, bundle: &Bundle, extras: &Extras<'_>) -> bool {
+        let Self { place, layout, host, .. } = self;
+        let noted = layout.placed();
+        let is_placed = |bin: &Path, plugin: &str| bin_dir::is_placed(&place.real(bin).join(plugin), host, plugin);
+        switch::current(layout).is_some_and(|current| bundle.is_at(&current))
+            && self.files().all(|(bin, plugin)| is_placed(bin, plugin) && noted.contains(&bin.join(plugin)))
+            && noted.iter().all(|file| self.stays_noted(file))
+            && extras.are_placed(host, bundle.has(DHCP_SERVICE))
+            && self.bins.iter().all(|bin| layout.bins().contains(bin))
+            && layout.means().is_some_and(|noted| noted == self.means)
     }
 
     /// Prints the changes that this installation would make.

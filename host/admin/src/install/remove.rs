@@ -5,6 +5,7 @@ use super::bin_dir::{self, Found};
 use super::divert::Diversions;
 use super::layout::{BUNDLE, InstallLayout, VERSIONS};
 use super::paths::InstallPaths;
+use super::watch::Stops;
 use super::{files, records, units};
 use crate::lists::CNI_BIN;
 use crate::output::{self, confirmed};
@@ -35,6 +36,9 @@ pub struct Uninstall {
     /// A package's script calls, or the package is gone: the installation may be removed.
     #[arg(long, hide = true)]
     from_package: bool,
+    /// Stay after the removal until SIGTERM or SIGINT, in a pod: Kubernetes would start a process that ends again.
+    #[arg(long, requires = "yes", conflicts_with = "dry_run")]
+    stay: bool,
     /// Always an error: a user who names a plugin wants to remove that plugin, and not all of Postern.
     #[arg(hide = true)]
     plugin: Option<String>,
@@ -64,6 +68,15 @@ struct Removal {
 /// # Errors
 /// An object can't be removed.
 pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
+    let stops = options.stay.then(Stops::new).transpose()?;
+    let status = remove(options)?;
+    if let Some(stops) = stops.filter(|_| options.plugin.is_none()) {
+        stops.wait()?;
+    }
+    Ok(status)
+}
+
+fn remove(options: &Uninstall) -> Result<ExitCode> {
     if let Some(plugin) = &options.plugin {
         output::usage(&format!(
             "postern: uninstall removes all of Postern, and takes no plugin's name. To take \"{plugin}\" from a runtime, remove \

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use postern_gate::places::CATALOG;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The time for which a replaced version is kept. Every run is shorter.
@@ -55,6 +55,13 @@ pub(super) fn switch(place: &InstallPaths, layout: &InstallLayout, version: &str
         postern_state::forget_complete(&postern_account::places::expected().state)?;
     }
     Ok(())
+}
+
+/// Returns the directory of the version that new runs use, if all links lead there.
+pub(super) fn current(layout: &InstallLayout) -> Option<PathBuf> {
+    let link = |name: &str| fs::read_link(layout.directory().join(name)).ok();
+    let are_whole = LINKS.iter().all(|name| link(name).is_some_and(|target| target == Path::new(CURRENT).join(name)));
+    link(CURRENT).filter(|_| are_whole).map(|version| layout.directory().join(version))
 }
 
 /// Removes versions that no run can be using any more. The version before the current version stays: `postern rollback`

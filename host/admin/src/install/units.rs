@@ -3,6 +3,7 @@
 use super::files::{self, Ready};
 use super::paths::InstallPaths;
 use anyhow::Result;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The directory of the host executable, as the units' texts name it.
@@ -27,10 +28,23 @@ pub fn place(place: &InstallPaths) -> Result<()> {
     let directory = place.real(&directory(&place.prefix));
     files::make_directory(&directory)?;
     for (name, text) in UNITS {
-        let text = text.replace(WRITTEN, &place.library().display().to_string());
-        Ready::write(&directory.join(name), text.as_bytes(), 0o644)?.commit()?;
+        Ready::write(&directory.join(name), of(place, text).as_bytes(), 0o644)?.commit()?;
     }
     Ok(())
+}
+
+/// Returns a unit's text with the directory of this installation.
+fn of(place: &InstallPaths, text: &str) -> String {
+    text.replace(WRITTEN, &place.library().display().to_string())
+}
+
+/// True if the units are there with the texts of this installation, or if none is wanted and none is there.
+pub fn are_placed(place: &InstallPaths, is_wanted: bool) -> bool {
+    let directory = place.real(&directory(&place.prefix));
+    UNITS.iter().all(|(name, text)| match fs::read_to_string(directory.join(name)) {
+        Ok(found) => is_wanted && found == of(place, text),
+        Err(_) => !is_wanted,
+    })
 }
 
 /// Removes the units. A missing unit is no error.
