@@ -24,3 +24,22 @@ both() {
     find "$work/$version/$machine" -maxdepth 1 -type f -exec mv -t "$work/made" {} +
   done
 }
+# two_images PLUGIN-DIRECTORY: makes images of the programs of a build in $work/made, in two versions; the later version has another
+# policy of bridge. An image has no C library, so its programs must be static. Needs `cannot`. Sets `$machine`.
+two_images() {
+  local plugins version program
+  machine=$(uname -m)
+  plugins=$(readlink -f "${1:-${POSTERN_CNI_BIN:-target/cni/bin}}") || true
+  [ -x "$plugins/postern" ] || { echo "${0##*/}: no postern in ${plugins:-target/cni/bin}: make build" >&2; exit 1; }
+  for program in postern postern-admin; do packages/static "$plugins/$program" || cannot "an image needs a static $program"; done
+  work=$(mktemp -d "${TMPDIR:-/tmp}/postern-image.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  mkdir -p "$work/build" "$work/made"
+  cp -R "$plugins/." "$work/build"
+  for version in 0.0.1 0.0.2; do
+    POSTERN_DIST=$work/$version packages/stage "$machine" --from "$work/build"
+    POSTERN_LEVEL=1 POSTERN_VERSION=$version POSTERN_DIST=$work/$version packages/image "$machine"
+    mv "$work/$version/$machine"/*.oci.tar "$work/made"
+    echo "# the next version" >> "$work/build/postern.d/bridge.toml"
+  done
+}
