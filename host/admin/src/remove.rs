@@ -31,6 +31,7 @@ pub fn run(plugin: &str) -> Result<()> {
             let path = bin.join(plugin);
             if matches!(Found::at(&path), Found::File(file) if file.host == layout.host() && file.plugin == plugin) {
                 bin_dir::take_back(&path)?;
+                layout.forget_placed(&path)?;
                 gone.push(path.display().to_string());
             }
         }

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An image of a system extension has PREFIX/lib/postern without versions, and nothing writes to it. The operator's plugins
-//! and the list of their CNI bin directories are then in /var/lib/postern.
+//! and the lists of their CNI bin directories and files are then in /var/lib/postern.
 //!
 //! A run's executable stays in one version during the whole run, and uses the catalog beside it. A host executable at
 //! another place (a build, a package of a distribution) has its catalog in the same directory, and no versions.
@@ -164,10 +164,20 @@ impl InstallLayout {
         Self(PathBuf::from(places::LIBRARY))
     }
 
+    /// Returns the layout with the lists that commands change.
+    fn noting(&self) -> Self {
+        if self.is_fixed() { Self::of_operator() } else { self.clone() }
+    }
+
+    /// Reads a list, and the operator's list beside a fixed installation.
+    fn whole_list(&self, name: &str) -> Vec<PathBuf> {
+        let own = self.list(name);
+        if self.is_fixed() { own.into_iter().chain(Self::of_operator().list(name)).collect() } else { own }
+    }
+
     /// Returns the CNI bin directories that files were placed in, as far as they are known.
     pub fn bins(&self) -> Vec<PathBuf> {
-        let own = self.list(BINS);
-        if self.is_fixed() { own.into_iter().chain(Self::of_operator().list(BINS)).collect() } else { own }
+        self.whole_list(BINS)
     }
 
     /// Notes a CNI bin directory, so that `doctor` and `make uninstall` know of it.
@@ -179,7 +189,7 @@ impl InstallLayout {
         if bin == self.0 || self.bins().iter().any(|noted| noted == bin) {
             return Ok(());
         }
-        let at = if self.is_fixed() { &Self::of_operator() } else { self };
+        let at = self.noting();
         files::make_directory(at.directory())?;
         at.note(BINS, &[bin.to_owned()])
     }
@@ -189,21 +199,32 @@ impl InstallLayout {
     /// # Errors
     /// A list can't be written.
     pub fn forget_bin(&self, bin: &Path) -> Result<()> {
-        self.change(BINS, &[], |noted| noted != bin)?;
-        self.change(PLACED, &[], |file| file.parent() != Some(bin))
+        let at = self.noting();
+        at.change(BINS, &[], |noted| noted != bin)?;
+        at.change(PLACED, &[], |file| file.parent() != Some(bin))
     }
 
     /// Returns the plugins' files that were placed in CNI bin directories.
     pub fn placed(&self) -> Vec<PathBuf> {
-        self.list(PLACED)
+        self.whole_list(PLACED)
     }
 
     /// Notes plugins' files, so that `doctor` knows which files are gone. An earlier note goes unless the file `stays`.
     ///
     /// # Errors
     /// The list can't be written.
-    pub fn note_placed(&self, files: &[PathBuf], stays: impl Fn(&Path) -> bool) -> Result<()> {
-        self.change(PLACED, files, stays)
+    pub fn note_placed(&self, placed: &[PathBuf], stays: impl Fn(&Path) -> bool) -> Result<()> {
+        let at = self.noting();
+        files::make_directory(at.directory())?;
+        at.change(PLACED, placed, stays)
+    }
+
+    /// Takes a plugin's file out of the list.
+    ///
+    /// # Errors
+    /// The list can't be written.
+    pub fn forget_placed(&self, file: &Path) -> Result<()> {
+        self.noting().change(PLACED, &[], |noted| noted != file)
     }
 
     /// Returns the files with a diversion.
