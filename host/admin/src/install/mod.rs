@@ -30,7 +30,7 @@ use extras::Extras;
 use layout::{CURRENT, DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package, package_of};
 use line::line;
 use paths::InstallPaths;
-use postern_gate::places;
+use postern_gate::places::{self, INSTALLED};
 use postern_gate::policies::node_directories;
 use postern_sandbox::engine;
 use std::collections::BTreeSet;
@@ -242,7 +242,9 @@ impl<'a> Installation<'a> {
         let placements = placements.collect::<Result<Vec<_>>>()?;
         // The target of the link must exist even after a power cut.
         nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
-        if place.destdir.is_empty() {
+        let is_first =
+            || layout.host().symlink_metadata().is_err() && !INSTALLED.iter().any(|at| Path::new(at).exists());
+        if place.destdir.is_empty() && is_first() {
             records::put_back()?;
         }
         layout.note_diverted(&to_divert)?;

@@ -4,7 +4,7 @@ use super::files;
 use crate::output;
 use anyhow::{Context, Result};
 use postern_account::held;
-use postern_gate::places::trust;
+use postern_gate::places::{Places, trust};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,11 @@ pub fn living() -> usize {
 fn count(state: &Path) -> usize {
     let entries = fs::read_dir(state.join("attachments")).into_iter().flatten().flatten();
     entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
+/// True if a directory of records has neither an attachment nor a device that may not be clean, which has a note.
+fn is_clean(places: &Places) -> bool {
+    count(&places.state) == 0 && held::list(places).is_ok_and(|held| held.is_empty())
 }
 
 /// Returns the name for records that are set aside.
@@ -68,14 +73,21 @@ pub fn put_back() -> Result<()> {
         kept(reason.to_string());
         return Ok(());
     }
-    // A device that may not be clean has a note without an attachment.
-    let is_clean = || count(state) == 0 && held::list(&places).is_ok_and(|held| held.is_empty());
-    if state.exists() && !is_clean() {
+    if state.exists() && !is_clean(&places) {
         kept(format!("{} has records of its own", state.display()));
         return Ok(());
     }
-    files::remove_all(state)?;
+    let before = Places { state: PathBuf::from(format!("{}.before", state.display())), ..places.clone() };
+    if state.exists() {
+        let moved = fs::rename(state, &before.state);
+        moved.with_context(|| format!("cannot rename {} to {}", state.display(), before.state.display()))?;
+    }
     fs::rename(&aside, state).with_context(|| format!("cannot put {} back", aside.display()))?;
+    // A run may have made a record after the first look.
+    match is_clean(&before) {
+        true => files::remove_all(&before.state)?,
+        false => output::say(format!("{} has records of its own, and stays", before.state.display())),
+    }
     let known = output::count(count(state), "attachment", "attachments");
     output::text(&format!("the records of {known} are back from {}", aside.display()))
 }
