@@ -99,12 +99,12 @@ fn needed<'n>(node: &'n Node, layout: &InstallLayout, directories: &BTreeSet<Pat
 
 /// Returns one command that places all lost files again. Foreign files are kept.
 fn remedy(node: &Node, layout: &InstallLayout, placed: &BTreeSet<PathBuf>, lost: &[Lost<'_>]) -> Remedy {
-    if layout.means().as_deref() == Some("sysext") {
-        return Remedy::Command("systemd-sysext refresh".to_owned());
+    if layout.is_fixed() {
+        return on_fixed(layout, lost);
     }
     let prefix = layout.directory().to_str().and_then(|directory| directory.strip_suffix("/lib/postern"));
     let prefix = prefix.filter(|_| layout.directory().join(CURRENT).exists());
-    let Some(prefix) = prefix else { return one_by_one(lost) };
+    let Some(prefix) = prefix else { return Remedy::Command(one_by_one(lost).join(" && ")) };
     let command = Path::new(prefix).join("bin/postern");
     let is_ours = fs::read_link(&command).is_ok_and(|target| target == layout.host());
     let program = if is_ours { "postern".to_owned() } else { shown(&layout.host()) };
@@ -122,13 +122,24 @@ fn remedy(node: &Node, layout: &InstallLayout, placed: &BTreeSet<PathBuf>, lost:
     Remedy::Command(commands.collect::<Vec<_>>().join(" && "))
 }
 
-/// Returns the remedy for a build, which is no installation.
-fn one_by_one(lost: &[Lost<'_>]) -> Remedy {
+/// Returns the remedy for an installation that no command changes. The image of a system extension has the files below
+/// `/usr`, and no command writes there.
+fn on_fixed(layout: &InstallLayout, lost: &[Lost<'_>]) -> Remedy {
+    let is_image = layout.means().as_deref() == Some("sysext");
+    let (images, others): (Vec<_>, Vec<_>) =
+        lost.iter().partition(|lost| is_image && lost.directory.starts_with("/usr"));
+    let refresh = (!images.is_empty()).then(|| "systemd-sysext refresh".to_owned());
+    let commands: Vec<String> = refresh.into_iter().chain(one_by_one(others)).collect();
+    Remedy::Command(commands.join(" && "))
+}
+
+/// Returns a command for each lost file.
+fn one_by_one<'l, 'n: 'l>(lost: impl IntoIterator<Item = &'l Lost<'n>>) -> Vec<String> {
     let add = |directory: &Path, name: &&str| format!("postern add {} --bin {}", quoted(name), shown(directory));
     let of = |lost: &Lost<'_>| -> Vec<String> {
         lost.replaced.iter().chain(&lost.gone).map(|name| add(lost.directory, name)).collect()
     };
-    Remedy::Command(lost.iter().flat_map(of).collect::<Vec<_>>().join(" && "))
+    lost.into_iter().flat_map(of).collect()
 }
 
 fn shown(path: &Path) -> String {
