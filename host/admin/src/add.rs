@@ -1,6 +1,7 @@
 //! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
 use crate::compile::{self, PluginFiles, Source};
+use crate::doctor::installer;
 use crate::install::bin_dir::{self, Placement};
 use crate::install::files;
 use crate::install::layout::InstallLayout;
@@ -169,7 +170,10 @@ fn destination(name: &str, options: &Options) -> Result<(InstallLayout, PathBuf)
 
 /// Returns the catalog for a new plugin: the installation's own, or the operator's if no command changes the
 /// installation.
-fn default_catalog(layout: &InstallLayout) -> Result<PathBuf> {
+///
+/// # Errors
+/// There is no catalog.
+pub fn default_catalog(layout: &InstallLayout) -> Result<PathBuf> {
     let catalogs = Catalogs::find().map_err(anyhow::Error::msg)?;
     Ok(if layout.is_fixed() { catalogs.added() } else { catalogs.own() }.to_owned())
 }
@@ -287,8 +291,9 @@ fn host(layout: &InstallLayout) -> Result<PathBuf> {
     let host = layout.host();
     ensure!(
         host.is_file(),
-        "there is no {}, which a plugin's file has to start; `make install` puts one there",
-        host.display()
+        "there is no {}, which a plugin's file has to start; {} puts one there",
+        host.display(),
+        installer()
     );
     Ok(host)
 }

@@ -354,6 +354,22 @@ fn a_plugin_is_added_to_an_installation_that_is_read_only() -> Result<()> {
     // A second directory for runtimes is noted outside of the installation.
     node.sh("mkdir /run/third; /usr/local/bin/postern add theirs --bin /run/third")?;
     ensure!(node.sh("cat /var/lib/postern/bin-directories")? == "/run/third\n");
+    ensure!(node.sh("cat /var/lib/postern/placed-files")? == "/run/bin/theirs\n/run/third/theirs\n");
+    // Lost files are placed one by one; files below /usr come with the image of a system extension.
+    let lose = "rm /run/third/theirs; echo native > /run/bin/ptp";
+    node.sh(lose)?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    let one_by_one = "postern add ptp --bin /run/bin && postern add theirs --bin /run/third";
+    ensure!(printed.contains("gone from /run/third: theirs") && printed.contains(one_by_one), "{printed}");
+    node.sh(&format!("PATH=/usr/local/bin:$PATH; {one_by_one}"))?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    ensure!(!printed.contains("of Postern were"), "{printed}");
+    node.sh(&format!(
+        "mount -o remount,rw /usr/local; cd /usr/local/lib/postern; echo sysext > installed-by
+         echo /usr/local/cni >> bin-directories; echo /usr/local/cni/ptp >> placed-files; mount -o remount,ro /usr/local; {lose}"
+    ))?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    ensure!(printed.contains(&format!("systemd-sysext refresh && {one_by_one}")), "{printed}");
     // A name of the installation is refused, and the message names both catalogs.
     let (printed, is_done) = postern(&node, "add /run/theirs.wasm --name ptp --policy /run/theirs.toml")?;
     let both = ["plugin \"ptp\" is in /usr/local/lib/postern/", "in /var/lib/postern/postern.d it would never run"];
@@ -387,7 +403,7 @@ fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
         is_done && printed.contains("theirs: removed from /run/bin/theirs and /var/lib/postern/postern.d"),
         "{printed}"
     );
-    ensure!(node.sh("ls /var/lib/postern/postern.d")?.is_empty());
+    ensure!(node.sh("ls /var/lib/postern/postern.d; cat /var/lib/postern/placed-files")?.is_empty());
     ensure!(node.sh("ls /run/bin")? == "host-local\nptp\nstatic\n");
     Ok(())
 }
@@ -417,5 +433,12 @@ fn a_name_is_in_one_catalog() -> Result<()> {
         ensure!(is_done && left()? == count, "{printed}");
     }
     ensure!(node.sh("ls /run/bin")? == "host-local\nptp\nstatic\n");
+    // Doctor's command keeps the catalog, although the installation's own catalog can be written.
+    let (printed, is_done) = postern(&node, &format!("{add} --catalog /var/lib/postern/postern.d"))?;
+    ensure!(is_done, "{printed}");
+    node.sh("sed -i 's/wasmtime-48/wasmtime-47/' /var/lib/postern/postern.d/theirs.json")?;
+    let (printed, _) = postern(&node, "doctor --bin /run/bin")?;
+    let again = "--policy /var/lib/postern/postern.d/theirs.toml --catalog /var/lib/postern/postern.d";
+    ensure!(printed.contains(again), "{printed}");
     Ok(())
 }

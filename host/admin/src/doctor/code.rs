@@ -1,6 +1,7 @@
 //! Installed code: complete, matching its manifest, and for this engine.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
+use crate::add::default_catalog;
 use crate::install::COMPONENT;
 use crate::install::layout::InstallLayout;
 use crate::lists::List;
@@ -79,7 +80,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 }
 
 /// Returns the way to install this Postern again, by the means of its installation.
-fn installer() -> &'static str {
+pub fn installer() -> &'static str {
     match InstallLayout::own().ok().and_then(|layout| layout.means()).as_deref() {
         Some("deb") => "`apt-get install --reinstall postern`",
         Some("rpm") => "`dnf reinstall postern`",
@@ -118,14 +119,23 @@ fn again(catalog: &Path, plugin: &str) -> Remedy {
     let kept = catalog.join(format!("{plugin}.{COMPONENT}"));
     if kept.is_file() {
         let (kept, policy) = (kept.display().to_string(), catalog.join(format!("{plugin}.toml")).display().to_string());
-        return Remedy::Command(format!("postern add {} --policy {}", quoted(&kept), quoted(&policy)));
+        let at = in_catalog(catalog);
+        return Remedy::Command(format!("postern add {} --policy {}{at}", quoted(&kept), quoted(&policy)));
     }
     let component = match Manifest::read(catalog, plugin) {
         Ok(manifest) => format!("the plugin's component (sha256:{})", manifest.digest),
         Err(_) => "the plugin's component".to_owned(),
     };
     Remedy::Words(format!(
-        "find {component} and policy: `postern add COMPONENT --name {} --policy POLICY` places the plugin again",
-        quoted(plugin)
+        "find {component} and policy: `postern add COMPONENT --name {} --policy POLICY{}` places the plugin again",
+        quoted(plugin),
+        in_catalog(catalog)
     ))
+}
+
+/// Returns the option for a plugin's catalog, if `postern add` would choose another catalog.
+fn in_catalog(catalog: &Path) -> String {
+    let default = InstallLayout::own().and_then(|layout| default_catalog(&layout)).ok();
+    let is_default = default.is_some_and(|default| default == catalog);
+    if is_default { String::new() } else { format!(" --catalog {}", quoted(&catalog.display().to_string())) }
 }

@@ -29,7 +29,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             operators_catalog(examination, catalogs);
         }
         Err(reason) => {
-            let remedy = Remedy::Words("make install".to_owned());
+            let remedy = Remedy::Words(format!("{} makes one", super::installer()));
             examination.area = "directories";
             examination.found(Severity::Error, places::CATALOG, reason.to_string(), "no plugin can be run", remedy);
         }

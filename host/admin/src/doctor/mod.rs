@@ -18,7 +18,7 @@ mod served;
 mod state;
 mod vlans;
 
-pub use code::{SHIPPED, installed};
+pub use code::{SHIPPED, installed, installer};
 
 use crate::account;
 use crate::lists::{CNI_BIN, List};
