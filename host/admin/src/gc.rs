@@ -190,7 +190,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(())
     };
     if act {
-        output::during("removing garbage", &mut remove)?;
+        // An effect may print while it is removed, so this work has no line.
+        remove()?;
     }
     if options.json {
         output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &held, &failed, act))?;
