@@ -98,6 +98,9 @@ const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The directories of an installation (`make install`). Only root makes files in them.
 const INSTALLATIONS: [&str; 2] = ["/usr/lib/postern", "/usr/local/lib/postern"];
 
+/// The directory with the operator's catalog: plugins that were added beside a read-only installation.
+const ADDED: &str = "/var/lib/postern";
+
 /// Directories of plugins that can have a copy of the host executable with its catalog.
 const PLUGINS: [&str; 4] = ["/usr/lib/cni", "/usr/libexec/cni", "/usr/local/lib/cni", "/usr/local/libexec/cni"];
 
@@ -256,9 +259,15 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     }
     // All unmapped users look the same, so the owner may be any of them.
     if Some(owner) == unmapped {
-        let defect = "belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
-             install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own";
-        return Err(TrustError::defect(path, defect.to_owned()));
+        let defect =
+            "belongs to a user that this user namespace does not map, and anybody could replace Postern's files";
+        let way_out = match path.starts_with(ADDED) {
+            true => "plugins that were added beside a read-only installation run under root's runtimes only",
+            false => {
+                "install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own"
+            }
+        };
+        return Err(TrustError::defect(path, format!("{defect}; {way_out}")));
     }
     let way_out = match (on_the_way, user) {
         // The directory may be a user's home: a change of its owner would do more harm.
@@ -460,6 +469,8 @@ mod tests {
             assert!(message.contains("does not map") && message.contains("PREFIX=/usr"), "{message}");
             assert!(!message.contains("chown") && !message.contains("chmod"), "{message}");
         }
+        let message = check("/var/lib/postern", true, Some(65534)).unwrap_err().to_string();
+        assert!(message.contains("under root's runtimes only") && !message.contains("PREFIX"), "{message}");
     }
 
     #[test]
