@@ -14,7 +14,7 @@ const FUNCTIONS: &str = r#"
       stays install --bin-dir /run/bin --bin-dir /run/other --plugins ptp,static --watch "$@"
     }
     stays() { # stays COMMAND...: starts a command of people that stays
-      (/run/build/postern-admin "$@" > /run/metrics 2> /run/said & echo $! > /run/process; wait $!; echo $? > /run/status) > /dev/null 2>&1 &
+      (/run/build/postern-admin "$@" > /run/metrics 2> /run/said & echo $! > /run/process; status=0; wait $! || status=$?; echo $status > /run/status) > /dev/null 2>&1 &
     }
     stop() { kill $1 $(cat /run/process); }
     until_() { # until_ FILE TEXT
