@@ -71,7 +71,7 @@ fn catalog_of(exe: &Path) -> Result<PathBuf, PluginError> {
         looked.push(candidate.display().to_string());
     }
     let looked = looked.join(" or ");
-    Err(PluginError(format!("there is no catalog of plugins at {looked}; `make install` makes one")))
+    Err(PluginError(format!("there is no catalog of plugins at {looked}; install Postern again")))
 }
 
 /// Returns the data that distinguish a directory from a later directory with the same path: device, inode, and the time
@@ -235,7 +235,7 @@ impl TrustedDir {
         if opened.as_ref().is_err_and(is_link) {
             return Err(PluginError(format!(
                 "{} is a symbolic link: users who can write to the target could change the file; put the file itself \
-                 at this path (`make install`, or `postern add FILE.wasm --policy FILE`)",
+                 at this path (install Postern again, or `postern add FILE.wasm --policy FILE`)",
                 path.display()
             )));
         }

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::gate::{DelegateRun, Delegates, Gate, Ran};
 use crate::guest_state::GuestState;
 use crate::outcome::RunFacts;
+use crate::plugin_error::AGAIN;
 use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::Sandbox;
 use crate::request::Request;
@@ -232,8 +233,7 @@ pub fn serve(
             }
             FromSandbox::Unloadable(reason) => {
                 // If the kernel or the systemd unit allows no code, a new installation does not help.
-                let details = (!reason.starts_with(NO_CODE_ALLOWED))
-                    .then_some("install the plugin again: `make install`, or `postern add FILE.wasm --policy FILE`");
+                let details = (!reason.starts_with(NO_CODE_ALLOWED)).then_some(AGAIN);
                 return Err(BadEnd { words: format!("cannot load the compiled code: {reason}"), details, lost: true });
             }
             FromSandbox::Stderr(_) => {}

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct PluginError(pub(crate) String);
 
 /// The hint for each fault of an installed plugin.
-pub(crate) const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";
+pub(crate) const AGAIN: &str = "install Postern again, or `postern add FILE.wasm --policy FILE`";
 
 impl PluginError {
     /// Makes the error for a plugin that runs already or has ended, or that was not prepared before the gate's

@@ -264,7 +264,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
         let way_out = match path.starts_with(ADDED) {
             true => "plugins that were added beside a read-only installation run under root's runtimes only",
             false => {
-                "install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own"
+                "install Postern below /usr/local or /usr (`postern install --prefix /usr`), or use a directory of your own"
             }
         };
         return Err(TrustError::defect(path, format!("{defect}; {way_out}")));

@@ -2,6 +2,8 @@
 //! installation that no command changes.
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use postern_tests::{Network, Node, copy_bin, flat, plugin_bin};
 use serde_json::json;
 use std::path::Path;
@@ -398,6 +400,29 @@ fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
         ensure!(!is_done && printed.contains(words), "{plugin}: {printed}");
     }
     attachment.del()?;
+    // Other plugins call an IPAM plugin or a delegate: its name is in configurations only.
+    let called = json!({"type": "theirs"});
+    let needing = [
+        json!({"type": "bridge", "ipam": called}),
+        json!({"type": "flannel", "delegate": called}),
+        json!({"type": "flannel", "delegate": {"type": "bridge", "ipam": called}}),
+    ];
+    for needing in needing {
+        let list =
+            json!({"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "loopback"}, needing]}).to_string();
+        let cached = json!({
+            "kind": "cniCacheV1", "containerId": "c9", "ifName": "eth0", "networkName": "lan", "config": STANDARD.encode(&list)
+        });
+        for (file, content, words) in [
+            ("/etc/cni/net.d/lan.conflist", list, "/etc/cni/net.d/lan.conflist needs plugin \"theirs\""),
+            ("/var/lib/cni/results/lan-c9-eth0", cached.to_string(), "works for container c9 on network lan"),
+        ] {
+            node.sh(&format!("mkdir -p $(dirname {file}); echo '{content}' > {file}"))?;
+            let (printed, is_done) = postern(&node, "remove theirs")?;
+            ensure!(!is_done && printed.contains(words), "{file}: {printed}");
+            node.sh(&format!("rm {file}"))?;
+        }
+    }
     let (printed, is_done) = postern(&node, "remove theirs")?;
     ensure!(
         is_done && printed.contains("theirs: removed from /run/bin/theirs and /var/lib/postern/postern.d"),

@@ -227,8 +227,7 @@ fn a_copy_finds_the_installed_catalog() -> Result<()> {
     // A single copy reports the missing parts of an installation.
     node.sh(&format!("mkdir -p /run/bin; cp {}/postern /run/bin/static", plugin_bin()?.display()))?;
     node.sh("mount -t tmpfs -o mode=755 local /usr/local/lib")?;
-    let text =
-        "there is no catalog of plugins at /run/bin/postern.d or /usr/local/lib/postern/postern.d …`make install`";
+    let text = "there is no catalog of plugins at /run/bin/postern.d or /usr/local/lib/postern/postern.d …install Postern again";
     Refusal::of(&add_static(&node, "/run/bin")?)?.expect(999, text)?;
     make(&node, "install", "/run/root")?;
     node.sh("cp -a /run/root/usr/local/lib/postern /usr/local/lib/")?;
@@ -266,7 +265,7 @@ const SPOILT: [(&str, &str); 19] = [
         "there is no plugin \"static\" in /run/copy/postern.d; `postern add FILE.wasm --policy FILE`",
     ),
     ("rm postern.d/static.toml", "plugin \"static\" has no policy at /run/copy/postern.d/static.toml…`postern add"),
-    ("rm -r postern.d", "there is no catalog of plugins at /run/copy/postern.d or …`make install`"),
+    ("rm -r postern.d", "there is no catalog of plugins at /run/copy/postern.d or …install Postern again"),
     ("cd postern.d; : > static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
     ("cd postern.d; truncate -s 1000 static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
     ("cd postern.d; truncate -s 200000 static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),

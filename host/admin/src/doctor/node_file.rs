@@ -7,12 +7,10 @@ use postern_gate::policies::{node_directories, node_settings};
 use postern_policy::NODE_FILE;
 use std::path::{Path, PathBuf};
 
-/// The directories of network lists, if the settings can't be read.
-const USUAL: &str = "/etc/cni/net.d";
-
-/// Returns the directories of network lists: the given directory, or the directories that other commands take.
+/// Returns the directories of network lists: the given directory, or the directories that other commands take. If the
+/// settings can't be read, these are the runtimes' directories.
 pub fn list_directories(given: Option<&Path>) -> Vec<PathBuf> {
-    directories(given).unwrap_or_else(|_| vec![PathBuf::from(USUAL)])
+    directories(given).unwrap_or_else(|_| postern_net::Places::default().conf_dirs())
 }
 
 /// Returns the operator's directories of plugins.

@@ -4,12 +4,10 @@ use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
 use ipnet::IpNet;
 use postern_account::lease_snapshot::LeaseSnapshot;
-use postern_gate::places;
 use postern_policy::capability::leases::DEFAULT_DIRECTORY;
 use postern_state::LeaseStore;
 use postern_types::{LeaseRange, canonicalize};
 use serde_json::Value;
-use std::path::Path;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     examination.area = "networks";
@@ -21,7 +19,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let store = LeaseStore {
             data_dir: entry.data_directory().unwrap_or_else(|| DEFAULT_DIRECTORY.into()),
             network: list.name().to_owned(),
-            index_root: Path::new(places::LIBRARY).join("leases"),
+            index_root: postern_account::places::expected().lease_index(),
             boot_id: boot_id.clone(),
         };
         let Ok(leases) = LeaseSnapshot::read(&store, 0) else { continue };

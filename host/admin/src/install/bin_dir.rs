@@ -199,8 +199,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Removes a plugin's file, or puts the kept file back in its place. Files that were kept earlier go: without Postern,
-/// each later file would have replaced them.
+/// Removes a plugin's file, or puts the kept file back in its place. Then files that were kept earlier go: without
+/// Postern, each later file would have replaced them. Without a kept file, an earlier file may be the only copy, and
+/// stays.
 ///
 /// # Errors
 /// The kernel's error.
@@ -210,16 +211,27 @@ pub fn take_back(path: &Path) -> Result<()> {
     if Found::at(&kept).is_ours(&name(path)) {
         fs::remove_file(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
-    let done = match (kept.symlink_metadata(), path.symlink_metadata()) {
-        (Ok(_), _) => fs::rename(&kept, path),
-        (Err(_), Ok(_)) => fs::remove_file(path),
-        (Err(_), Err(_)) => Ok(()),
+    let is_kept = kept.symlink_metadata().is_ok();
+    let done = match path.symlink_metadata() {
+        _ if is_kept => fs::rename(&kept, path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
     };
     done.with_context(|| format!("cannot take {} away", path.display()))?;
-    (1..)
-        .map(|number| numbered(&kept, number))
-        .take_while(|path| path.symlink_metadata().is_ok())
-        .try_for_each(|path| fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display())))
+    for earlier in earlier(path) {
+        if is_kept {
+            fs::remove_file(&earlier).with_context(|| format!("cannot remove {}", earlier.display()))?;
+        } else {
+            output::say(format!("{} stays: it is an earlier file, and the later one is gone", earlier.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the files that were kept for a plugin before the last kept file.
+pub fn earlier(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let kept = kept(path);
+    (1..).map(move |number| numbered(&kept, number)).take_while(|path| path.symlink_metadata().is_ok())
 }
 
 /// Returns the name for an earlier kept file.

@@ -13,14 +13,14 @@ pub fn line(host: &Path, plugin: &str) -> Result<String> {
     let Some(path) = path.filter(|_| host.is_absolute()) else {
         bail!(
             "the kernel starts the host only by an absolute path without white space, and not at {host:?}; \
-             install Postern at another path (`make install PREFIX=/usr/local`)"
+             install Postern at another path (`postern install --prefix /usr/local`)"
         );
     };
     let line = format!("#!{path} {OPTION}{plugin}\n");
     ensure!(
         line.len() <= LONGEST,
         "the first line of the file of plugin \"{plugin}\" would have {} bytes, and the kernel reads {LONGEST}; install \
-         Postern at a shorter path (`make install PREFIX=/usr/local`)",
+         Postern at a shorter path (`postern install --prefix /usr/local`)",
         line.len()
     );
     Ok(line)

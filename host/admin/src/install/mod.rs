@@ -50,8 +50,8 @@ pub struct Options {
     from: Option<PathBuf>,
     #[command(flatten)]
     place: InstallPaths,
-    /// A CNI bin directory that gets the plugins' files; several are possible [default: /opt/cni/bin; for `upgrade`: the
-    /// directories that have such files].
+    /// A CNI bin directory that gets the plugins' files; several are possible [default: the first of
+    /// node.toml's plugin-directories, else /opt/cni/bin; for `upgrade`: the directories that have such files].
     #[arg(long, alias = "cni-bin", value_name = "DIR")]
     bin_dir: Vec<PathBuf>,
     /// Plugins, separated by commas [default: all plugins of the build; for `upgrade`: the installed plugins].

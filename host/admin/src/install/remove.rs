@@ -10,6 +10,7 @@ use super::{files, records, units};
 use crate::lists::CNI_BIN;
 use crate::output::{self, confirmed};
 use anyhow::{Context, Result, bail};
+use postern_gate::catalogs::ADDED;
 use postern_gate::places::INSTALLED;
 use std::collections::BTreeSet;
 use std::fs;
@@ -171,6 +172,14 @@ impl Removal {
                     0 => String::new(),
                     native => format!("; {} put back", output::count(native, "native plugin is", "native plugins are")),
                 };
+                let is_kept = |path: &PathBuf| bin_dir::kept(path).exists();
+                let paths = self.plugins.iter().map(|plugin| bin.join(plugin)).filter(is_kept);
+                let native = match paths.map(|path| bin_dir::earlier(&path).count()).sum() {
+                    0 => native,
+                    earlier => {
+                        format!("{native}; {} removed", output::count(earlier, "earlier file is", "earlier files are"))
+                    }
+                };
                 lines.push(format!(
                     "{} of Postern in {}{native}",
                     output::count(count, "file", "files"),
@@ -186,6 +195,10 @@ impl Removal {
         if self.is_last {
             let living = output::count(records::living(), "attachment", "attachments");
             lines.push(format!("records and notes; the records of {living} are moved to /run"));
+            let added = Path::new(ADDED).parent().map(super::bundle::plugins_of);
+            if let Some(Ok(added)) = added {
+                lines.push(format!("{ADDED}: {}", added.join(", ")));
+            }
         }
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
         format!("these are removed:\n{lines}{}", self.kept())

@@ -285,7 +285,7 @@ os.execv(sys.argv[1], sys.argv[1:])";
     }
     let refusal = Refusal::of(&answer)?;
     refusal.expect(999, "cannot make the code executable…noexec…MemoryDenyWriteExecute=yes…set it to no")?;
-    ensure!(!refusal.text.contains("make install"), "{refusal:?}");
+    ensure!(!refusal.text.contains("install Postern again"), "{refusal:?}");
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use super::{Run, Scene, Stage};
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_gate::capability::{bridge, leases};
-use postern_gate::places;
 use postern_gate::rehearsal::{self, GuestState, Request, state_error};
 use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
@@ -11,7 +10,7 @@ use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, Reply, host, ops};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The largest number of range sets whose last reserved address is read.
 const MOST_SETS: usize = 16;
@@ -125,7 +124,7 @@ impl Stage {
             let store = LeaseStore {
                 data_dir: directory.clone(),
                 network: request.conf.name.clone(),
-                index_root: Path::new(places::LIBRARY).join("leases"),
+                index_root: postern_account::places::expected().lease_index(),
                 boot_id: postern_state::boot_id().map_err(state_error)?,
             };
             // Reads enough sets for every later call.

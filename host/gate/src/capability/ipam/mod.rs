@@ -7,6 +7,7 @@ use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::{DelegateRun, Gate, Ran};
 use crate::own::{OwnAddress, adopt};
+use crate::plugin_error::AGAIN;
 use crate::right::Right;
 use crate::{collect, native, others};
 use postern_cni::{CniResult, Error, Verb, Version, code};
@@ -130,7 +131,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
         return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
-            .with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"));
+            .with_details(AGAIN));
     }
     let program = native::find(name, &gate.run.request.path).map_err(|error| {
         *hindered = name == HOST_LOCAL || gate.delegates.launcher.lists(name);
