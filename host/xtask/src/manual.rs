@@ -101,7 +101,10 @@ impl Page {
             }
             Tag::CodeBlock(_) => {
                 self.flush();
-                self.roff.control("PP", []).control("RS", ["4"]).control("nf", []);
+                if !std::mem::take(&mut self.is_begun) {
+                    self.roff.control("PP", []);
+                }
+                self.roff.control("RS", ["4"]).control("nf", []);
                 self.in_code = true;
             }
             Tag::Strong => self.strong += 1,
