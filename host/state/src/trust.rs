@@ -466,11 +466,11 @@ mod tests {
         ] {
             let message = check(path, is_directory, Some(65534)).unwrap_err().to_string();
             // The advice in the message works, and changes no owner.
-            assert!(message.contains("does not map") && message.contains("PREFIX=/usr"), "{message}");
+            assert!(message.contains("does not map") && message.contains("install --prefix /usr"), "{message}");
             assert!(!message.contains("chown") && !message.contains("chmod"), "{message}");
         }
         let message = check("/var/lib/postern", true, Some(65534)).unwrap_err().to_string();
-        assert!(message.contains("under root's runtimes only") && !message.contains("PREFIX"), "{message}");
+        assert!(message.contains("under root's runtimes only") && !message.contains("--prefix"), "{message}");
     }
 
     #[test]

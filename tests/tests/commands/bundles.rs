@@ -376,6 +376,11 @@ fn a_plugin_is_added_to_an_installation_that_is_read_only() -> Result<()> {
     let (printed, is_done) = postern(&node, "add /run/theirs.wasm --name ptp --policy /run/theirs.toml")?;
     let both = ["plugin \"ptp\" is in /usr/local/lib/postern/", "in /var/lib/postern/postern.d it would never run"];
     ensure!(!is_done && both.iter().all(|words| printed.contains(words)), "{printed}");
+    // An image goes as a whole, and its plugins' files in other directories go before.
+    let printed = refused(&node, "uninstall --yes")?;
+    ensure!(printed.contains("`postern uninstall --prefix /usr/local --bin-dir DIR`"), "{printed}");
+    let (printed, is_done) = postern(&node, "uninstall --yes --bin-dir /run/bin")?;
+    ensure!(is_done && node.sh("ls /run/bin | grep theirs || true")?.is_empty(), "{printed}");
     Ok(())
 }
 
@@ -414,12 +419,12 @@ fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
             "kind": "cniCacheV1", "containerId": "c9", "ifName": "eth0", "networkName": "lan", "config": STANDARD.encode(&list)
         });
         for (file, content, words) in [
-            ("/etc/cni/net.d/lan.conflist", list, "/etc/cni/net.d/lan.conflist needs plugin \"theirs\""),
+            ("/run/lists/lan.conflist", list, "/run/lists/lan.conflist needs plugin \"theirs\""),
             ("/var/lib/cni/results/lan-c9-eth0", cached.to_string(), "works for container c9 on network lan"),
         ] {
             node.sh(&format!("mkdir -p $(dirname {file}); echo '{content}' > {file}"))?;
-            let (printed, is_done) = postern(&node, "remove theirs")?;
-            ensure!(!is_done && printed.contains(words), "{file}: {printed}");
+            let printed = node.sh("! NETCONFPATH=/run/lists /usr/local/bin/postern remove theirs 2>&1")?;
+            ensure!(flat(&printed).contains(words), "{file}: {printed}");
             node.sh(&format!("rm {file}"))?;
         }
     }
@@ -430,6 +435,61 @@ fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
     );
     ensure!(node.sh("ls /var/lib/postern/postern.d; cat /var/lib/postern/placed-files")?.is_empty());
     ensure!(node.sh("ls /run/bin")? == "host-local\nptp\nstatic\n");
+    Ok(())
+}
+
+/// The plugin of a living attachment outlives the removal of the installation, which had the plugin's code.
+#[test]
+fn an_uninstallation_keeps_the_added_plugin_of_an_attachment() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    node.add_container("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
+    let network = Network::new(&node, &config)?.by(Path::new("/run/bin"));
+    let attachment = network.add("c1")?;
+    let shown = admin(&node, "uninstall --dry-run")?;
+    ensure!(shown.contains("these plugins are moved to /var/lib/postern/postern.d: theirs"), "{shown}");
+    let printed = admin(&node, "uninstall --yes")?;
+    ensure!(printed.contains("`postern add theirs --bin DIR` places a plugin's file"), "{printed}");
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add theirs --bin /run/bin")?;
+    attachment.check()?.del()?;
+    // Without an attachment, nobody needs the plugin.
+    let shown = admin(&node, "uninstall --dry-run")?;
+    ensure!(shown.contains("notes and leases /var/lib/postern/postern.d: theirs"), "{shown}");
+    admin(&node, "uninstall --yes")?;
+    ensure!(node.sh("ls -d /var/lib/postern /run/postern 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
+
+/// A node that moved from one installation to another: the plugins' files start the other host executable.
+#[test]
+fn records_stay_with_the_installation_that_uses_them() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("mount -t tmpfs -o mode=755 other /opt")?;
+    let [bin, _] = BINS;
+    admin(&node, &format!("install --prefix /opt/postern --bin-dir {bin} --plugins host-local,ptp,static"))?;
+    node.add_container("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    let config = json!({"cniVersion": "1.0.0", "type": "ptp", "ipam": ipam});
+    let attachment = Network::new(&node, &config)?.by(Path::new(bin)).add("c1")?;
+    let words = "records stay: plugins' files start /opt/postern/lib/postern/postern";
+    let shown = admin(&node, "uninstall --dry-run")?;
+    ensure!(shown.contains(words), "{shown}");
+    let printed = admin(&node, "uninstall --yes")?;
+    ensure!(printed.contains(words), "{printed}");
+    attachment.check()?.del()?;
+    // An installed program means its own installation.
+    node.sh(&format!("echo '# second' >> {BUILD}/postern.d/ptp.toml"))?;
+    admin(&node, "upgrade --prefix /opt/postern")?;
+    let printed = flat(&node.sh("/opt/postern/bin/postern rollback 2>&1")?);
+    ensure!(printed.contains("instead of"), "{printed}");
+    node.sh(&format!("/opt/postern/bin/postern install --bin-dir {bin} --plugins ptp; ! ls /usr/local/lib/postern"))?;
+    node.sh("/opt/postern/bin/postern uninstall --yes")?;
+    ensure!(node.sh("ls -d /opt/* /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
     Ok(())
 }
 

@@ -286,7 +286,14 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     // replaced meanwhile stays.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     call(&node, "ADD", "c1", "alive")?;
-    node.sh(&format!("echo newer > {BIN}/ptp"))?;
+    node.sh(&format!(
+        "echo newer > {BIN}/ptp; mkdir -p /var/lib/postern/dhcp; touch /var/lib/postern/dhcp/lease.json"
+    ))?;
+    let listed = flat(&node.sh(&format!("{uninstall} --dry-run"))?);
+    ensure!(
+        listed.contains("the records of 1 attachment are moved to /run; leases and added plugins stay"),
+        "{listed}"
+    );
     let printed = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(
         flat(&printed).contains("1 attachment had records") && flat(&printed).contains("/run/postern.uninstalled-1"),
@@ -294,7 +301,8 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     );
     ensure!(flat(&printed).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{printed}");
     ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
-    ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
+    // The service of DHCP renews the leases of living attachments.
+    ensure!(node.sh("ls -d /run/postern /var/lib/postern/* 2>/dev/null || true")? == "/var/lib/postern/dhcp\n");
 
     // The next installation knows the attachment again. It keeps both native files, and the later one comes back.
     let printed = node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS} 2>&1"))?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::kernel::{has_or_skips, has_or_skips_part};
-use postern_tests::{Network, Node, plugin_bin, skip};
+use postern_tests::{Network, Node, flat, plugin_bin, skip};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -169,6 +169,24 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// An uninstallation keeps the note on a held device, and the next installation knows the note.
+#[test]
+fn notes_outlive_an_uninstallation() -> Result<()> {
+    let place = Place::new()?;
+    place.net.add("c1")?;
+    place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge")?;
+    place.node.sh(&format!("nsenter --net={} ip link set up1 netns nested", place.node.netns("c1")))?;
+    let why = "a macvlan is stacked on it";
+    place.del_holds(why)?;
+    let bin = plugin_bin()?;
+    let install = format!("{0}/postern-admin install --from {0} --bin-dir /run/bin --plugins ptp", bin.display());
+    place.node.sh(&format!("mount -t tmpfs -o mode=755 local /usr/local; {install}"))?;
+    let printed = place.node.sh(&format!("{}/postern-admin uninstall --yes 2>&1", bin.display()))?;
+    ensure!(flat(&printed).contains("0 attachments and 1 device that may not be clean had records"), "{printed}");
+    place.node.sh(&install)?;
+    place.is_held("dev1", why)
 }
 
 /// Stacked VLANs and ipvlans hold the device too. Many kernels lack these kinds of links.

@@ -109,9 +109,11 @@ impl Remedy {
     /// Takes the first command that a message of the host executable quotes. If the message quotes no command, the
     /// message itself contains the remedy.
     fn quoted_in(message: &str) -> Self {
-        message.split('`').nth(1).map_or(Self::None, |command| match command.starts_with("make ") {
-            true => Self::Words(format!("`{command}`")),
-            false => Self::Command(command.to_owned()),
+        message.split('`').nth(1).map_or(Self::None, |command| {
+            match ["make ", "postern install"].iter().any(|start| command.starts_with(start)) {
+                true => Self::Words(format!("`{command}`")),
+                false => Self::Command(command.to_owned()),
+            }
         })
     }
 }

@@ -25,7 +25,7 @@ pub struct Extras<'a> {
 impl<'a> Extras<'a> {
     pub fn of(place: &'a InstallPaths) -> Self {
         let command = place.command().parent().unwrap_or(Path::new("/")).to_owned();
-        let units = units::directory(&place.prefix);
+        let units = units::directory(&place.prefix());
         let blocked = [&command, &units].map(|directory| blocked(&place.real(directory)));
         Self { place, command, units, blocked }
     }

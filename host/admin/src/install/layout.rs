@@ -278,7 +278,8 @@ impl InstallLayout {
 
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
-        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, MEANS, PLACED, DIVERTED, GIVEN_UP];
+        // A removal that was killed is repeated: a package's script asks for the means first.
+        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, PLACED, DIVERTED, GIVEN_UP, MEANS];
         LINKS.into_iter().rev().chain(parts).map(|name| self.0.join(name))
     }
 }

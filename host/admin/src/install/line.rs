@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(text, "#!/usr/local/lib/postern/postern --plugin=bridge\n");
         for path in ["/opt/my dir/postern", "/opt/tab\there/postern", "/opt/a\nb/postern", "lib/postern", ""] {
             let message = line(Path::new(path), "bridge").unwrap_err().to_string();
-            assert!(message.contains("white space") && message.contains("PREFIX="), "{path}: {message}");
+            assert!(message.contains("white space") && message.contains("--prefix "), "{path}: {message}");
         }
         let long = |length: usize| format!("/{}/postern", "d".repeat(length));
         let rest = "#! --plugin=bridge\n".len() + "//postern".len();

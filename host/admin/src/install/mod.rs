@@ -6,6 +6,7 @@ mod bundle;
 mod divert;
 mod extras;
 pub mod files;
+mod kept;
 pub mod layout;
 pub mod line;
 mod paths;

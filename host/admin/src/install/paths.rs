@@ -1,5 +1,6 @@
 //! The places of an installation.
 
+use super::layout::InstallLayout;
 use super::{files, units};
 use anyhow::{Context, Result, ensure};
 use postern_gate::places::{self, VERSIONS};
@@ -7,18 +8,33 @@ use std::convert::Infallible;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+/// The usual directory for `lib/postern` and `bin/postern`.
+const USUAL: &str = "/usr/local";
+
 /// The place of an installation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallPaths {
     /// The root of an image or a package: a prefix of each path. No installed file contains this prefix.
     #[arg(long, value_name = "DIR", default_value = "", value_parser = root)]
     pub(super) destdir: String,
-    /// The directory for `lib/postern` and `bin/postern`.
-    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
-    pub(super) prefix: PathBuf,
+    /// The directory for `lib/postern` and `bin/postern` [default: that of the installation that this program belongs to,
+    /// else /usr/local].
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
 }
 
 impl InstallPaths {
+    /// Returns the directory for `lib/postern` and `bin/postern`. An installed program means its own installation, and a
+    /// program of a build means the usual place.
+    pub(super) fn prefix(&self) -> PathBuf {
+        let own = || {
+            let own = InstallLayout::own().ok().filter(|own| own.directory().join(VERSIONS).is_dir())?;
+            own.directory().ends_with("lib/postern").then(|| own.directory().ancestors().nth(2).map(Path::to_owned))?
+        };
+        let own = || if self.destdir.is_empty() { own() } else { None };
+        self.prefix.clone().or_else(own).unwrap_or_else(|| PathBuf::from(USUAL))
+    }
+
     /// Returns a path below DESTDIR.
     pub(super) fn real(&self, path: &Path) -> PathBuf {
         PathBuf::from(format!("{}{}", self.destdir, path.display()))
@@ -38,18 +54,19 @@ impl InstallPaths {
 
     /// Returns the directory of the installation, without DESTDIR, as its files name it.
     pub(super) fn library(&self) -> PathBuf {
-        self.prefix.join("lib/postern")
+        self.prefix().join("lib/postern")
     }
 
     /// Returns the path of the command `postern`, a link.
     pub(super) fn command(&self) -> PathBuf {
-        self.prefix.join("bin/postern")
+        self.prefix().join("bin/postern")
     }
 
     /// Checks the paths, and the CNI bin directories of the installation.
     pub(super) fn check<'a>(&'a self, bins: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
         let bins = bins.into_iter().map(|bin| ("CNI_BIN", bin));
-        for (name, path) in [("PREFIX", &self.prefix)].into_iter().chain(bins) {
+        let prefix = self.prefix();
+        for (name, path) in [("PREFIX", &prefix)].into_iter().chain(bins) {
             ensure!(path.is_absolute() && path.to_str().is_some(), "{name} has to be an absolute path: {path:?}");
             self.keep_below(path)?;
         }
@@ -59,8 +76,8 @@ impl InstallPaths {
         );
         let library = self.library();
         // The command itself is a link to a path of the node.
-        let commands = self.prefix.join("bin");
-        let own = [library.join(VERSIONS), library, commands, units::directory(&self.prefix)];
+        let commands = prefix.join("bin");
+        let own = [library.join(VERSIONS), library, commands, units::directory(&prefix)];
         own.iter().try_for_each(|path| self.keep_below(path))
     }
 

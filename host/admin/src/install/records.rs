@@ -8,9 +8,15 @@ use postern_gate::places::{Places, trust};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the number of attachments that have a record.
-pub fn living() -> usize {
-    count(&postern_account::places::expected().state)
+/// Returns the number of attachments that have a record, in words.
+pub fn living() -> String {
+    output::count(count(&postern_account::places::expected().state), "attachment", "attachments")
+}
+
+/// True if attachments have records, or devices have notes that they may not be clean. A later installation needs both.
+pub fn are_needed() -> bool {
+    let places = postern_account::places::expected();
+    places.state.exists() && !is_clean(&places)
 }
 
 fn count(state: &Path) -> usize {
@@ -23,35 +29,46 @@ fn is_clean(places: &Places) -> bool {
     count(&places.state) == 0 && held::list(places).is_ok_and(|held| held.is_empty())
 }
 
+/// Returns the first of the numbered names that nothing has.
+fn free(name: impl Fn(u32) -> PathBuf) -> PathBuf {
+    (1..).map(name).find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
+}
+
 /// Returns the name for records that are set aside.
 fn aside(state: &Path, number: u32) -> PathBuf {
     PathBuf::from(format!("{}.uninstalled-{number}", state.display()))
 }
 
-/// Removes data that a later installation would use: records, notes on verified code and on node objects, and the
-/// index of leases. If attachments have records, the directory of records is moved instead: a later installation, or a
-/// cleanup by hand, may need the records. No run uses the moved records.
+/// Removes data that a later installation would use: records, notes on verified code and on node objects, leases of the
+/// DHCP service, added plugins. If records are needed, the directory of records is moved instead, and the others stay: a
+/// later installation, or a cleanup by hand, may need them. No run uses the moved records.
 ///
 /// # Errors
 /// An object can't be removed or moved.
 pub fn forget() -> Result<()> {
     let places = postern_account::places::expected();
-    let living = living();
-    if living > 0 {
-        let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-        let aside = (1..).map(|number| aside(&places.state, number)).find(is_free).unwrap_or_default();
+    if are_needed() {
+        let aside = free(|number| aside(&places.state, number));
+        let living = living();
+        let held = held::list(&places).map_or(0, |held| held.len());
+        let held = match held {
+            0 => String::new(),
+            held => format!(" and {} that may not be clean", output::count(held, "device", "devices")),
+        };
         fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
         output::text(&format!(
-            "{} had records, which no run uses any more; they are in {} until the next boot, and an installation before \
+            "{living}{held} had records, which no run uses any more; they are in {} until the next boot, and an installation before \
              then puts them back. Native plugins delete the objects of these attachments that they find by name.",
-            output::count(living, "attachment", "attachments"),
             aside.display()
         ))?;
+        // A service of DHCP goes on to renew its leases. An index is made again from the files of leases.
+        files::remove_all(&places.lease_index())?;
+        let _ = fs::remove_dir(&places.library);
     } else {
         files::remove_all(&places.state)?;
-    }
-    if places.library != places.state {
-        files::remove_all(&places.library)?;
+        if places.library != places.state {
+            files::remove_all(&places.library)?;
+        }
     }
     if places.logs.exists() && places.logs != places.state {
         output::text(&format!("the audit log stays in {}", places.logs.display()))?;
@@ -77,7 +94,8 @@ pub fn put_back() -> Result<()> {
         kept(format!("{} has records of its own", state.display()));
         return Ok(());
     }
-    let before = Places { state: PathBuf::from(format!("{}.before", state.display())), ..places.clone() };
+    let before = free(|number| PathBuf::from(format!("{}.before-{number}", state.display())));
+    let before = Places { state: before, ..places.clone() };
     if state.exists() {
         let moved = fs::rename(state, &before.state);
         moved.with_context(|| format!("cannot rename {} to {}", state.display(), before.state.display()))?;

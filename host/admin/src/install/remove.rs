@@ -6,10 +6,10 @@ use super::divert::Diversions;
 use super::layout::{BUNDLE, InstallLayout, VERSIONS};
 use super::paths::InstallPaths;
 use super::watch::Stops;
-use super::{files, records, units};
-use crate::lists::CNI_BIN;
+use super::{files, kept, records, units};
+use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use crate::output::{self, confirmed};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalogs::ADDED;
 use postern_gate::places::INSTALLED;
 use std::collections::BTreeSet;
@@ -62,6 +62,10 @@ struct Removal {
     others: Vec<PathBuf>,
     /// True if records and notes are removed as well: this is the last installation.
     is_last: bool,
+    /// The host executable of another installation that plugins' files start: it uses the records.
+    other_host: Option<PathBuf>,
+    /// Plugins that the operator added, and that attachments or a later installation may need.
+    kept_plugins: Vec<String>,
 }
 
 /// Removes everything that was installed, or the plugins' files of one directory. A missing object is no error.
@@ -99,6 +103,9 @@ fn remove(options: &Uninstall) -> Result<ExitCode> {
         );
     }
     let mut removal = Removal::of(&options.place, layout, options.bin_dir.as_deref());
+    if options.place.destdir.is_empty() && !removal.is_partial && (options.keep_state || records::are_needed()) {
+        removal.kept_plugins = kept::added(&removal.layout);
+    }
     removal.is_last &= !options.keep_state;
     removal.bins.iter().try_for_each(|bin| options.place.keep_below(bin))?;
     if !removal.is_there() {
@@ -108,6 +115,13 @@ fn remove(options: &Uninstall) -> Result<ExitCode> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
+    ensure!(
+        options.bin_dir.is_some() || !removal.layout.is_fixed(),
+        "{} belongs to an image, and no command removes it. Before the image goes, `postern uninstall --prefix {} --bin-dir DIR` \
+         removes the plugins' files from a CNI bin directory",
+        removal.layout.directory().display(),
+        options.place.prefix().display()
+    );
     if options.dry_run {
         output::text(&removal.words())?;
         output::text("nothing was changed")?;
@@ -150,14 +164,32 @@ impl Removal {
         let plugins = super::bundle::plugins_of(layout.directory()).unwrap_or_default();
         let own = place.library();
         let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
-        let was_there = layout.host().symlink_metadata().is_ok();
+        let was_there = has_parts(&layout);
         let is_partial = only.is_some();
-        let is_last = place.destdir.is_empty() && was_there && !is_partial && !INSTALLED.iter().any(is_other);
-        Self { place: place.clone(), layout, host, plugins, bins, is_partial, others, is_last }
+        let searched = bins.iter().map(PathBuf::as_path).chain(CNI_DIRECTORIES.map(Path::new));
+        let other_host = searched.flat_map(|bin| started_in(&place.real(bin), &host)).next();
+        let is_last = place.destdir.is_empty()
+            && was_there
+            && !is_partial
+            && other_host.is_none()
+            && !INSTALLED.iter().any(is_other);
+        let kept_plugins = Vec::new();
+        Self {
+            place: place.clone(),
+            layout,
+            host,
+            plugins,
+            bins,
+            is_partial,
+            others,
+            is_last,
+            other_host,
+            kept_plugins,
+        }
     }
 
     fn is_there(&self) -> bool {
-        self.layout.parts().any(|part| part.symlink_metadata().is_ok())
+        has_parts(&self.layout)
             || self.bins.iter().any(|bin| files_in(&self.place.real(bin), &self.host).next().is_some())
     }
 
@@ -192,16 +224,26 @@ impl Removal {
             let plugins = output::count(self.plugins.len(), "plugin", "plugins");
             lines.push(format!("{library}: the host and {plugins}, with their policies"));
         }
-        if self.is_last {
-            let living = output::count(records::living(), "attachment", "attachments");
-            lines.push(format!("records and notes; the records of {living} are moved to /run"));
-            let added = Path::new(ADDED).parent().map(super::bundle::plugins_of);
-            if let Some(Ok(added)) = added {
-                lines.push(format!("{ADDED}: {}", added.join(", ")));
+        let mut kept = self.kept();
+        if !self.kept_plugins.is_empty() {
+            kept.push_str(&format!("\nthese plugins are moved to {ADDED}: {}", self.kept_plugins.join(", ")));
+        }
+        match (&self.other_host, self.is_last) {
+            (_, true) if records::are_needed() => kept.push_str(&format!(
+                "\nthe records of {} are moved to /run; leases and added plugins stay",
+                records::living()
+            )),
+            (_, true) => {
+                lines.push("records, notes and leases".to_owned());
+                if let Some(Ok(added)) = Path::new(ADDED).parent().map(super::bundle::plugins_of) {
+                    lines.push(format!("{ADDED}: {}", added.join(", ")));
+                }
             }
+            (Some(host), false) => kept.push_str(&format!("\nrecords stay: plugins' files start {}", host.display())),
+            (None, false) => {}
         }
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        format!("these are removed:\n{lines}{}", self.kept())
+        format!("these are removed:\n{lines}{}", kept.trim_start())
     }
 
     /// Returns the list of objects that stay for other directories.
@@ -233,6 +275,7 @@ impl Removal {
             let count = output::count(count, "file of a plugin is", "files of plugins are");
             return output::text(&format!("{count} removed from {bins}; {}", self.kept()));
         }
+        kept::keep(&self.layout, &self.kept_plugins)?;
         let made = self.layout.made();
         let command = self.place.real(&self.place.command());
         if fs::read_link(&command).is_ok_and(|target| target == self.host) {
@@ -253,7 +296,11 @@ impl Removal {
         }
         give_back(&self.place, made);
         output::text(&format!("postern is removed from {}, and its plugins from {bins}", library.display()))?;
-        if self.is_last { records::forget() } else { Ok(()) }
+        match &self.other_host {
+            _ if self.is_last => records::forget(),
+            Some(host) => output::text(&format!("records stay: plugins' files start {}", host.display())),
+            None => Ok(()),
+        }
     }
 
     /// Takes the diversions away that an installation made for the files of these directories.
@@ -329,9 +376,22 @@ fn files_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> {
 /// Removes the directories that installations have made, if they are empty, the deepest first.
 fn give_back(place: &InstallPaths, mut made: Vec<PathBuf>) {
     made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
-    for path in made {
-        let _ = fs::remove_dir(place.real(&path));
+    // The list in an image's root is not of this node.
+    for path in made.iter().filter(|path| place.keep_below(path).is_ok()) {
+        let _ = fs::remove_dir(place.real(path));
     }
+}
+
+fn has_parts(layout: &InstallLayout) -> bool {
+    layout.parts().any(|part| part.symlink_metadata().is_ok())
+}
+
+/// Returns the host executables, other than `host`, that plugins' files in a CNI bin directory start.
+fn started_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let host = host.to_owned();
+    let entries = fs::read_dir(bin).into_iter().flatten().flatten().map(|entry| Found::at(&entry.path()));
+    let hosts = entries.filter_map(|found| if let Found::File(file) = found { Some(file.host) } else { None });
+    hosts.filter(move |other| *other != host && other.exists())
 }
 
 /// True if a link leads to this host executable, or to the executable of one of its versions.

@@ -25,7 +25,7 @@ pub fn directory(prefix: &Path) -> PathBuf {
 /// # Errors
 /// A unit can't be written.
 pub fn place(place: &InstallPaths) -> Result<()> {
-    let directory = place.real(&directory(&place.prefix));
+    let directory = place.real(&directory(&place.prefix()));
     files::make_directory(&directory)?;
     for (name, text) in UNITS {
         Ready::write(&directory.join(name), of(place, text).as_bytes(), 0o644)?.commit()?;
@@ -40,7 +40,7 @@ fn of(place: &InstallPaths, text: &str) -> String {
 
 /// True if the units are there with the texts of this installation, or if none is wanted and none is there.
 pub fn are_placed(place: &InstallPaths, is_wanted: bool) -> bool {
-    let directory = place.real(&directory(&place.prefix));
+    let directory = place.real(&directory(&place.prefix()));
     UNITS.iter().all(|(name, text)| match fs::read_to_string(directory.join(name)) {
         Ok(found) => is_wanted && found == of(place, text),
         Err(_) => !is_wanted,
@@ -52,6 +52,6 @@ pub fn are_placed(place: &InstallPaths, is_wanted: bool) -> bool {
 /// # Errors
 /// A unit can't be removed.
 pub fn remove(place: &InstallPaths) -> Result<()> {
-    let directory = place.real(&directory(&place.prefix));
+    let directory = place.real(&directory(&place.prefix()));
     UNITS.iter().try_for_each(|(name, _)| files::remove_all(&directory.join(name)))
 }
