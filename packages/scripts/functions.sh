@@ -9,13 +9,18 @@ say() { echo "postern: $*" >&2; }
 # bundle: prints the directory of the bundle. While rpm upgrades, there are two, and neither is the right one before the end.
 bundle() {
   set -- $library/bundle/*/postern-admin
-  [ $# = 1 ] && [ -x "$1" ] && echo "${1%/*}"
+  if [ $# -gt 1 ]; then
+    say "there are several bundles in $library/bundle. If both dpkg and rpm have the package postern, remove it by one, and install it again by the other"
+    return 1
+  fi
+  [ -x "$1" ] || { say "there is no bundle in $library/bundle: install the package postern again"; return 1; }
+  echo "${1%/*}"
 }
 
 # place DIRECTORY [OPTION...]: installs the bundle; the plugins' files come into a CNI bin directory. With --divert, another package that
 # brings a file of the same name puts the file beside ours, as NAME.native.
 place() {
-  from=$(bundle) || { say "there is no bundle in $library/bundle: install the package postern again"; return 1; }
+  from=$(bundle) || return
   directory=$1
   shift
   "$from/postern-admin" install --from "$from" --prefix /usr --by "$by" --bin-dir "$directory" "$@"
@@ -26,7 +31,7 @@ installed() { [ "$(cat $library/installed-by 2> /dev/null)" = "$by" ]; }
 
 # without: installs what the removal of an optional package has left.
 without() {
-  if installed && bundle > /dev/null; then place $library/bin --without-missing; fi
+  if installed && bundle > /dev/null 2>&1; then place $library/bin --without-missing; fi
 }
 
 # take_back [OPTION...]: calls the uninstall of the installed version. With --bin-dir, removes the plugins' files from a CNI bin directory
@@ -51,7 +56,7 @@ remove() {
 # or has "deleted" our files as its own. The plugin that it replaced or deleted so is our NAME.native. A first package replaces nothing
 # of its own. Without an installation, or between two bundles, the end of the transaction places the files.
 natives() {
-  installed && bundle > /dev/null || return 0
+  installed && bundle > /dev/null 2>&1 || return 0
   for plugin in "$library"/postern.d/*.json; do
     plugin=${plugin##*/}
     file=$3/${plugin%.json}
