@@ -4,6 +4,8 @@
 by=@BY@
 library=/usr/lib/postern
 state=/run/postern
+# The plugins' files that postern-cni has placed, one per line.
+taken=$library/bundle/taken
 say() { echo "postern: $*" >&2; }
 
 # bundle: prints the directory of the bundle. While rpm upgrades, there are two, and neither is the right one before the end.
@@ -26,6 +28,32 @@ place() {
   "$from/postern-admin" install --from "$from" --prefix /usr --by "$by" --bin-dir "$directory" "$@"
 }
 
+# take DIRECTORY [OPTION...], for postern-cni: places the plugins' files, except those whose names the operator gave back.
+take() {
+  from=$(bundle) || return
+  directory=$1 names='' given=''
+  shift
+  for plugin in "$from"/postern.d/*.json; do
+    plugin=${plugin##*/} plugin=${plugin%.json}
+    if given_back "$directory/$plugin"; then given="$given $plugin"; else names="$names,$plugin"; fi
+  done
+  if [ -n "$given" ]; then
+    say "in $directory these names are the operator's, and stay as they are:$given"
+    [ -n "$names" ] || return 0
+    set -- --plugins "${names#,}" "$@"
+  fi
+  place "$directory" "$@" || return
+  { cat $taken 2> /dev/null; echo "${names#,}" | tr , '\n' | sed "s|^|$directory/|"; } | sort -u > $taken.new && mv -f $taken.new $taken
+}
+
+# given_back FILE: true if postern-cni has placed this file once, but it is neither Postern's nor noted now.
+given_back() {
+  grep -qxF "$1" $taken 2> /dev/null && [ -z "$(starts "$1")" ] && ! grep -qxF "$1" $library/placed-files 2> /dev/null
+}
+
+# starts FILE: prints the host executable that a plugin's file of Postern starts, and nothing for another file.
+starts() { [ ! -f "$1" ] || LC_ALL=C sed -n 's|^#![[:blank:]]*\([^[:blank:]]*/postern\)[[:blank:]]\{1,\}--plugin=.*|\1|p;q' "$1"; }
+
 # installed: true if a package made the present installation. An archive may have replaced the package's installation.
 installed() { [ "$(cat $library/installed-by 2> /dev/null)" = "$by" ]; }
 
@@ -34,10 +62,15 @@ without() {
   if installed && bundle > /dev/null 2>&1; then place $library/bin --without-missing; fi
 }
 
-# take_back [OPTION...]: calls the uninstall of the installed version. With --bin-dir, removes the plugins' files from a CNI bin directory
-# with their diversions, and puts the native plugins back. Does nothing where nothing is installed.
+# take_back [OPTION...]: calls the uninstall of the installed version. Does nothing where nothing is installed.
 take_back() {
   [ ! -x $library/postern-admin ] || $library/postern-admin uninstall --yes --from-package --prefix /usr "$@"
+}
+
+# leave DIRECTORY...: removes the plugins' files from CNI bin directories with their diversions, and puts the native plugins back.
+leave() {
+  for directory; do take_back --bin-dir "$directory" || return; done
+  rm -f $taken $taken.new
 }
 
 # remove: removes the installation, and says how to end living attachments. Records and leases stay, so that a later installation knows
@@ -60,13 +93,14 @@ natives() {
   for plugin in "$library"/postern.d/*.json; do
     plugin=${plugin##*/}
     file=$3/${plugin%.json}
+    ! given_back "$file" || continue
     case $1-$2 in
       written-1) ;;
       written-*) [ "$(head -c 2 "$file" 2> /dev/null)" != "$(printf '\177E')" ] || rm -f "$file.native" ;;
       *) [ -e "$file" ] || rm -f "$file.native" ;;
     esac
   done
-  place "$3"
+  take "$3"
 }
 
 # living: prints the number of attachments that have records. Records do not outlive a boot, and neither do attachments.

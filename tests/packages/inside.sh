@@ -30,6 +30,11 @@ native() { # native DIRECTORY: the plugin is native, and an attachment works
   [ "$(head -c 4 "$1/bridge" | tail -c 3)" = ELF ] || fail "$1/bridge is not native"
   works "$1"
 }
+others() { # others PLUGIN: prints all other plugins, as --plugins takes them
+  local file names=
+  for file in /usr/lib/postern/postern.d/*.json; do file=${file##*/}; [ "$file" = "$1.json" ] || names="$names,${file%.json}"; done
+  echo "${names#,}"
+}
 alive() { # alive CONTAINER: the attachment has its link, its address and its record, and CHECK agrees
   local result
   ip -n "$1" -o -4 addr show eth0 | grep -q 'inet 10\.88\.0\.' || fail "$1 has lost its address"
