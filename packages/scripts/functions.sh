@@ -69,7 +69,9 @@ take_back() {
 
 # leave DIRECTORY...: removes the plugins' files from CNI bin directories with their diversions, and puts the native plugins back.
 leave() {
-  for directory; do take_back --bin-dir "$directory" || return; done
+  if installed; then
+    for directory; do take_back --bin-dir "$directory" || return; done
+  fi
   rm -f $taken $taken.new
 }
 
