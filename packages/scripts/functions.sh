@@ -88,8 +88,9 @@ remove() {
 }
 
 # natives CHANGE COUNT DIRECTORY, for rpm: another package, of which COUNT versions are there, has "written" native plugins over our files,
-# or has "deleted" our files as its own. The plugin that it replaced or deleted so is our NAME.native. A first package replaces nothing
-# of its own. Without an installation, or between two bundles, the end of the transaction places the files.
+# or has "deleted" our files as its own. The plugin that it replaced or deleted so is our NAME.native; an earlier file, the operator's,
+# is NAME.native-1. A first package replaces nothing of its own. Without an installation, or between two bundles, the end of the
+# transaction places the files.
 natives() {
   installed && bundle > /dev/null 2>&1 || return 0
   for plugin in "$library"/postern.d/*.json; do
@@ -99,10 +100,17 @@ natives() {
     case $1-$2 in
       written-1) ;;
       written-*) [ "$(head -c 2 "$file" 2> /dev/null)" != "$(printf '\177E')" ] || rm -f "$file.native" ;;
-      *) [ -e "$file" ] || rm -f "$file.native" ;;
+      *) [ -e "$file" ] || { rm -f "$file.native"; last "$file.native"; } ;;
     esac
   done
   take "$3"
+}
+
+# last FILE: gives the last of FILE-1, FILE-2, ... the name FILE.
+last() {
+  number=0
+  while [ -e "$1-$((number + 1))" ]; do number=$((number + 1)); done
+  [ $number = 0 ] || mv "$1-$number" "$1"
 }
 
 # living: prints the number of attachments that have records. Records do not outlive a boot, and neither do attachments.
