@@ -75,14 +75,14 @@ leave() {
   rm -f $taken $taken.new
 }
 
-# remove: removes the installation, and says how to end living attachments. Records and leases stay, so that a later installation knows
+# remove: removes the installation, and says how to end what needs records. Records and leases stay, so that a later installation knows
 # the attachments again.
 remove() {
   installed || return 0
   take_back --keep-state
-  count=$(living)
-  if [ "$count" != 0 ]; then
-    say "attachments that are alive: $count. Their records stay in $state, and the audit log stays in /var/log/postern."
+  needs=$(needs)
+  if [ -n "$needs" ]; then
+    say "$needs. The records stay in $state, and the audit log stays in /var/log/postern."
     say "To end them: install postern again and delete their containers; \`postern gc\` removes what deleted containers left."
   fi
 }
@@ -113,14 +113,17 @@ last() {
   [ $number = 0 ] || mv "$1-$number" "$1"
 }
 
-# living: prints the number of attachments that have records. Records do not outlive a boot, and neither do attachments.
-living() {
-  count=0
-  for record in "$state"/attachments/* "$state".uninstalled-*/attachments/*; do [ ! -e "$record" ] || count=$((count + 1)); done
-  echo $count
+# needs: prints what only records know: attachments that are alive, and held devices and VLANs. Nothing of this outlives a boot.
+needs() {
+  living=0 held=0
+  for records in "$state" "$state".uninstalled-*; do
+    for record in "$records"/attachments/*; do [ ! -e "$record" ] || living=$((living + 1)); done
+    for record in "$records"/node/held-*; do [ ! -e "$record" ] || held=$((held + 1)); done
+  done
+  [ $living$held = 00 ] || echo "attachments that are alive: $living; held devices: $held"
 }
 
-# forget DIRECTORY...: removes records, leases, and these directories. Refuses while attachments are alive.
+# forget DIRECTORY...: removes records, leases, and these directories. Refuses while records are needed.
 forget() {
   for other in /usr/local/lib/postern "$library"; do
     if [ -e "$other/postern" ]; then
@@ -128,10 +131,10 @@ forget() {
       return 0
     fi
   done
-  count=$(living)
-  if [ "$count" != 0 ]; then
-    say "not purged: attachments that are alive: $count. Only their records in $state say how to remove them."
-    say "Install postern again and delete their containers, or boot the node; then purge."
+  needs=$(needs)
+  if [ -n "$needs" ]; then
+    say "not purged: $needs. Only their records in $state say how to remove them."
+    say "Install postern again, delete their containers, and let \`postern gc\` look at held devices; or boot the node. Then purge."
     return 1
   fi
   rm -rf "$state" "$state".uninstalled-* /var/lib/postern "$@"

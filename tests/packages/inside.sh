@@ -35,6 +35,11 @@ others() { # others PLUGIN: prints all other plugins, as --plugins takes them
   for file in /usr/lib/postern/postern.d/*.json; do file=${file##*/}; [ "$file" = "$1.json" ] || names="$names,${file%.json}"; done
   echo "${names#,}"
 }
+held=/run/postern/node/held-eth9@1.json
+hold() { # hold: a device that may not be clean, as a run notes it
+  mkdir -p ${held%/*}
+  echo '{}' > $held
+}
 alive() { # alive CONTAINER: the attachment has its link, its address and its record, and CHECK agrees
   local result
   ip -n "$1" -o -4 addr show eth0 | grep -q 'inet 10\.88\.0\.' || fail "$1 has lost its address"
