@@ -123,14 +123,21 @@ needs() {
   [ $living$held = 00 ] || echo "attachments that are alive: $living; held devices: $held"
 }
 
+# others: prints the hosts of other installations: those at the usual places, and those that plugins' files start.
+others() {
+  {
+    printf '%s\n' /usr/local/lib/postern/postern $library/postern
+    for file in /opt/cni/bin/* /usr/lib/cni/* /usr/libexec/cni/*; do starts "$file"; done
+  } | sort -u | while read -r host; do [ ! -e "$host" ] || echo "$host"; done | tr '\n' ' '
+}
+
 # forget DIRECTORY...: removes records, leases, and these directories. Refuses while records are needed.
 forget() {
-  for other in /usr/local/lib/postern "$library"; do
-    if [ -e "$other/postern" ]; then
-      say "$other is another installation, which uses the same records, log and settings: they stay"
-      return 0
-    fi
-  done
+  others=$(others)
+  if [ -n "$others" ]; then
+    say "another installation uses the same records, log and settings, and they stay: ${others% }"
+    return 0
+  fi
   needs=$(needs)
   if [ -n "$needs" ]; then
     say "not purged: $needs. Only their records in $state say how to remove them."
