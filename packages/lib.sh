@@ -46,6 +46,10 @@ need() {
 # has PART: true if the stage has this part. A stage of ready programs (packages/stage --from) may lack optional parts.
 has() { [ -n "$(ls -A "$stage/$1" 2> /dev/null)" ]; }
 
+# crate_places FILE: prints those sections of a person's settings of cargo that say only where crates come from. Other sections have flags
+# and profiles, which change the bytes.
+crate_places() { awk '/^[[:blank:]]*\[/ { keep = $0 ~ /^[[:blank:]]*\[(source|registry|registries|net|http)[].]/ } keep' "$1"; }
+
 # xtask ARGUMENT...: runs a program of host/xtask. A build needs no private namespaces, as tests do (.cargo/config.toml).
 xtask() {
   local host
