@@ -62,9 +62,11 @@ without() {
   if installed && bundle > /dev/null 2>&1; then place $library/bin --without-missing; fi
 }
 
-# take_back [OPTION...]: calls the uninstall of the installed version. Does nothing where nothing is installed.
+# take_back [OPTION...]: calls the uninstall of the installed version, or of the bundle if a removal was killed before.
 take_back() {
-  [ ! -x $library/postern-admin ] || $library/postern-admin uninstall --yes --from-package --prefix /usr "$@"
+  admin=$library/postern-admin
+  [ -x $admin ] || admin=$(bundle 2> /dev/null || true)/postern-admin
+  [ ! -x "$admin" ] || "$admin" uninstall --yes --from-package --prefix /usr "$@"
 }
 
 # leave DIRECTORY...: removes the plugins' files from CNI bin directories with their diversions, and puts the native plugins back.
