@@ -51,7 +51,8 @@ left() { # left: prints what an installation, a run or an attachment has left
   find / /run -xdev \( -path /packages -o -path /native -o -path /proc -o -path /sys -o -path /tmp \) -prune -o -name '*postern*' -print
   ip -o link | grep veth
 }
-# under_load COMMAND...: containers come and go while the command runs; no run may fail.
+# under_load COMMAND...: containers come and go while the command runs; no run may fail. Adds the runs to $load_runs.
+load_runs=0
 under_load() {
   local runs=0 failed=0 status=0
   ip netns add load
@@ -65,5 +66,6 @@ under_load() {
   ip netns del load
   [ $status = 0 ] || { cat /tmp/load.said; fail "$*: status $status"; }
   [ $failed = 0 ] || fail "$failed of $runs runs failed during $*"
+  load_runs=$((load_runs + runs))
   echo "    $runs runs during $*"
 }
