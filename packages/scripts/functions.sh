@@ -33,6 +33,10 @@ take() {
   from=$(bundle) || return
   directory=$1 names='' given=''
   shift
+  if grep -q "^$directory/" $taken 2> /dev/null && ! grep -qxF "$directory" $library/bin-directories 2> /dev/null; then
+    say "$directory is the operator's, and stays as it is"
+    return 0
+  fi
   for plugin in "$from"/postern.d/*.json; do
     plugin=${plugin##*/} plugin=${plugin%.json}
     if given_back "$directory/$plugin"; then given="$given $plugin"; else names="$names,$plugin"; fi
@@ -71,10 +75,10 @@ take_back() {
 
 # leave DIRECTORY...: removes the plugins' files from CNI bin directories with their diversions, and puts the native plugins back.
 leave() {
+  rm -f $taken $taken.new
   if installed; then
     for directory; do take_back --bin-dir "$directory" || return; done
   fi
-  rm -f $taken $taken.new
 }
 
 # remove: removes the installation, and says how to end what needs records. Records and leases stay, so that a later installation knows
@@ -128,7 +132,7 @@ needs() {
 # others: prints the hosts of other installations: those at the usual places, and those that plugins' files start.
 others() {
   {
-    printf '%s\n' /usr/local/lib/postern/postern $library/postern
+    printf '%s\n' /usr/local/lib/postern/postern /opt/postern/lib/postern/postern $library/postern
     for file in /opt/cni/bin/* /usr/lib/cni/* /usr/libexec/cni/*; do starts "$file"; done
   } | sort -u | while read -r host; do [ ! -e "$host" ] || echo "$host"; done | tr '\n' ' '
 }

@@ -4,8 +4,8 @@ use crate::account;
 use crate::doctor::SHIPPED;
 use crate::install::bin_dir::{self, Found};
 use crate::install::files;
+use crate::install::kept;
 use crate::install::layout::InstallLayout;
-use crate::install::{COMPONENT, ENDINGS};
 use crate::lists::{self, List};
 use crate::{output, subject};
 use anyhow::{Context, Error, Result, bail, ensure};
@@ -41,12 +41,7 @@ pub fn run(plugin: &str) -> Result<()> {
             }
         }
     }
-    // Without its code, a plugin is not there.
-    let mut endings = ENDINGS.to_vec();
-    endings.sort_by_key(|ending| *ending != "cwasm");
-    for ending in endings.into_iter().chain([COMPONENT]) {
-        files::remove_all(&catalog.join(format!("{plugin}.{ending}")))?;
-    }
+    kept::remove(&catalog, plugin)?;
     gone.push(catalog.display().to_string());
     output::text(&format!("{plugin}: removed from {}", gone.join(" and ")))
 }
@@ -87,7 +82,9 @@ fn refuse_used(plugin: &str) -> Result<()> {
     }
     for cached in Cache::usual().all() {
         if List::of(&cached.path, &cached.config).is_ok_and(|list| needs(&list, plugin)) {
-            works(plugin, &cached.attachment.container_id, &cached.network)?;
+            works(plugin, &cached.attachment.container_id, &cached.network).with_context(|| {
+                format!("{} has its configuration; if the container is gone: `postern gc`", cached.path.display())
+            })?;
         }
     }
     for (path, list) in lists::of_directories(&lists::directories(None)?) {

@@ -453,14 +453,40 @@ fn an_uninstallation_keeps_the_added_plugin_of_an_attachment() -> Result<()> {
     ensure!(shown.contains("these plugins are moved to /var/lib/postern/postern.d: theirs"), "{shown}");
     let printed = admin(&node, "uninstall --yes")?;
     ensure!(printed.contains("`postern add theirs --bin DIR` places a plugin's file"), "{printed}");
+    // The catalog can't be replaced as a whole, and has another plugin meanwhile.
+    let added = "/var/lib/postern/postern.d";
+    node.sh(&format!("cd {added}; mkdir held; for file in theirs.*; do cp $file other.${{file#*.}}; done"))?;
+    install(&node)?;
+    ensure!(node.sh(&format!("ls {added}"))? == "held\n", "the installation takes over");
+    node.sh("/usr/local/bin/postern add theirs --bin /run/bin")?;
+    let attachment = attachment.check()?;
+    node.sh(&format!("for file in {CATALOG}/theirs.*; do cp $file {added}/more.${{file##*.}}; done"))?;
+    admin(&node, "uninstall --yes")?;
+    let kept = node.sh(&format!("ls {added} | grep -c json"))?;
+    ensure!(kept == "3\n", "{kept}");
     install(&node)?;
     node.sh("/usr/local/bin/postern add theirs --bin /run/bin")?;
-    attachment.check()?.del()?;
+    attachment.del()?;
     // Without an attachment, nobody needs the plugin.
+    node.sh(&format!("for file in {CATALOG}/theirs.*; do cp $file {added}/more.${{file##*.}}; done"))?;
     let shown = admin(&node, "uninstall --dry-run")?;
-    ensure!(shown.contains("notes and leases /var/lib/postern/postern.d: theirs"), "{shown}");
+    ensure!(shown.contains("notes and leases /var/lib/postern/postern.d: more"), "{shown}");
     admin(&node, "uninstall --yes")?;
     ensure!(node.sh("ls -d /var/lib/postern /run/postern 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
+
+/// An installed program finds its plugins' files, although its prefix is behind a link.
+#[test]
+fn an_installation_behind_a_link_is_removed() -> Result<()> {
+    let node = node()?;
+    let [bin, _] = BINS;
+    node.sh("mkdir /run/real; ln -s /run/real /usr/local/link")?;
+    admin(&node, &format!("install --prefix /usr/local/link --bin-dir {bin} --plugins ptp"))?;
+    node.sh(&format!("/usr/local/link/bin/postern install --bin-dir {bin} --plugins ptp"))?;
+    ensure!(node.sh(&format!("head -n 1 {bin}/ptp"))?.starts_with("#!/usr/local/link/lib/postern/postern "));
+    node.sh("/usr/local/link/bin/postern uninstall --yes")?;
+    ensure!(node.sh(&format!("ls {bin}/ptp /run/real/* 2>/dev/null || true"))?.is_empty());
     Ok(())
 }
 

@@ -178,7 +178,7 @@ pub fn remove_all(path: &Path) -> Result<()> {
 /// Puts files into a directory beside the present ones, all at one instant: a new directory with all files replaces the
 /// old one. If the file system can't exchange directories, they are written one by one in the given order.
 ///
-/// The file `gone` of the old directory is left out, unless it is one of the new files.
+/// The file `gone` of the old directory is left out, unless it is one of the new files; an empty name means no file.
 ///
 /// # Errors
 /// A file can't be written. The earlier content is still there.
@@ -237,5 +237,9 @@ fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)], gone: &str) -> Resu
     let ready: Vec<Ready> =
         files.iter().map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644)).collect::<Result<_>>()?;
     ready.into_iter().try_for_each(Ready::commit)?;
-    if files.iter().any(|(file, _)| file == gone) { Ok(()) } else { remove_all(&directory.join(gone)) }
+    if gone.is_empty() || files.iter().any(|(file, _)| file == gone) {
+        Ok(())
+    } else {
+        remove_all(&directory.join(gone))
+    }
 }

@@ -6,6 +6,7 @@ use super::{COMPONENT, ENDINGS, bundle};
 use crate::doctor::SHIPPED;
 use crate::output;
 use anyhow::{Context, Result};
+use nix::unistd::{AccessFlags, access};
 use postern_gate::catalogs::{self, ADDED};
 use std::fs;
 use std::path::Path;
@@ -36,10 +37,39 @@ pub fn keep(layout: &InstallLayout, plugins: &[String]) -> Result<()> {
             }
         }
     }
-    files::replace_within(catalog, &all, "")?;
+    if !all.is_empty() {
+        files::replace_within(catalog, &all, "")?;
+    }
     let plugins = plugins.join(", ");
     output::text(&format!(
-        "these plugins are kept in {ADDED}: {plugins}. After the next installation, `postern add {first} --bin DIR` places a \
-         plugin's file in a CNI bin directory again"
+        "these plugins are kept in {ADDED}: {plugins}. The next installation takes them over; then `postern add {first} --bin DIR` \
+         places a plugin's file in a CNI bin directory again"
     ))
+}
+
+/// True if an installation takes over the plugins of the operator's catalog: a user's installation can't.
+pub fn can_be_taken() -> bool {
+    access(ADDED, AccessFlags::W_OK).is_ok()
+}
+
+/// Removes the plugins from the operator's catalog that a new version has taken over.
+///
+/// # Errors
+/// A file can't be removed.
+pub fn forget_taken(layout: &InstallLayout) -> Result<()> {
+    let catalog = Path::new(ADDED);
+    let plugins = catalog.parent().map(bundle::plugins_of).and_then(Result::ok).unwrap_or_default();
+    let is_taken = |plugin: &&String| catalogs::has(&layout.catalog(), plugin);
+    plugins.iter().filter(is_taken).try_for_each(|plugin| remove(catalog, plugin))
+}
+
+/// Removes a plugin from a catalog. Without its code, a plugin is not there.
+///
+/// # Errors
+/// A file can't be removed.
+pub fn remove(catalog: &Path, plugin: &str) -> Result<()> {
+    let mut endings = ENDINGS.to_vec();
+    endings.sort_by_key(|ending| *ending != "cwasm");
+    let mut endings = endings.into_iter().chain([COMPONENT]);
+    endings.try_for_each(|ending| files::remove_all(&catalog.join(format!("{plugin}.{ending}"))))
 }

@@ -56,6 +56,8 @@ const MEANS: &str = "installed-by";
 const SYSEXT: &str = "sysext";
 /// The list of plugins' files that another installer changed again and again.
 const GIVEN_UP: &str = "given-up";
+/// The list of files that the package postern-cni has placed.
+const TAKEN: &str = "bundle/taken";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
@@ -279,7 +281,7 @@ impl InstallLayout {
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
         // A removal that was killed is repeated: a package's script asks for the means first.
-        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, PLACED, DIVERTED, GIVEN_UP, MEANS];
+        let parts = [CURRENT, PREVIOUS, VERSIONS, BINS, MADE, PLACED, DIVERTED, GIVEN_UP, TAKEN, MEANS];
         LINKS.into_iter().rev().chain(parts).map(|name| self.0.join(name))
     }
 }

@@ -6,7 +6,7 @@ mod bundle;
 mod divert;
 mod extras;
 pub mod files;
-mod kept;
+pub mod kept;
 pub mod layout;
 pub mod line;
 mod paths;
@@ -31,6 +31,7 @@ use extras::Extras;
 use layout::{CURRENT, DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package, package_of};
 use line::line;
 use paths::InstallPaths;
+use postern_gate::catalogs::ADDED;
 use postern_gate::places::{self, INSTALLED};
 use postern_gate::policies::node_directories;
 use postern_sandbox::engine;
@@ -215,10 +216,12 @@ impl<'a> Installation<'a> {
         let extras = Extras::of(place);
         extras.say();
         if options.dry_run {
-            let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
+            let again = self.take_over(&mut bundle)?;
             return self.show(&bundle, &again, &to_divert);
         }
-        for program in OPTIONAL.into_iter().filter(|program| !bundle.has(program)) {
+        // In a release, each of these programs is a package of its own.
+        let is_source = self.means == "source";
+        for program in OPTIONAL.into_iter().filter(|program| is_source && !bundle.has(program)) {
             output::say(format!("this build has no {program}, and neither has the installation then"));
         }
         let made = place.to_make(self.bins.iter().map(PathBuf::as_path).chain(extras.directories()));
@@ -230,7 +233,7 @@ impl<'a> Installation<'a> {
         for (bin, plugin) in self.files() {
             Placement::check(&place.real(bin), host, plugin)?;
         }
-        let again = bundle.take_over(place, &layout.catalog(), &self.build)?;
+        let again = self.take_over(&mut bundle)?;
         let has_units = bundle.has(DHCP_SERVICE) && extras.are_units_there();
         if to_divert.is_empty() && self.is_done(&bundle, &extras) {
             tidy(layout)?;
@@ -265,6 +268,20 @@ impl<'a> Installation<'a> {
         self.say_installed(&version, has_units, "")
     }
 
+    /// Adds the plugins to a bundle that the operator added to the present installation, or that an earlier removal kept.
+    /// Returns the plugins that were compiled again.
+    fn take_over(&self, bundle: &mut Bundle) -> Result<Vec<String>> {
+        let mut again = bundle.take_over(self.place, &self.layout.catalog(), &self.build)?;
+        if self.takes_kept() {
+            again.extend(bundle.take_over(self.place, Path::new(ADDED), &self.build)?);
+        }
+        Ok(again)
+    }
+
+    fn takes_kept(&self) -> bool {
+        self.place.destdir.is_empty() && kept::can_be_taken()
+    }
+
     /// Says where the installation is, and what the DHCP service needs.
     fn say_installed(&self, version: &str, has_units: bool, rest: &str) -> Result<()> {
         let bins: Vec<String> = self.bins.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
@@ -291,6 +308,9 @@ impl<'a> Installation<'a> {
         self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
         layout.note_means(&self.means)?;
         self.note_placed()?;
+        if self.takes_kept() {
+            kept::forget_taken(layout)?;
+        }
         let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
         tidy(layout)?;
         Ok(kept)

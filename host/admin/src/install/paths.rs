@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The usual directory for `lib/postern` and `bin/postern`.
 const USUAL: &str = "/usr/local";
+/// The directory of an installation, below the prefix.
+const LIBRARY: &str = "/lib/postern";
 
 /// The place of an installation.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,7 +31,13 @@ impl InstallPaths {
     pub(super) fn prefix(&self) -> PathBuf {
         let own = || {
             let own = InstallLayout::own().ok().filter(|own| own.directory().join(VERSIONS).is_dir())?;
-            own.directory().ends_with("lib/postern").then(|| own.directory().ancestors().nth(2).map(Path::to_owned))?
+            let prefix = own.directory().to_str()?.strip_suffix(LIBRARY)?;
+            // The kernel names a path without links. The command's link has the path that the installation was given, and
+            // that plugins' files name.
+            let given =
+                fs::read_link(Path::new(prefix).join("bin/postern")).ok().filter(|host| are_same(host, &own.host()));
+            let given = given.and_then(|host| Some(PathBuf::from(host.parent()?.to_str()?.strip_suffix(LIBRARY)?)));
+            Some(given.unwrap_or_else(|| PathBuf::from(prefix)))
         };
         let own = || if self.destdir.is_empty() { own() } else { None };
         self.prefix.clone().or_else(own).unwrap_or_else(|| PathBuf::from(USUAL))
@@ -111,6 +119,11 @@ impl InstallPaths {
         }
         Ok(())
     }
+}
+
+/// True if two paths lead to one file.
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
+    one == other || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
 }
 
 /// Returns DESTDIR. The root of this node is no image.

@@ -64,6 +64,9 @@ pub fn forget() -> Result<()> {
         // A service of DHCP goes on to renew its leases. An index is made again from the files of leases.
         files::remove_all(&places.lease_index())?;
         let _ = fs::remove_dir(&places.library);
+        if places.library.exists() {
+            output::text(&format!("leases and added plugins stay in {}", places.library.display()))?;
+        }
     } else {
         files::remove_all(&places.state)?;
         if places.library != places.state {

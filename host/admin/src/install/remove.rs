@@ -4,7 +4,7 @@
 use super::bin_dir::{self, Found};
 use super::divert::Diversions;
 use super::layout::{BUNDLE, InstallLayout, VERSIONS};
-use super::paths::InstallPaths;
+use super::paths::{InstallPaths, are_same};
 use super::watch::Stops;
 use super::{files, kept, records, units};
 use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
@@ -12,6 +12,7 @@ use crate::output::{self, confirmed};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalogs::ADDED;
 use postern_gate::places::INSTALLED;
+use postern_gate::policies::node_directories;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,7 +167,9 @@ impl Removal {
         let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
         let was_there = has_parts(&layout);
         let is_partial = only.is_some();
+        let (_, named) = node_directories().unwrap_or_default();
         let searched = bins.iter().map(PathBuf::as_path).chain(CNI_DIRECTORIES.map(Path::new));
+        let searched = searched.chain(named.iter().map(Path::new));
         let other_host = searched.flat_map(|bin| started_in(&place.real(bin), &host)).next();
         let is_last = place.destdir.is_empty()
             && was_there
@@ -278,7 +281,7 @@ impl Removal {
         kept::keep(&self.layout, &self.kept_plugins)?;
         let made = self.layout.made();
         let command = self.place.real(&self.place.command());
-        if fs::read_link(&command).is_ok_and(|target| target == self.host) {
+        if fs::read_link(&command).is_ok_and(|target| are_same(&target, &self.host)) {
             files::remove_all(&command)?;
         }
         units::remove(&self.place)?;
@@ -364,7 +367,7 @@ fn files_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         !bin_dir::is_reserved(&name)
             && match Found::at(path) {
-                Found::File(file) => file.host == host,
+                Found::File(file) => are_same(&file.host, &host),
                 Found::Link(target) => target == host || leads_into(path, &host),
                 // A copy stays if it finds another catalog.
                 Found::Copy => !bin_dir::copies_work_without(&library, &bin),
@@ -391,7 +394,7 @@ fn started_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> + use<> 
     let host = host.to_owned();
     let entries = fs::read_dir(bin).into_iter().flatten().flatten().map(|entry| Found::at(&entry.path()));
     let hosts = entries.filter_map(|found| if let Found::File(file) = found { Some(file.host) } else { None });
-    hosts.filter(move |other| *other != host && other.exists())
+    hosts.filter(move |other| !are_same(other, &host) && other.exists())
 }
 
 /// True if a link leads to this host executable, or to the executable of one of its versions.
