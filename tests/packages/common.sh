@@ -31,7 +31,7 @@ two_images() {
   machine=$(uname -m)
   plugins=$(readlink -f "${1:-${POSTERN_CNI_BIN:-target/cni/bin}}") || true
   [ -x "$plugins/postern" ] || { echo "${0##*/}: no postern in ${plugins:-target/cni/bin}: make build" >&2; exit 1; }
-  for program in postern postern-admin; do packages/static "$plugins/$program" || cannot "an image needs a static $program"; done
+  for program in postern postern-admin; do packages/static "$plugins/$program" "$machine" || cannot "an image needs a static $program"; done
   work=$(mktemp -d "${TMPDIR:-/tmp}/postern-image.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   mkdir -p "$work/build" "$work/made"
