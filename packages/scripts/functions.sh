@@ -150,5 +150,8 @@ forget() {
     say "Install postern again, delete their containers, and let \`postern gc\` look at held devices; or boot the node. Then purge."
     return 1
   fi
-  rm -rf "$state" "$state".uninstalled-* /var/lib/postern "$@"
+  rm -rf "$state" "$state".uninstalled-* "$@"
+  # rpm has no purge, and plugins that the operator added stay.
+  for part in /var/lib/postern/*; do [ "$by-${part##*/}" = rpm-postern.d ] || rm -rf "$part"; done
+  rmdir --ignore-fail-on-non-empty /var/lib/postern 2> /dev/null || true
 }
