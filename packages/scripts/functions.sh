@@ -151,7 +151,8 @@ forget() {
     return 1
   fi
   rm -rf "$state" "$state".uninstalled-* "$@"
+  [ "$by" != deb ] || rm -rf /var/lib/postern
   # rpm has no purge, and plugins that the operator added stay.
-  for part in /var/lib/postern/*; do [ "$by-${part##*/}" = rpm-postern.d ] || rm -rf "$part"; done
+  find /var/lib/postern -mindepth 1 -maxdepth 1 ! -name postern.d -exec rm -rf {} + 2> /dev/null || true
   rmdir --ignore-fail-on-non-empty /var/lib/postern 2> /dev/null || true
 }

@@ -1,7 +1,6 @@
 //! `postern remove`: removes a plugin that the operator added.
 
 use crate::account;
-use crate::doctor::SHIPPED;
 use crate::install::bin_dir::{self, Found};
 use crate::install::files;
 use crate::install::kept;
@@ -54,7 +53,7 @@ fn place(layout: &InstallLayout, catalogs: &Catalogs, plugin: &str) -> Result<(P
     }
     ensure!(catalogs::has(own, plugin), "there is no plugin \"{plugin}\" in {}", own.display());
     let runtimes = format!("to take it from a runtime, remove {plugin} from the runtime's CNI bin directory");
-    if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
+    if kept::is_shipped(plugin) {
         bail!("plugin \"{plugin}\" comes with Postern, and stays; {runtimes}");
     }
     ensure!(

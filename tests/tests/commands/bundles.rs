@@ -490,18 +490,47 @@ fn an_installation_behind_a_link_is_removed() -> Result<()> {
     Ok(())
 }
 
+/// Another user could change the plugin's code, so no run believes the plugin. A copy of root would be believed.
+#[test]
+fn an_uninstallation_keeps_no_plugin_that_runs_refuse() -> Result<()> {
+    let node = node()?;
+    install(&node)?;
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    node.add_container("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
+    let _attachment = Network::new(&node, &config)?.by(Path::new("/run/bin")).add("c1")?;
+    node.sh(&format!("chmod 666 {CATALOG}/theirs.cwasm"))?;
+    let printed = admin(&node, "uninstall --yes")?;
+    ensure!(
+        printed.contains("plugin \"theirs\" is not kept: ") && printed.contains("can be written by others"),
+        "{printed}"
+    );
+    ensure!(node.sh("ls /var/lib/postern/postern.d 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
+
 /// A node that moved from one installation to another: the plugins' files start the other host executable.
 #[test]
 fn records_stay_with_the_installation_that_uses_them() -> Result<()> {
     let node = node()?;
     install(&node)?;
     node.sh("mount -t tmpfs -o mode=755 other /opt")?;
+    // The first installation uses the operator's catalog, so the second takes nothing over.
+    let added = "/var/lib/postern/postern.d";
+    node.sh(&format!("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --catalog {added}"))?;
     let [bin, _] = BINS;
     admin(&node, &format!("install --prefix /opt/postern --bin-dir {bin} --plugins host-local,ptp,static"))?;
     node.add_container("c1")?;
     let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
     let config = json!({"cniVersion": "1.0.0", "type": "ptp", "ipam": ipam});
     let attachment = Network::new(&node, &config)?.by(Path::new(bin)).add("c1")?;
+    ensure!(
+        node.sh(&format!("ls {added}/theirs.json; ls /opt/postern/lib/postern/postern.d/theirs.* || true"))?
+            .lines()
+            .count()
+            == 1
+    );
     let words = "records stay: plugins' files start /opt/postern/lib/postern/postern";
     let shown = admin(&node, "uninstall --dry-run")?;
     ensure!(shown.contains(words), "{shown}");
@@ -511,6 +540,7 @@ fn records_stay_with_the_installation_that_uses_them() -> Result<()> {
     // An installed program means its own installation.
     node.sh(&format!("echo '# second' >> {BUILD}/postern.d/ptp.toml"))?;
     admin(&node, "upgrade --prefix /opt/postern")?;
+    node.sh(&format!("ls /opt/postern/lib/postern/postern.d/theirs.json; ! ls {added}/theirs.json"))?;
     let printed = flat(&node.sh("/opt/postern/bin/postern rollback 2>&1")?);
     ensure!(printed.contains("instead of"), "{printed}");
     node.sh(&format!("/opt/postern/bin/postern install --bin-dir {bin} --plugins ptp; ! ls /usr/local/lib/postern"))?;

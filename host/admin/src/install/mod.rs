@@ -30,6 +30,7 @@ use divert::Diversions;
 use extras::Extras;
 use layout::{CURRENT, DHCP_SERVICE, InstallLayout, OPTIONAL, SCHEMAS, VERSIONS, is_package, package_of};
 use line::line;
+use nix::unistd::{AccessFlags, access};
 use paths::InstallPaths;
 use postern_gate::catalogs::ADDED;
 use postern_gate::places::{self, INSTALLED};
@@ -229,10 +230,12 @@ impl<'a> Installation<'a> {
         let bins: Vec<PathBuf> = self.bins.iter().map(|bin| place.real(bin)).collect();
         bins.iter().try_for_each(|bin| files::make_directory(bin))?;
         let _lock = files::lock(layout.directory())?;
+        let _lock_of_added = self.takes_kept().then(|| files::lock(Path::new(places::LIBRARY))).transpose()?;
         layout.note_made(&made)?;
         for (bin, plugin) in self.files() {
             Placement::check(&place.real(bin), host, plugin)?;
         }
+        let taken = if self.takes_kept() { kept::to_take(layout, &self.build) } else { Vec::new() };
         let again = self.take_over(&mut bundle)?;
         let has_units = bundle.has(DHCP_SERVICE) && extras.are_units_there();
         if to_divert.is_empty() && self.is_done(&bundle, &extras) {
@@ -259,6 +262,7 @@ impl<'a> Installation<'a> {
                 "new runs use {version}, but the installation is not complete: repair the cause, then install again"
             )
         })?;
+        kept::forget(layout, &taken)?;
         for plugin in again {
             output::text(&format!("plugin \"{plugin}\" was compiled again, for {}", engine::fingerprint()))?;
         }
@@ -278,8 +282,11 @@ impl<'a> Installation<'a> {
         Ok(again)
     }
 
+    /// True if this installation takes plugins over from the operator's catalog. A user's installation can't, and another
+    /// installation of this node may use that catalog.
     fn takes_kept(&self) -> bool {
-        self.place.destdir.is_empty() && kept::can_be_taken()
+        let is_writable = || access(ADDED, AccessFlags::W_OK).is_ok();
+        self.place.destdir.is_empty() && is_writable() && !self.place.has_other()
     }
 
     /// Says where the installation is, and what the DHCP service needs.
@@ -308,9 +315,6 @@ impl<'a> Installation<'a> {
         self.bins.iter().try_for_each(|bin| layout.note_bin(bin))?;
         layout.note_means(&self.means)?;
         self.note_placed()?;
-        if self.takes_kept() {
-            kept::forget_taken(layout)?;
-        }
         let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
         tidy(layout)?;
         Ok(kept)

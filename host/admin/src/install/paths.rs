@@ -3,7 +3,7 @@
 use super::layout::InstallLayout;
 use super::{files, units};
 use anyhow::{Context, Result, ensure};
-use postern_gate::places::{self, VERSIONS};
+use postern_gate::places::{self, INSTALLED, VERSIONS};
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,12 @@ impl InstallPaths {
     /// Returns the directory of the installation, without DESTDIR, as its files name it.
     pub(super) fn library(&self) -> PathBuf {
         self.prefix().join("lib/postern")
+    }
+
+    /// True if this node has another installation at a usual place.
+    pub(super) fn has_other(&self) -> bool {
+        let own = self.library();
+        INSTALLED.iter().any(|catalog| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists())
     }
 
     /// Returns the path of the command `postern`, a link.

@@ -11,7 +11,6 @@ use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use crate::output::{self, confirmed};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalogs::ADDED;
-use postern_gate::places::INSTALLED;
 use postern_gate::policies::node_directories;
 use std::collections::BTreeSet;
 use std::fs;
@@ -163,19 +162,14 @@ impl Removal {
             bins.insert(only.to_owned());
         }
         let plugins = super::bundle::plugins_of(layout.directory()).unwrap_or_default();
-        let own = place.library();
-        let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
         let was_there = has_parts(&layout);
         let is_partial = only.is_some();
         let (_, named) = node_directories().unwrap_or_default();
         let searched = bins.iter().map(PathBuf::as_path).chain(CNI_DIRECTORIES.map(Path::new));
         let searched = searched.chain(named.iter().map(Path::new));
         let other_host = searched.flat_map(|bin| started_in(&place.real(bin), &host)).next();
-        let is_last = place.destdir.is_empty()
-            && was_there
-            && !is_partial
-            && other_host.is_none()
-            && !INSTALLED.iter().any(is_other);
+        let is_last =
+            place.destdir.is_empty() && was_there && !is_partial && other_host.is_none() && !place.has_other();
         let kept_plugins = Vec::new();
         Self {
             place: place.clone(),
@@ -278,7 +272,10 @@ impl Removal {
             let count = output::count(count, "file of a plugin is", "files of plugins are");
             return output::text(&format!("{count} removed from {bins}; {}", self.kept()));
         }
-        kept::keep(&self.layout, &self.kept_plugins)?;
+        // An ADD may have come while the operator was asked.
+        let is_needed = || self.place.destdir.is_empty() && records::are_needed();
+        let late = if self.kept_plugins.is_empty() && is_needed() { kept::added(&self.layout) } else { Vec::new() };
+        kept::keep(&self.layout, if late.is_empty() { &self.kept_plugins } else { &late })?;
         let made = self.layout.made();
         let command = self.place.real(&self.place.command());
         if fs::read_link(&command).is_ok_and(|target| are_same(&target, &self.host)) {
