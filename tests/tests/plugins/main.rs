@@ -12,6 +12,7 @@ mod flannel;
 mod held_devices;
 mod inner_links;
 mod languages;
+mod multus;
 mod plugin_pages;
 mod port_mappings;
 mod previous_link;
