@@ -192,8 +192,7 @@ fn three_networks_of_a_pod() -> Result<()> {
     Ok(())
 }
 
-/// The third network fails: its interface exists. Multus then calls DEL for all three, also for the third, which removes
-/// this interface, as the native plugin does. Later the
+/// The third network fails: its interface exists. Multus then calls DEL for all three, also for the third. Later the
 /// runtime calls DEL for all again, and one configuration has only what releases before 2026 keep of it.
 #[test]
 fn a_network_that_fails() -> Result<()> {
