@@ -155,7 +155,12 @@ fn watch() -> Result<()> {
     }
     while signals.wait()? != Signal::SIGTERM {
         for (what, count) in std::mem::take(&mut *counts.lock().unwrap_or_else(PoisonError::into_inner)) {
-            println!("total {what} asked {} failed {} longest {}", count.asked, count.failed, count.longest.as_millis());
+            println!(
+                "total {what} asked {} failed {} longest {}",
+                count.asked,
+                count.failed,
+                count.longest.as_millis()
+            );
         }
         // The last line of this answer.
         println!("counted");

@@ -10,10 +10,12 @@ use std::path::PathBuf;
 
 const POD: &str = "8f0c3e5b7d";
 /// What containerd gives to Multus.
-const RUNTIME: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_INFRA_CONTAINER_ID=8f0c3e5b7d;K8S_POD_UID=5b1";
+const RUNTIME: &str =
+    "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_INFRA_CONTAINER_ID=8f0c3e5b7d;K8S_POD_UID=5b1";
 /// What Multus puts before it.
 const OWN: &str = "IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_INFRA_CONTAINER_ID=8f0c3e5b7d;K8S_POD_UID=5b1";
-const CHROOT: &str = "import os, sys; os.chdir('/run'); os.chroot('/run/hostroot'); os.execv(sys.argv[1], sys.argv[1:])";
+const CHROOT: &str =
+    "import os, sys; os.chdir('/run'); os.chroot('/run/hostroot'); os.execv(sys.argv[1], sys.argv[1:])";
 
 /// One network of a pod. Multus calls it a delegate.
 struct Network {
@@ -40,15 +42,15 @@ impl Multus {
 
     /// Calls one plugin of a list, as libcni does for Multus. `given` is a merge patch of the configuration.
     fn call(&self, network: &Network, at: usize, verb: &str, given: &Value) -> Result<Answer> {
-        let mut config = network.list["plugins"][at].clone();
-        merge(&mut config, &json!({"name": network.list["name"], "cniVersion": network.list["cniVersion"]}));
+        let mut config = network.list.pointer(&format!("/plugins/{at}")).context("no plugin")?.clone();
+        merge(&mut config, &json!({"name": network.list.get("name"), "cniVersion": network.list.get("cniVersion")}));
         // The runtime's own port mappings come with each call; those of an annotation come with ADD alone.
-        if config["capabilities"]["portMappings"] == true {
+        if config.pointer("/capabilities/portMappings") == Some(&json!(true)) {
             let mapping = json!({"hostPort": 8080, "containerPort": 80, "protocol": "tcp"});
             merge(&mut config, &json!({"runtimeConfig": {"portMappings": [mapping]}}));
         }
         merge(&mut config, given);
-        let plugin = config["type"].as_str().context("type")?.to_owned();
+        let plugin = config.get("type").and_then(Value::as_str).context("type")?.to_owned();
         let annotated = if verb == "ADD" { network.annotated } else { "" };
         let (bin, netns) = (self.bin.to_string_lossy(), self.node.netns(POD));
         let call = Call::new(&self.bin, &plugin, verb, config.to_string()).attachment(POD, &netns, network.interface);
@@ -65,10 +67,7 @@ impl Multus {
     fn add_one(&self, network: &Network) -> Result<std::result::Result<Value, Answer>> {
         let mut result = Value::Null;
         for at in 0..plugins(network) {
-            let mut given = json!({});
-            if !result.is_null() {
-                given["prevResult"] = result;
-            }
+            let given = if result.is_null() { json!({}) } else { json!({"prevResult": result}) };
             let answer = self.call(network, at, "ADD", &given)?;
             if answer.status != 0 {
                 return Ok(Err(answer));
@@ -133,13 +132,14 @@ impl Multus {
 }
 
 fn plugins(network: &Network) -> usize {
-    network.list["plugins"].as_array().map_or(0, Vec::len)
+    network.list.get("plugins").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 /// The cluster's network, and two networks of the annotation. The second had no `name`: Multus gives it the name of the
 /// NetworkAttachmentDefinition. The third is a configuration without a list.
 fn networks() -> [Network; 3] {
-    let ipam = |range: &str| json!({"type": "host-local", "ranges": [[{"subnet": range}]], "routes": [{"dst": "0.0.0.0/0"}]});
+    let ipam =
+        |range: &str| json!({"type": "host-local", "ranges": [[{"subnet": range}]], "routes": [{"dst": "0.0.0.0/0"}]});
     let without_default = |range: &str| json!({"type": "host-local", "ranges": [[{"subnet": range}]]});
     [
         Network {
