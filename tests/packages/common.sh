@@ -37,9 +37,13 @@ two_images() {
   mkdir -p "$work/build" "$work/made"
   cp -R "$plugins/." "$work/build"
   for version in 0.0.1 0.0.2; do
-    POSTERN_DIST=$work/$version packages/stage "$machine" --from "$work/build"
-    POSTERN_LEVEL=1 POSTERN_VERSION=$version POSTERN_DIST=$work/$version packages/image "$machine"
-    mv "$work/$version/$machine"/*.oci.tar "$work/made"
+    image_of $version
     echo "# the next version" >> "$work/build/postern.d/bridge.toml"
   done
+}
+# image_of VERSION: makes an image of $work/build in $work/made.
+image_of() {
+  POSTERN_DIST=$work/$1 packages/stage "$machine" --from "$work/build"
+  POSTERN_LEVEL=1 POSTERN_VERSION=$1 POSTERN_DIST=$work/$1 packages/image "$machine"
+  mv "$work/$1/$machine"/*.oci.tar "$work/made"
 }
