@@ -427,7 +427,7 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
 fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
     for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {
         let (node, net) = attached()?;
-        node.sh("rm /run/postern/attachments/*; umount /run/netns/c1")?;
+        node.sh("rm /run/postern/attachments/*; umount --lazy /run/netns/c1")?;
         let call = net.request(0, "DEL", "c1", &json!({}))?.attachment("c1", path, "eth0");
         for time in ["first", "second"] {
             let answer = node.call(&call)?;

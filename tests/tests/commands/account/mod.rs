@@ -156,10 +156,10 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     let holder = broken_node.node.sh(
         "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
          setsid unshare --mount --propagation private sh -c '
-           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
+           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount --lazy /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
            >/run/ready 2>/dev/null </dev/null & holder=$!
          while ! grep -q ready /run/ready; do sleep .02; done
-         umount /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",
+         umount --lazy /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",
     )?;
     let shown = broken_node.postern("show c1")?;
     let found = broken_node.findings()?;

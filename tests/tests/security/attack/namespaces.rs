@@ -67,7 +67,7 @@ fn namespaces_behind_other_paths() -> Result<()> {
         Refusal::of(&attack.call(&attacked)?)?.expect(code, words)?;
         attacked.unchanged()?;
     }
-    attacked.node().sh("umount /run/netns/mounted").map(drop)
+    attacked.node().sh("umount --lazy /run/netns/mounted").map(drop)
 }
 
 /// Changes that root in the container makes to the attachment's link before DEL.
