@@ -438,16 +438,21 @@ fn an_added_plugin_is_removed_when_no_attachment_needs_it() -> Result<()> {
     Ok(())
 }
 
+/// Adds the plugin `theirs` and the container `c1`. Returns a network of this plugin.
+fn add_theirs(node: &Node) -> Result<Network> {
+    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
+    node.add_container("c1")?;
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
+    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
+    Ok(Network::new(node, &config)?.by(Path::new("/run/bin")))
+}
+
 /// The plugin of a living attachment outlives the removal of the installation, which had the plugin's code.
 #[test]
 fn an_uninstallation_keeps_the_added_plugin_of_an_attachment() -> Result<()> {
     let node = node()?;
     install(&node)?;
-    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
-    node.add_container("c1")?;
-    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
-    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
-    let network = Network::new(&node, &config)?.by(Path::new("/run/bin"));
+    let network = add_theirs(&node)?;
     let attachment = network.add("c1")?;
     let shown = admin(&node, "uninstall --dry-run")?;
     ensure!(shown.contains("these plugins are moved to /var/lib/postern/postern.d: theirs"), "{shown}");
@@ -495,11 +500,8 @@ fn an_installation_behind_a_link_is_removed() -> Result<()> {
 fn an_uninstallation_keeps_no_plugin_that_runs_refuse() -> Result<()> {
     let node = node()?;
     install(&node)?;
-    node.sh("/usr/local/bin/postern add /run/theirs.wasm --policy /run/theirs.toml --bin /run/bin")?;
-    node.add_container("c1")?;
-    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]});
-    let config = json!({"cniVersion": "1.0.0", "type": "theirs", "ipam": ipam});
-    let _attachment = Network::new(&node, &config)?.by(Path::new("/run/bin")).add("c1")?;
+    let network = add_theirs(&node)?;
+    let _attachment = network.add("c1")?;
     node.sh(&format!("chmod 666 {CATALOG}/theirs.cwasm"))?;
     let printed = admin(&node, "uninstall --yes")?;
     ensure!(
